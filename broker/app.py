@@ -23,7 +23,6 @@ from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.api.routes import Routes, broker_routes
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
@@ -34,7 +33,7 @@ from ottla.broker.environment import Environment
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.connection import Shared, connection_limits
-from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
+from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of, reachable_endpoints
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import Beside, StartError, run_node
@@ -46,14 +45,14 @@ from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
 from ottla.broker.runtime.metadata.publisher import Publisher
-from ottla.broker.runtime.metadata.topic_recovery import open_topics
+from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.share.share_services import share_services
-from ottla.broker.runtime.upkeep.background import expire_tokens, start_background_work
-from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
+from ottla.broker.runtime.upkeep.background import Background
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
@@ -90,8 +89,8 @@ class Broker:
         self._faults = faults
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
+        self._nursery = Nursery(self.timers, self.clock, self.stop_at_once)
         self._flusher = Flusher(self.stop_at_once, environment.threads)
-        self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         listeners = listeners_of(settings)
         self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
         self._links = self._make_links() if settings.is_member else None
@@ -148,7 +147,7 @@ class Broker:
     @property
     def is_controller(self) -> bool:
         """Whether this process is the cluster's controller."""
-        return self.services.deciding is not None or self._controller is not None
+        return self.services.standalone is not None or self._controller is not None
 
     @property
     def buffered_bytes(self) -> int:
@@ -167,32 +166,27 @@ class Broker:
 
     async def start(self) -> None:
         """Start everything and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
-        self._server.bind()
         try:
+            self._server.bind()
+            self._nursery.at_close(self._server.close, self._server.abort)
             if self._controller is not None:
                 self._controller.bind()
-            self.log_dir = self._open_log_dir()
-            try:
-                self._driver.start()
-                if self._controller is not None:
-                    await self._controller.start(self.log_dir)
-                self.services = await self._open_services()
-                if self._cluster is not None:
-                    await self._cluster.unfence()
-                await self._accept()
-            except BaseException:
-                if self._cluster is not None:
-                    await self._cluster.stop()
-                self._driver.stop()
-                self.log_dir.close(clean=False)
-                raise
-        except BaseException as error:
-            self._server.close()
+            self.log_dir = log_dir = self._open_log_dir()
+            self._nursery.at_close(partial(log_dir.close, clean=True), partial(log_dir.close, clean=False))
+            self._nursery.at_close(self._flusher.close, self._flusher.crash)
+            self._driver.start()
+            self._nursery.at_close(self._driver.stop, self._driver.stop)
             if self._controller is not None:
-                self._controller.close()
-            self._flusher.close()
-            if isinstance(error, LogDirLocked | LogDirRefused | ProtocolError):
-                raise StartError(str(error)) from error
+                await self._controller.start(log_dir)
+            self.services = await self._open_services()
+            if self._cluster is not None:
+                await self._cluster.unfence()
+            await self._accept()
+        except (LogDirLocked, LogDirRefused, ProtocolError) as error:
+            self._nursery.crash()
+            raise StartError(str(error)) from error
+        except BaseException:
+            self._nursery.crash()
             raise
 
     async def warm_up(self) -> None:
@@ -205,8 +199,14 @@ class Broker:
         """Stop in order; requests that cannot be answered in time are dropped."""
         if self._cluster is not None:
             await self._cluster.leave()
+        await self._nursery.stop()
+        self._faults.drop_held()
+        for line in self._faults.report():
+            logger.info("Fault %s", line)
+
+    async def _stop_serving(self) -> None:
+        """Release long polls and waiting group members, answer the requests in flight for a bounded time, and finish topic operations."""
         self.accept_no_more()
-        self._housekeeping.stop()
         self.services.fetch_waits.release_all()
         self.services.groups.stop()
         self.services.txns.stop()
@@ -216,16 +216,14 @@ class Broker:
             logger.warning("%d requests were not answered in time", late)
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
         await self.services.topic_maker.stop()
-        if self._cluster is not None:
-            await self._cluster.stop()
-        if self._controller is not None:
-            await self._controller.stop()
-        self._driver.stop()
-        self._flusher.close()
-        self.log_dir.close(clean=True)
-        self._faults.drop_held()
-        for line in self._faults.report():
-            logger.info("Fault %s", line)
+
+    def _abort(self) -> None:
+        """Answer nothing more."""
+        self.services.share.stop()
+        self._server.abort()
+        self._dispatcher.abort()
+        self.services.groups.stop()
+        self.services.txns.stop()
 
     def accept_no_more(self) -> None:
         """The first step of a stop: accept no connection and read no request; requests in flight are answered."""
@@ -233,15 +231,7 @@ class Broker:
 
     def crash(self) -> None:
         """For tests: leave what SIGKILL leaves, as far as one process can. Sockets and files are closed, and nothing more is written."""
-        self._driver.stop()
-        if self._cluster is not None:
-            self._cluster.crash()
-        if self._controller is not None:
-            self._controller.crash()
-        self.services.share.partitions.stop()
-        self._server.abort()
-        self._flusher.close()
-        self.log_dir.close(clean=False)
+        self._nursery.crash()
         self._faults.drop_held()
 
     def stop_at_once(self, error: BaseException) -> None:
@@ -277,8 +267,7 @@ class Broker:
         others, turns = metadata.other_brokers, Turns(clock)
         groups = GroupService(
             settings,
-            clock,
-            timers,
+            self._nursery,
             partitions,
             topics.ensure,
             cluster=cluster,
@@ -286,15 +275,14 @@ class Broker:
         )
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name, topic.topic_id))
         groups.shards.follow(metadata.publisher)
-        share = share_services(metadata, settings, clock, timers, groups=groups, turns=turns)
+        share = share_services(metadata, settings, self._nursery, groups=groups, turns=turns)
         await groups.load()
         await share.load()
-        producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._cluster is None)
+        producer_ids = ProducerIds(topics.allocate_producer_ids, self._nursery, local=self._cluster is None)
         markers = LocalMarkers(partitions, groups)
         txns = TxnService(
             settings,
-            clock,
-            timers,
+            self._nursery,
             partitions,
             send_marker=markers.write_as_only_coordinator if others is None else others.markers(markers.write),
             producer_ids=producer_ids,
@@ -313,7 +301,6 @@ class Broker:
             clock=clock,
             timers=timers,
             turns=turns,
-            node_id=settings.node_id,
             cluster_id=self.log_dir.cluster_id,
             log_dir=self.log_dir,
             partitions=partitions,
@@ -322,7 +309,7 @@ class Broker:
             topic_maker=topics,
             broker_configs=metadata.broker_configs,
             features=metadata.features,
-            deciding=metadata.deciding,
+            standalone=metadata.standalone,
             forwarding=metadata.forwarding,
             groups=groups,
             markers=markers,
@@ -355,25 +342,26 @@ class Broker:
         self.services.telemetry = telemetry_of(self.services, self._publisher.on_subscriptions)
 
     def _open_alone(self) -> MetadataParts:
-        partitions = Partitions(self._flusher, self.clock)
-        deciding = open_topics(
+        settings, partitions = self.settings, Partitions(self._flusher, self.clock)
+        alone = StandaloneMetadata(
             self.log_dir,
-            self.settings,
-            clock=self.clock,
+            settings,
+            nursery=self._nursery,
             flusher=self._flusher,
             partitions=partitions,
-            random_bytes=self.environment.random.randbytes,
+            random=self.environment.random,
+            listeners=reachable_endpoints(self._server.listeners),
+            on_failure=self.stop_at_once,
         )
-        log = deciding.metadata_log.log
         return MetadataParts(
-            deciding.catalog,
-            deciding.broker_configs,
+            alone.catalog,
+            alone.broker_configs,
             partitions,
-            deciding.publisher,
-            deciding,
-            ClusterView(deciding.catalog, partitions, self.settings.node_id, self.settings.broker_rack),
-            lambda: Features(SUPPORTED, finalized(deciding.catalog.features), log.log_end_offset - 1),
-            deciding=deciding,
+            alone.publisher,
+            alone.topics,
+            ClusterView(alone.catalog, partitions, settings.node_id, settings.broker_rack),
+            alone.features,
+            standalone=alone,
         )
 
     def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
@@ -403,7 +391,7 @@ class Broker:
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # only a controller needs it
 
-        return ControllerPart(self.settings, self.environment, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
+        return ControllerPart(self.settings, self.environment, nursery=self._nursery, flusher=self._flusher, stop_at_once=self.stop_at_once)
 
     async def _join(self) -> MetadataParts:
         from ottla.broker.cluster_broker import ClusterComponents  # noqa: PLC0415 # only a cluster broker needs it
@@ -413,7 +401,7 @@ class Broker:
             self.settings,
             self.environment,
             self._links,
-            timers=self.timers,
+            nursery=self._nursery,
             flusher=self._flusher,
             log_dir=self.log_dir,
             listeners=self._server.listeners,
@@ -439,9 +427,11 @@ class Broker:
             self._links is not None and self._links.keys
         ):
             self._follow_stores()
-        start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
-        if settings.delegation_token_secret_key and (deciding := self.services.deciding) is not None:
-            expire_tokens(self._housekeeping, settings, self.clock, deciding.remove_expired_tokens)
+        services = self.services
+        Background(
+            self._nursery, services.turns, settings, log_dir=self.log_dir, partitions=services.partitions, flusher=self._flusher
+        ).start()
+        self._nursery.at_close(self._stop_serving, self._abort)
         await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
 

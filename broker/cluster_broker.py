@@ -28,7 +28,6 @@ from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.net.links import NodeLinks
 from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
@@ -37,7 +36,6 @@ from ottla.broker.replication.fetch_plan import FetchLimits
 from ottla.broker.replication.throttle import Throttle, Throttles
 from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
 from ottla.broker.runtime.metadata.cluster_broker_view import ClusterBrokerView
-from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
@@ -56,9 +54,10 @@ from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.replicas.proposals import Proposals
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
-from ottla.broker.storage.raft_log import MetadataRetention
+from ottla.broker.storage.raft_log import METADATA_LOG_CONFIG, MetadataRetention
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ CHANNEL_MS: Final = 60_000
 
 class ClusterComponents:
     """A broker's membership in a cluster. `on_lost` is called with the error that must end the process. `controller` is the controller
-    role of the same process, if it has one."""
+    role of the same process, if it has one. The nursery closes what `join` starts."""
 
     def __init__(
         self,
@@ -82,14 +81,14 @@ class ClusterComponents:
         environment: Environment,
         links: NodeLinks,
         *,
-        timers: Timers,
+        nursery: Nursery,
         flusher: Flusher,
         log_dir: LogDir,
         listeners: Sequence[Listener],
         on_lost: Callable[[BaseException], None],
         controller: ControllerRole | None = None,
     ) -> None:
-        self._settings, self._environment, self._timers, self._log_dir, self._on_lost = settings, environment, timers, log_dir, on_lost
+        self._settings, self._environment, self._nursery, self._log_dir, self._on_lost = settings, environment, nursery, log_dir, on_lost
         self._links = links
         self._catalog = Catalog()
         self._brokers = Brokers()
@@ -98,11 +97,9 @@ class ClusterComponents:
         self._newest: Published | None = None
         self._joined = False
         self._channels: list[ControllerChannel] = []
-        self._observer = self._make_observer(flusher) if controller is None else _local(controller, self._published, on_lost)
+        self._observer = self._make_observer(flusher) if controller is None else _local(controller, self._published, nursery)
         self._life = self._make_life(listeners)
-        self._proposals = Proposals(
-            self._channel("alter-partition", None), settings.node_id, self._brokers, clock=environment.clock, timers=timers
-        )
+        self._proposals = Proposals(self._channel("alter-partition", None), settings.node_id, self._brokers, nursery)
         self._fetchers = Fetchers(self._following())
         racks = self._rack_of if settings.replica_selector_class == RACK_AWARE_SELECTOR else None
         membership = Membership(
@@ -121,12 +118,12 @@ class ClusterComponents:
         )
         self._publisher.fetchers = self._fetchers
         forwarding = self._channel("forwarding", CHANNEL_MS)
-        self._coordination = OtherBrokers(
-            self._catalog, settings.node_id, lambda: Peers(links.to_broker, self.address_of, settings.request_timeout_ms)
+        coordination = OtherBrokers(
+            self._catalog, settings.node_id, lambda: Peers(links.to_broker, self.address_of, settings.request_timeout_ms), nursery
         )
         self._directories = self._make_directories()
         self._topics = RemoteTopics(
-            forwarding, self._catalog, settings, lambda: self._brokers.own_epoch, clock=environment.clock, timers=timers
+            forwarding, self._catalog, settings, lambda: self._brokers.own_epoch, clock=environment.clock, timers=nursery.timers
         )
         self.parts = MetadataParts(
             self._catalog,
@@ -137,7 +134,7 @@ class ClusterComponents:
             ClusterBrokerView(self._catalog, partitions, settings.node_id, choose=environment.random.choice),
             self._features,
             forwarding=Forwarding(forwarding),
-            other_brokers=self._coordination,
+            other_brokers=coordination,
         )
 
     # --- life --------------------------------------------------------------------------------------------------------------------
@@ -146,6 +143,9 @@ class ClusterComponents:
         """Register, read the metadata up to the registration, and apply it. Raises ConnectionError if that fails."""
         self._observer.start()
         self._life.start()
+        self._nursery.at_close(self._record_epoch, lambda: None)
+        loggers = self.parts.broker_configs.loggers
+        self._nursery.at_close(loggers.reset, loggers.reset)
         await _reached(self._life.caught_up)
         first = self._newest
         assert first is not None, "the controller reports this broker as caught up before it has published anything"
@@ -178,30 +178,9 @@ class ClusterComponents:
         if self._settings.controlled_shutdown_enable:
             await self._life.controlled_shutdown()
 
-    async def stop(self) -> None:
-        """Stop requests, replication and metadata. A clean shutdown records this incarnation's broker epoch."""
+    def _record_epoch(self) -> None:
+        """Keep this incarnation's broker epoch: a clean shutdown writes it."""
         self._log_dir.broker_epoch = self._life.broker_epoch
-        await self._proposals.stop()
-        await self._fetchers.stop()
-        self._coordination.end()
-        await self._topics.stop()
-        await self._directories.stop()
-        self.parts.broker_configs.loggers.reset()
-        self._life.stop()
-        await self._observer.stop()
-        for channel in self._channels:
-            channel.close()
-
-    def crash(self) -> None:
-        """For tests: end every task and connection immediately; nothing is sent or written."""
-        self._life.stop()
-        self._observer.end()
-        self._proposals.end()
-        self._directories.end()
-        self._fetchers.end()
-        self._coordination.end()
-        for channel in self._channels:
-            channel.close()
 
     def address_of(self, node: int) -> Node | None:
         """Return the address of another broker's inter-broker listener; None while the broker is unregistered or fenced."""
@@ -253,12 +232,13 @@ class ClusterComponents:
             self._links.to_controller,
             lambda: self._observer.controller,
             clock=self._environment.clock,
-            timers=self._timers,
+            timers=self._nursery.timers,
             name=name,
             retry_timeout_ms=retry_timeout_ms,
             socket_timeout_ms=self._settings.controller_socket_timeout_ms,
         )
         self._channels.append(channel)
+        self._nursery.at_close(channel.close, channel.close)
         return channel
 
     def _make_observer(self, flusher: Flusher) -> MetadataObserver:
@@ -268,12 +248,10 @@ class ClusterComponents:
             Observer(settings.node_id, meta.directory_id, meta.cluster_id),
             [Node(*address) for address in controllers(settings)],
             connect=self._links.to_controller,
-            clock=self._environment.clock,
-            timers=self._timers,
+            nursery=self._nursery,
             flusher=flusher,
             random=self._environment.random,
             on_published=self._published,
-            on_failure=self._on_lost,
             settings=_observer_settings(settings),
         )
         observer.on_controller = self._look_for_controller
@@ -296,8 +274,7 @@ class ClusterComponents:
             self._channel("heartbeat", _session_ms(settings) // 2),  # KAFKA-14392
             incarnation,
             pace_of(settings),
-            clock=environment.clock,
-            timers=self._timers,
+            nursery=self._nursery,
             published_offset=lambda: self._observer.applied_offset,
             on_registered=self._registered,
             on_lost=lambda why: self._on_lost(LifeOver(why)),
@@ -310,8 +287,7 @@ class ClusterComponents:
             self._settings.node_id,
             self._log_dir.meta.directory_id,
             lambda: self._brokers.own_epoch,
-            clock=self._environment.clock,
-            timers=self._timers,
+            nursery=self._nursery,
         )
 
     def _following(self) -> Following:
@@ -322,8 +298,7 @@ class ClusterComponents:
             self._links.to_leader,
             self.address_of,
             lambda: self._catalog.image.metadata_level,
-            self._environment.clock,
-            self._timers,
+            self._nursery,
             FetchLimits(
                 settings.replica_fetch_wait_max_ms,
                 settings.replica_fetch_min_bytes,
@@ -337,12 +312,10 @@ class ClusterComponents:
         )
 
 
-def _local(
-    controller: ControllerRole, on_published: Callable[[Published], Awaitable[None]], on_lost: Callable[[BaseException], None]
-) -> LocalMetadata:
+def _local(controller: ControllerRole, on_published: Callable[[Published], Awaitable[None]], nursery: Nursery) -> LocalMetadata:
     from ottla.broker.runtime.quorum.local_metadata import LocalMetadata  # noqa: PLC0415 # only a process with a controller needs it
 
-    return LocalMetadata(controller, on_published, on_lost)
+    return LocalMetadata(controller, on_published, nursery)
 
 
 async def _reached(milestone: Awaitable[None]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ottla.broker.api.authorizer import authorizer_of
 from ottla.broker.api.context import Listener
@@ -32,6 +33,7 @@ from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import StartError
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
 from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
@@ -49,18 +51,19 @@ class ControllerPart:
         settings: BrokerSettings,
         environment: Environment,
         *,
-        timers: Timers,
+        nursery: Nursery,
         flusher: Flusher,
         stop_at_once: Callable[[BaseException], None],
     ) -> None:
         self._role: ControllerRole | None = None
-        self._settings, self._environment, self._timers, self._flusher, self._stop_at_once = (
+        self._settings, self._environment, self._nursery, self._flusher, self._stop_at_once = (
             settings,
             environment,
-            timers,
+            nursery,
             flusher,
             stop_at_once,
         )
+        self._timers = nursery.timers
         listeners = controller_listeners_of(settings)
         self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
         self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
@@ -81,12 +84,7 @@ class ControllerPart:
     def bind(self) -> None:
         """Bind the listeners. Raises OSError."""
         self._server.bind()
-
-    def close(self) -> None:
-        """Clean up after a failed start: accept, read and do nothing more."""
-        self._server.close()
-        if self._role is not None:
-            self._role.end()
+        self._nursery.at_close(self._server.close, self._server.abort)
 
     async def start(self, log_dir: LogDir) -> None:
         """Lead the quorum and accept connections. Raises LogDirRefused, ProtocolError, OSError."""
@@ -95,8 +93,7 @@ class ControllerPart:
             settings,
             log_dir,
             [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(self._server.listeners)],
-            clock=environment.clock,
-            timers=self._timers,
+            nursery=self._nursery,
             flusher=self._flusher,
             files=environment.files,
             random=environment.random,
@@ -109,7 +106,6 @@ class ControllerPart:
             self._timers,
             Turns(environment.clock),
             role.active,
-            role.voter,
             role.serving,
             role.features,
             role.decisions,
@@ -126,6 +122,7 @@ class ControllerPart:
         shared = Shared(self._dispatcher, environment.clock, self._timers, settings.socket_request_max_bytes, budget)
         shared.most_connections = connection_limits(settings)
         shared.acceptance = lambda listener, host: accept(services, listener, host, for_brokers=False)
+        self._nursery.at_close(self._stop_serving, self._abort)
         await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
 
@@ -156,20 +153,19 @@ class ControllerPart:
     def _obey_quotas(self, services: ControllerServices) -> None:
         obey(services, self._dispatcher, self.role.state.image.client_quotas)
 
-    async def stop(self) -> None:
-        """Stop in order; requests that cannot be answered in time are dropped."""
+    def _abort(self) -> None:
+        """Answer nothing more."""
+        self._server.abort()
+        self._dispatcher.abort()
+
+    async def _stop_serving(self) -> None:
+        """Answer the requests in flight, for a bounded time."""
         self._server.close()
         self.role.serving.stopping = True
         late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
         if late:
             logger.warning("%d requests to the controller were not answered in time", late)
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
-        await self.role.stop()
-
-    def crash(self) -> None:
-        """For tests: answer and write nothing more."""
-        self.role.end()
-        self._server.abort()
 
 
 class ControllerNode:
@@ -185,8 +181,9 @@ class ControllerNode:
         self.log_dir: LogDir
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
+        self._nursery = Nursery(self.timers, self.clock, self.stop_at_once)
         self._flusher = Flusher(self.stop_at_once, environment.threads)
-        self._part = ControllerPart(settings, environment, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
+        self._part = ControllerPart(settings, environment, nursery=self._nursery, flusher=self._flusher, stop_at_once=self.stop_at_once)
 
     @property
     def role(self) -> ControllerRole:
@@ -200,9 +197,9 @@ class ControllerNode:
 
     async def start(self) -> None:
         """Start everything and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
-        self._part.bind()
         try:
-            self.log_dir = LogDir.open(
+            self._part.bind()
+            self.log_dir = log_dir = LogDir.open(
                 data_dir(self.settings),
                 self.settings,
                 self.clock.now_ms(),
@@ -210,18 +207,16 @@ class ControllerNode:
                 random_bytes=self.environment.random.randbytes,
                 threads=self.environment.threads,
             )
-            try:
-                self._driver.start()
-                await self._part.start(self.log_dir)
-            except BaseException:
-                self._driver.stop()
-                self.log_dir.close(clean=False)
-                raise
-        except BaseException as error:
-            self._part.close()
-            self._flusher.close()
-            if isinstance(error, LogDirLocked | LogDirRefused | ProtocolError):
-                raise StartError(str(error)) from error
+            self._nursery.at_close(partial(log_dir.close, clean=True), partial(log_dir.close, clean=False))
+            self._nursery.at_close(self._flusher.close, self._flusher.crash)
+            self._driver.start()
+            self._nursery.at_close(self._driver.stop, self._driver.stop)
+            await self._part.start(log_dir)
+        except (LogDirLocked, LogDirRefused, ProtocolError) as error:
+            self._nursery.crash()
+            raise StartError(str(error)) from error
+        except BaseException:
+            self._nursery.crash()
             raise
 
     @property
@@ -241,17 +236,11 @@ class ControllerNode:
 
     async def stop(self) -> None:
         """Stop in order."""
-        await self._part.stop()
-        self._driver.stop()
-        self._flusher.close()
-        self.log_dir.close(clean=True)
+        await self._nursery.stop()
 
     def crash(self) -> None:
         """For tests: leave what SIGKILL leaves, as far as one process can."""
-        self._driver.stop()
-        self._part.crash()
-        self._flusher.close()
-        self.log_dir.close(clean=False)
+        self._nursery.crash()
 
     def stop_at_once(self, error: BaseException) -> None:
         """End the process, because the contents of the disk are unknown; the next start reads what is really there."""

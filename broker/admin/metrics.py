@@ -156,12 +156,12 @@ class Metrics:
         if broker.is_controller:
             for name, value in _as_controller(broker.services.topics.image):
                 samples.gauge(f"kafka_controller_kafkacontroller_{name}", value)
-        if broker.services.deciding is not None:
-            log = broker.services.deciding.metadata_log.log
-            samples.gauge("kafka_server_raftmetrics_current_leader", broker.services.node_id)
-            samples.gauge("kafka_server_raftmetrics_current_epoch", log.leader_epoch)
-            samples.gauge("kafka_server_raftmetrics_high_watermark", log.log_end_offset)
-            samples.gauge("kafka_server_raftmetrics_log_end_offset", log.log_end_offset)
+        if broker.services.standalone is not None:
+            log = broker.services.standalone.controller.voter.raft_log
+            samples.gauge("kafka_server_raftmetrics_current_leader", broker.settings.node_id)
+            samples.gauge("kafka_server_raftmetrics_current_epoch", log.last_epoch)
+            samples.gauge("kafka_server_raftmetrics_high_watermark", log.high_watermark)
+            samples.gauge("kafka_server_raftmetrics_log_end_offset", log.end_offset)
 
     def _of_groups(self, samples: _Samples) -> None:
         """Add groups and their lag, which is known for partitions with a replica here."""

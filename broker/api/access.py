@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ottla.broker.api.authorizer import Asking, Authorizer
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core.acl import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         def services(self) -> _Services: ...
 
 
+ResponseT = TypeVar("ResponseT", bound=Message)
 NOBODY: Final[frozenset[str]] = frozenset()
 """The set of denied names if none is denied."""
 NOT_REQUESTED: Final = -0x80000000
@@ -113,8 +115,9 @@ def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) 
     return Rejected(*_DENIALS[resource])
 
 
-def refused(request: Any, error: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED) -> Any:
+def refused(request: Message, response: type[ResponseT], error: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED) -> ResponseT:
     """Return the response that rejects a whole request, with an error for each element (KAFKA Request.getErrorResponse)."""
     from ottla.broker.faults.answers import refusal  # noqa: PLC0415 # only for denied requests
 
-    return refusal(request.API_KEY, request, error)
+    refused_all: ResponseT = refusal(response.API_KEY, request, error)
+    return refused_all

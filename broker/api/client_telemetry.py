@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla.broker.api.authorizer import java_host
 from ottla.broker.api.context import Context, Services
+from ottla.broker.api.services import ClusterServices
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.subscriptions import Pusher
@@ -32,7 +33,7 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
     return made
 
 
-def telemetry_and_pusher(ctx: Context) -> tuple[ClientTelemetry, Pusher]:
+def telemetry_and_pusher(ctx: Context[ClusterServices]) -> tuple[ClientTelemetry, Pusher]:
     """Return the broker's client metrics and the client of a request. Its instance is removed when the connection closes."""
     telemetry, peer = ctx.services.telemetry, ctx.peer
     assert telemetry is not None, "the telemetry routes exist only with client metrics enabled"

@@ -8,25 +8,26 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ottla.broker.api.access import allowed_of_cluster, denial_of_configs
 from ottla.broker.api.context import Context
+from ottla.broker.api.served_api import ListenerType
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.configs.broker_changes import CheckStores
 from ottla.broker.configs.broker_loggers import check_levels
 from ottla.broker.controller.alter_configs import AlterResource, errors_of_brokers, form_errors, is_of_loggers, no_stores
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest
-from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages import k44_incremental_alter_configs as k44
+from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
-Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
+Request = AlterConfigsRequest | k44.IncrementalAlterConfigsRequest
 
 
-async def change_configs(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
+async def change_configs(ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
     """Return an error or None for each of `changes`, which are those of `request`, when they are durable."""
     settled = _settled_here(ctx, request, changes)
     rest = [index for index in range(len(changes)) if index not in settled]
@@ -40,7 +41,7 @@ async def change_configs(ctx: Context, request: Request, changes: Sequence[Alter
     return [settled[index] for index in range(len(changes))]
 
 
-def _settled_here(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> dict[int, Rejected | None]:
+def _settled_here(ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]) -> dict[int, Rejected | None]:
     """Return, by position, the results that are final: errors, and None for logger levels that were set.
 
     Every change is authorized, whatever its form (a cluster broker leaves all but loggers to the controller). Kafka checks the form
@@ -56,16 +57,16 @@ def _settled_here(ctx: Context, request: Request, changes: Sequence[AlterResourc
     return settled
 
 
-def _denial(ctx: Context, change: AlterResource) -> Rejected | None:
+def _denial(ctx: Context[DecidingServices], change: AlterResource) -> Rejected | None:
     operation = Operation.CLUSTER_ACTION if is_of_loggers(change) and _is_controllers(ctx) else Operation.ALTER_CONFIGS
     return denial_of_configs(ctx, operation, change.resource_type, change.name)
 
 
-def _is_controllers(ctx: object) -> bool:
-    return not isinstance(ctx, Context)
+def _is_controllers(ctx: Context[DecidingServices]) -> bool:
+    return ctx.services.listener_type is ListenerType.CONTROLLER
 
 
-def _errors_before_denials(ctx: Context, changes: Sequence[AlterResource]) -> Mapping[int, Rejected]:
+def _errors_before_denials(ctx: Context[DecidingServices], changes: Sequence[AlterResource]) -> Mapping[int, Rejected]:
     """Return, by position, the errors that Kafka returns to every client. Kafka's broker also validates its own settings and leaves their
     authorization to the controller.
     """
@@ -75,18 +76,16 @@ def _errors_before_denials(ctx: Context, changes: Sequence[AlterResource]) -> Ma
 
         return cluster_configs.form_errors(changes)
     malformed = form_errors(changes)
-    if services.forwarding is None and services.authorizer is None:
-        return malformed  # the controller code checks the rest
     return {**errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx)), **malformed}
 
 
-def _check_stores(ctx: Context) -> CheckStores:
+def _check_stores(ctx: Context[DecidingServices]) -> CheckStores:
     """Return the check of new keystores. Files are read, and mentioned in errors, only if the client may change them."""
     may = allowed_of_cluster(ctx, Operation.ALTER_CONFIGS, quietly=True)
     return ctx.services.broker_configs.check_stores if may else no_stores
 
 
-def _change_levels(ctx: Context, change: AlterResource, *, validate_only: bool) -> Rejected | None:
+def _change_levels(ctx: Context[DecidingServices], change: AlterResource, *, validate_only: bool) -> Rejected | None:
     try:
         check_levels(change.name, change.ops, ctx.services.settings.node_id)
     except Rejected as error:
@@ -97,22 +96,33 @@ def _change_levels(ctx: Context, change: AlterResource, *, validate_only: bool) 
 
 
 async def _by_the_controller(
-    ctx: Context, request: Request, changes: Sequence[AlterResource], settled: Mapping[int, Rejected | None]
+    ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource], settled: Mapping[int, Rejected | None]
 ) -> list[Rejected | None]:
-    rest: Any = [resource for index, resource in enumerate(request.resources) if index not in settled]
-    there = {}
-    if rest:
-        from ottla.broker.api.forwarding import handle  # noqa: PLC0415 # only a cluster broker needs it
-
-        response = await handle(ctx, replace(request, resources=rest))
-        there = {(each.resource_type, each.resource_name): each for each in response.responses}
+    answers = {} if len(settled) == len(changes) else await _forwarded(ctx, request, settled)
     return [
-        settled[index] if index in settled else _result_of(there.get((change.resource_type, change.name)))
+        settled[index] if index in settled else _result_of(answers.get((change.resource_type, change.name)))
         for index, change in enumerate(changes)
     ]
 
 
-def _result_of(answer: object) -> Rejected | None:
+async def _forwarded(
+    ctx: Context[DecidingServices], request: Request, settled: Container[int]
+) -> Mapping[tuple[int, str], AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse]:
+    """Forward the resources that are not settled, and return the controller's results."""
+    from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
+
+    answers: Sequence[AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse]
+    if isinstance(request, AlterConfigsRequest):
+        whole = [each for index, each in enumerate(request.resources) if index not in settled]
+        answers = (await forward(ctx, replace(request, resources=whole), AlterConfigsResponse)).responses
+    else:
+        single = [each for index, each in enumerate(request.resources) if index not in settled]
+        answers = (await forward(ctx, replace(request, resources=single), k44.IncrementalAlterConfigsResponse)).responses
+    return {(each.resource_type, each.resource_name): each for each in answers}
+
+
+def _result_of(answer: AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse | None) -> Rejected | None:
     """Return the controller's result for one resource. The controller returns one for each."""
-    code = getattr(answer, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
-    return None if code == ErrorCode.NONE else Rejected(ErrorCode(code), getattr(answer, "error_message", None) or "")
+    if answer is None:
+        return Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return None if answer.error_code == ErrorCode.NONE else Rejected(ErrorCode(answer.error_code), answer.error_message or "")

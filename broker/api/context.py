@@ -1,16 +1,17 @@
 """The arguments of a handler besides its request.
 
-Rules: a Context lives as long as its request. Long-lived objects are in `Services`, which `broker/app.py` builds once. A handler changes
-state only through services.
+Rules: a Context lives as long as its request. Long-lived objects are in `Services`, which `broker/app.py` builds once, or in a controller's
+`ControllerServices`. A handler changes state only through services.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.api.reply import CLOSE, Reply
+from ottla.broker.api.served_api import ListenerType
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import Features
 from ottla.broker.cluster.image import TopicImage
@@ -26,8 +27,10 @@ from ottla.broker.runtime.coordination.txn_service import TxnService
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.broker.runtime.metadata.cluster_view import ClusterView, Dialled
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
-from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.runtime.quorum.active_controller import ActiveController
+from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -39,9 +42,10 @@ from ottla.broker.storage.log_dir import LogDir
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
     from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.metadata.cluster_of_one import LoneController
     from ottla.broker.runtime.nodes.envelopes import Forwarding
     from ottla.broker.telemetry.instances import ClientTelemetry
+
+ServicesT_co = TypeVar("ServicesT_co", covariant=True)
 
 
 class CloseConnection(Exception):
@@ -64,6 +68,10 @@ class Listener:
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
+def _no_throttle(_ms: int) -> None:
+    return None
+
+
 @dataclass(slots=True)
 class Peer:
     """The client of a connection. `local_host` and `local_port` are the address to which it connected."""
@@ -80,7 +88,7 @@ class Peer:
     client_software_version: str = ""
     principal: Principal = ANONYMOUS
     """The authenticated principal."""
-    throttle: Callable[[int], object] = lambda _ms: None
+    throttle: Callable[[int], object] = _no_throttle
     """Pauses reading of the connection for a number of milliseconds (KIP-219)."""
     by_token: bool = False
     """Whether the client authenticated with a delegation token. Such a client cannot obtain further tokens."""
@@ -92,7 +100,8 @@ class Peer:
     """Callbacks for the connection's close, by a key with which they can be removed: a pending request registers its cancellation."""
 
     def closed(self) -> None:
-        """Run the callbacks, because the connection is closed."""
+        """Run the callbacks, because the connection is closed, and let go of it, so that no reference cycle is left."""
+        self.throttle = _no_throttle
         callbacks, self.on_closed = self.on_closed, {}
         for callback in callbacks.values():
             callback()
@@ -145,7 +154,6 @@ class Services:
     clock: Clock
     timers: Timers
     turns: Turns
-    node_id: int
     cluster_id: str
     log_dir: LogDir
     partitions: Partitions
@@ -172,8 +180,8 @@ class Services:
     traffic: Traffic = field(default_factory=Traffic)
     quotas: Quotas | None = None
     """Created when the first quota is configured."""
-    deciding: TopicService | None = None
-    """Decides about topics, settings and producer ids; None in a cluster broker, because the controller decides."""
+    standalone: StandaloneMetadata | None = None
+    """The controller in the same process and what connects it with this broker; None in a cluster broker."""
     forwarding: Forwarding | None = None
     """Forwards requests to the controller; None on a standalone node."""
     authorizer: Authorizer | None = None
@@ -182,23 +190,29 @@ class Services:
     """Client metrics (KIP-714); None without `client.telemetry.enable`."""
 
     @property
-    def active(self) -> LoneController:
-        """The controller of a standalone node, under the same name as in a controller's services."""
-        return self.topic_service.active
+    def listener_type(self) -> ListenerType:
+        """The kind of listener that these services serve."""
+        return ListenerType.BROKER
 
     @property
-    def topic_service(self) -> TopicService:
-        """The component that decides about topics, settings and producer ids. Only on a standalone node."""
-        assert self.deciding is not None
-        return self.deciding
+    def active(self) -> ActiveController:
+        """The controller of a standalone node, under the same name as in a controller's services."""
+        assert self.standalone is not None
+        return self.standalone.controller.active
+
+    @property
+    def topic_service(self) -> ClusterDecisions:
+        """The decisions about topics and settings of a standalone node's controller."""
+        assert self.standalone is not None
+        return self.standalone.decisions
 
 
-class Context:
-    """The context of one request."""
+class Context(Generic[ServicesT_co]):
+    """The context of one request, with the services that its handler needs (`ottla.broker.api.services`)."""
 
     __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
 
-    def __init__(self, version: int, client_id: str | None, peer: Peer, services: Services, api_key: int = -1) -> None:
+    def __init__(self, version: int, client_id: str | None, peer: Peer, services: ServicesT_co, api_key: int = -1) -> None:
         self.version = version
         self.client_id = client_id
         self.peer = peer

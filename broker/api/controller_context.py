@@ -1,4 +1,4 @@
-"""The arguments of a controller's handler besides its request, corresponding to `ottla.broker.api.context` for a broker."""
+"""The services of a controller, corresponding to `Services` of a broker (`ottla.broker.api.context`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ottla.broker.api.authorizer import Authorizer
-from ottla.broker.api.context import Peer
+from ottla.broker.api.served_api import ListenerType
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import Features
 from ottla.broker.configs.broker_config import BrokerConfigs
@@ -17,22 +17,18 @@ from ottla.broker.quotas.quotas import Quotas
 from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.quorum.serving import QuorumServing
-from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 from ottla.broker.runtime.upkeep.turns import Turns
 
 
 @dataclass(slots=True)
 class ControllerServices:
-    """The long-lived objects that a controller's handlers use. Handlers of topics and settings are shared with brokers, so the
-    names are equal.
-    """
+    """The long-lived objects that a controller's handlers use. Handlers are shared with brokers, so the names are equal."""
 
     settings: BrokerSettings
     clock: Clock
     timers: Timers
     turns: Turns
     active: ActiveController
-    voter: SoleVoter
     serving: QuorumServing
     features: Callable[[], Features]
     """Returns the current features of the cluster."""
@@ -44,6 +40,11 @@ class ControllerServices:
     """Created when the first quota is configured."""
     forwarding: None = None
     """None, because a controller decides everything itself."""
+
+    @property
+    def listener_type(self) -> ListenerType:
+        """The kind of listener that these services serve."""
+        return ListenerType.CONTROLLER
 
     @property
     def topics(self) -> Catalog:
@@ -62,18 +63,3 @@ class ControllerServices:
     def as_forwarded(self) -> ControllerServices:
         """Return the services for a request that a broker forwarded."""
         return replace(self, topic_service=replace(self.topic_service, is_forwarded=True))
-
-
-class ControllerContext:
-    """The context of one request."""
-
-    __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
-
-    def __init__(self, version: int, client_id: str | None, peer: Peer, services: ControllerServices, api_key: int = -1) -> None:
-        self.version = version
-        self.client_id = client_id
-        self.peer = peer
-        self.services = services
-        self.api_key = api_key
-        self.spent_ns = 0
-        """The time that the parts of a split request took on the loop."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.broker.api.controller_context import ControllerContext, ControllerServices
+from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.large_requests import Compute
 from ottla.broker.api.reply import Buffer
@@ -20,7 +20,7 @@ class ControllerDispatcher(Dispatcher):
     """The dispatcher of a controller's requests."""
 
     def __init__(self, services: ControllerServices, compute: Compute[Any] | None = None) -> None:
-        super().__init__(services, Faults(), controller_routes(), ControllerContext, compute)
+        super().__init__(services, Faults(), controller_routes(), compute)
 
     def may_be_so_large(self, frame: Buffer) -> bool:
         """Return whether the frame is an Envelope, which may contain a client's request of the largest size."""

@@ -3,20 +3,27 @@
     API = Api(ElectLeadersRequest, forwarded=Forwarded.ALWAYS)
 
     @API.on_controller(requires=Operation.ALTER)
-    async def handle(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse: ...
+    async def handle(ctx: Context[QuorumServices], request: ElectLeadersRequest) -> ElectLeadersResponse: ...
 
-Key and versions are those of the message. A handler serves the listeners that its decorators name; both may have the same one. Every other
-list of APIs follows from the declarations: the routes of both listeners, ApiVersions, the forwarded and the throttled APIs, and the
-table in docs/apis.md. `make apis` writes the declarations to `api_table`, because ApiVersions is answered before all handlers are imported.
+Key and versions are those of the message. A handler serves the listeners that its decorators name, or both (`on_both`); its context names
+the services that it needs (`ottla.broker.api.services`), and mypy checks that the listener's node has them.
+
+Every other list of APIs follows from the declarations: the routes of both listeners, ApiVersions, the forwarded and the throttled APIs, how
+large requests are split, and the table in docs/apis.md. `make apis` writes the declarations to `api_table`, because ApiVersions is answered
+before all handlers are imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ottla.broker.api.access import allowed_of_cluster, refused
+from ottla.broker.api.context import Context, Services
+from ottla.broker.api.routes import Answer, Handler
 from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi, Split
+from ottla.broker.api.services import NodeServices
 from ottla.broker.core.acl import Operation
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -24,12 +31,14 @@ from ottla.protocol.messages.registry import response_class
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.api.access import Guarded
+    from ottla.broker.api.controller_context import ControllerServices
+
+    AnyServices: TypeAlias = Services | ControllerServices
 
 RequestT = TypeVar("RequestT", bound=Message)
-HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
-Handler = Callable[[Any, Any], Any]
-"""`handle(ctx, request) -> response | Awaitable[response] | None`."""
+AnswerT = TypeVar("AnswerT", bound=Answer)
+ServicesT = TypeVar("ServicesT")
+TypedHandler = Callable[[Context[ServicesT], RequestT], AnswerT]
 
 
 class Api(Generic[RequestT]):
@@ -58,13 +67,23 @@ class Api(Generic[RequestT]):
         self._array_limits = array_limits or {}
         self._advertised_min = request.MIN_VERSION if advertised_min is None else advertised_min
 
-    def on_broker(self, *, requires: Operation | None = None) -> Callable[[HandlerT], HandlerT]:
+    def on_broker(
+        self, *, requires: Operation | None = None
+    ) -> Callable[[TypedHandler[Services, RequestT, AnswerT]], TypedHandler[Services, RequestT, AnswerT]]:
         """Return a decorator for the handler at a broker's listener."""
-        return lambda handle: self._serve(ListenerType.BROKER, handle, requires)
+        return partial(self._serve, ListenerType.BROKER, requires)
 
-    def on_controller(self, *, requires: Operation | None = None) -> Callable[[HandlerT], HandlerT]:
+    def on_controller(
+        self, *, requires: Operation | None = None
+    ) -> Callable[[TypedHandler[ControllerServices, RequestT, AnswerT]], TypedHandler[ControllerServices, RequestT, AnswerT]]:
         """Return a decorator for the handler at a controller's listener."""
-        return lambda handle: self._serve(ListenerType.CONTROLLER, handle, requires)
+        return partial(self._serve, ListenerType.CONTROLLER, requires)
+
+    def on_both(
+        self, *, requires: Operation | None = None
+    ) -> Callable[[TypedHandler[AnyServices, RequestT, AnswerT]], TypedHandler[AnyServices, RequestT, AnswerT]]:
+        """Return a decorator for a handler that both listeners share."""
+        return partial(self._serve, ListenerType.BROKER | ListenerType.CONTROLLER, requires)
 
     @property
     def served(self) -> ServedApi:
@@ -85,25 +104,30 @@ class Api(Generic[RequestT]):
             self._array_limits,
         )
 
-    def _serve(self, listener: ListenerType, handle: HandlerT, requires: Operation | None) -> HandlerT:
-        self.handlers[listener] = handle
-        if requires is not None:
-            self.requires[listener] = requires
-            self.handlers[listener] = self._guarded(handle, requires)
+    def _serve(
+        self, listeners: ListenerType, requires: Operation | None, handle: TypedHandler[ServicesT, RequestT, AnswerT]
+    ) -> TypedHandler[ServicesT, RequestT, AnswerT]:
+        # A dispatcher calls the handler with the services of its own listener, and with the request that was decoded for this key.
+        handler = cast("Handler", handle)
+        for listener in listeners:
+            self.handlers[listener] = handler if requires is None else self._guarded(handler, requires)
+            if requires is not None:
+                self.requires[listener] = requires
         return handle
 
     def _guarded(self, handle: Handler, requires: Operation) -> Handler:
-        def guarded(ctx: Guarded, request: RequestT) -> Any:
+        def guarded(ctx: Context[NodeServices], request: Message) -> Answer:
             return handle(ctx, request) if allowed_of_cluster(ctx, requires) else self._denial(requires, request)
 
         return guarded
 
-    def _denial(self, requires: Operation, request: RequestT) -> Any:
+    def _denial(self, requires: Operation, request: Message) -> Message:
         """Return the response to a client without the operation. As in Kafka, a request of another node gets only the error of the whole
         response, if there is one.
         """
-        make: Callable[..., Any] = response_class(self.key)
+        response = response_class(self.key)()
         is_brief = requires is Operation.CLUSTER_ACTION or self.key is ApiKey.DESCRIBE_QUORUM
-        if is_brief and "error_code" in getattr(make, "__dataclass_fields__", {}):
-            return make(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return refused(request)
+        if is_brief and hasattr(response, "error_code"):
+            response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return response
+        return refused(request, type(response))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.services import NodeServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.topics_view import MayDescribe, every_topic
 
 
-def describable_topics(ctx: Context) -> MayDescribe:
+def describable_topics(ctx: Context[NodeServices]) -> MayDescribe:
     """Return a predicate for topic names, to be evaluated when the expression is resolved."""
     if ctx.services.authorizer is None:
         return every_topic

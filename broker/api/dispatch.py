@@ -16,19 +16,17 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from copy import copy
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.api.context import CloseConnection, Context, Peer, Services
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.request_parts import split_of, too_many
-from ottla.broker.api.routes import Route, Routes, broker_routes
+from ottla.broker.api.routes import Answer, Route, Routes, broker_routes
+from ottla.broker.api.services import NodeServices, PartitionServices
 from ottla.broker.core import limits
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, shown
-from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
-from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, RequestHeader, decode_request, encode_response, response_class
@@ -36,6 +34,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, ProtocolError, TooManyElements, UnsupportedVersion
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.headers import read_request_header
+from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.api.large_requests import Budget, Compute, LargeRequests
@@ -49,34 +48,19 @@ logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
 
 
-class Needed(Protocol):
-    """The services that the dispatcher itself needs."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def timers(self) -> Timers: ...
-    @property
-    def turns(self) -> Turns: ...
-    @property
-    def stop_at_once(self) -> Callable[[BaseException], None]: ...
-
-
 class Dispatcher:
-    """Decodes requests, calls handlers and encodes responses; one for all connections. `context` makes the handlers' second argument.
-    `compute` runs long computations on a thread; without it everything runs on the loop.
+    """Decodes requests, calls handlers and encodes responses; one for all connections. `compute` runs long computations on a
+    thread; without it everything runs on the loop.
     """
 
     def __init__(
         self,
-        services: Needed,
+        services: NodeServices,
         faults: Faults,
         routes: Routes | None = None,
-        context: Callable[[int, str | None, Peer, Any, int], Any] = Context,
         compute: Compute[Any] | None = None,
     ) -> None:
         self._services = services
-        self._context = context
         self._faults = faults
         self._routes = broker_routes() if routes is None else routes
         self._compute = compute
@@ -114,36 +98,38 @@ class Dispatcher:
             context, route = self._begin(peer, header)
             return self._later(self._handle_large(frame, header, context, route))
         try:
-            request = _decoded(frame)
+            request = _decoded(frame) if len(frame) > limits.SPLIT_REQUEST_BYTES else decode_request(frame)
         except UnsupportedVersion as error:
             return self._unsupported(error)
         header = request.header
         context, route = self._begin(peer, header)
         try:
             answer = self._answer(context, request, route, len(frame))
-            if hasattr(answer, "__await__"):
-                return self._later(self._finish(answer, header, context))
-            return _encoded(answer, header)
+            if answer is None or isinstance(answer, Message):
+                return _encoded(answer, header)
+            return self._later(self._finish(answer, header, context))
         except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not affect other connections
             return self._answer_to(error, header)
 
-    def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Any, Route]:
+    def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Context[NodeServices], Route]:
         """Return the handler's context and the route of a request. Raises UnsupportedVersion."""
         route = self._routes.get(header.api_key)
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
         counts, kind = self._counts, header.api_key << 8 | header.api_version
         counts[kind] = counts.get(kind, 0) + 1
-        context = self._context(header.api_version, header.client_id, peer, self._services, header.api_key)
+        context = Context(header.api_version, header.client_id, peer, self._services, header.api_key)
         return context, route
 
-    def _answer(self, context: Any, request: Request, route: Route, size: int) -> Any:
+    def _answer(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         """Return the handler's response, or an awaitable of it."""
         if self._faults.active or self.throttling is not None:
             return self._intercepted(context, request, route, size)
+        if size <= limits.SPLIT_REQUEST_BYTES:  # the rule of `_handled` for nearly every request, without the call
+            return route.handle(context, request.body)
         return self._handled(context, request, route, size)
 
-    def _handled(self, context: Any, request: Request, route: Route, size: int) -> Any:
+    def _handled(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         if size <= limits.SPLIT_REQUEST_BYTES or self._compute is None:
             return route.handle(context, request.body)
         if (way := split_of(request.body)) is not None:
@@ -156,13 +142,13 @@ class Dispatcher:
         """Return whether decoding takes long enough to run on a thread."""
         return self._compute is not None and (bytes(frame[:2]) != _PRODUCE_KEY or len(frame) > limits.PRODUCE_DECODED_AT_ONCE_BYTES)
 
-    async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Any, route: Route) -> Reply:
+    async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Context[NodeServices], route: Route) -> Reply:
         large = self._large
         try:
             async with large.room(len(frame)):
                 request = await large.compute(lambda: _decoded(frame))
                 answer = self._answer(context, request, route, len(frame))
-                responses = [await answer if hasattr(answer, "__await__") else answer]
+                responses = [answer if answer is None or isinstance(answer, Message) else await answer]
                 del answer
                 reply: Reply = await large.compute(lambda: _encoded(responses.pop(), header))
                 return reply
@@ -211,15 +197,18 @@ class Dispatcher:
     async def drain(self, timeout_ms: int) -> int:
         """Wait for pending responses, then cancel the remaining ones; return how many were cancelled."""
         self._faults.drop_waiting()
-        tasks = set(self._tasks)
-        if not tasks:
-            return 0
-        late = await wait_at_most(self._services.timers, self._services.clock, timeout_ms, tasks)
-        for task in late:
-            task.cancel()
+        late = await wait_at_most(self._services.timers, self._services.clock, timeout_ms, set(self._tasks))
+        self.abort()
+        if late:
+            await asyncio.wait(late)
         return len(late)
 
-    def _intercepted(self, context: Context, request: Request, route: Route, size: int) -> Any:
+    def abort(self) -> None:
+        """Cancel pending responses."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _intercepted(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         """Call the handler with quotas, observers and scripted faults around it. `size` is the frame's size."""
         handle = partial(self._handled, context, request, route, size)
         if self.throttling is not None:
@@ -235,7 +224,8 @@ class Dispatcher:
 
             way = FaultInterceptors(faults)
             interceptors = [way.network_faults, *interceptors, way.handler_faults]
-        call = Call(context, request, detach=lambda answer: self._later(self._finish(answer, request.header, context)))
+        context_of_broker = cast("Context[PartitionServices]", context)  # only a broker has observers and fault rules
+        call = Call(context_of_broker, request, detach=lambda answer: self._later(self._finish(answer, request.header, context)))
         return intercepted(call, handle, interceptors)
 
     def _later(self, reply: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
@@ -244,7 +234,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _finish(self, answer: Awaitable[Any], header: RequestHeader, context: Any) -> Reply:
+    async def _finish(self, answer: Awaitable[Message | None], header: RequestHeader, context: Context[NodeServices]) -> Reply:
         try:
             response = await answer
             if context.spent_ns and self._compute is not None:
@@ -278,12 +268,12 @@ class Dispatcher:
 def _decoded(frame: Buffer) -> Request:
     """Decode a request. Raises ProtocolError, also if the request has more elements than can be handled in one step."""
     request = decode_request(frame)
-    if len(frame) > limits.SPLIT_REQUEST_BYTES and (excess := too_many(request.body)) is not None:
+    if (excess := too_many(request.body)) is not None:
         raise TooManyElements(type(request.body).__name__, excess)
     return request
 
 
-def _encoded(response: Any, header: RequestHeader) -> Reply:
+def _encoded(response: Message | None, header: RequestHeader) -> Reply:
     return None if response is None else encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
 

@@ -8,18 +8,19 @@ session, as behind any pending request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.pipeline import Call, Handle
 from ottla.broker.api.reply import LastWords
+from ottla.broker.api.routes import Answer
 from ottla.broker.faults.answers import overwrite, refusal
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultAction, FaultRule
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.schema import Message
 
 _DELAYED = frozenset({FaultAction.DELAY_REQUEST, FaultAction.HOLD_REQUEST})
 _ANSWERED_LATE = frozenset({FaultAction.DELAY, FaultAction.HOLD_RESPONSE})
@@ -32,7 +33,7 @@ class FaultInterceptors:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
-    def network_faults(self, call: Call, handle: Handle) -> Any:
+    def network_faults(self, call: Call, handle: Handle) -> Answer:
         """Simulate a bad network: the request or its response is late, cut or lost. Raises CloseConnection."""
         call.rules = self._faults.met_by(call.subject)
         if not call.rules:
@@ -46,11 +47,11 @@ class FaultInterceptors:
             raise CloseConnection("a scripted fault makes its request late")
         return self._delivered(call, handle, _DELAYED)
 
-    def handler_faults(self, call: Call, handle: Handle) -> Any:
+    def handler_faults(self, call: Call, handle: Handle) -> Answer:
         """Simulate a failing broker: the request is not handled, or twice, or has another response."""
         return self._handled(call, handle) if call.rules else handle()
 
-    async def _delivered(self, call: Call, handle: Handle, delays: Iterable[FaultAction]) -> Any:
+    async def _delivered(self, call: Call, handle: Handle, delays: Iterable[FaultAction]) -> Message | None:
         await self._wait(call, delays, "request")
         response = await _awaited(handle())
         if response is not None:
@@ -64,7 +65,7 @@ class FaultInterceptors:
             raise CloseConnection("a scripted fault drops its acknowledgement")
         return response
 
-    async def _handled(self, call: Call, handle: Handle) -> Any:
+    async def _handled(self, call: Call, handle: Handle) -> Message | None:
         if _rule(call, FaultAction.DROP_REQUEST) is not None:
             raise CloseConnection("a scripted fault drops its request")
         _expire_producers(call)
@@ -102,8 +103,8 @@ class FaultInterceptors:
         return future
 
 
-async def _awaited(answer: Any) -> Any:
-    return await answer if isinstance(answer, Awaitable) else answer
+async def _awaited(answer: Answer) -> Message | None:
+    return answer if answer is None or isinstance(answer, Message) else await answer
 
 
 def _rule(call: Call, action: FaultAction) -> FaultRule | None:
@@ -118,7 +119,7 @@ def _what(call: Call) -> str:
     return " ".join([subject.api.name, f"of {subject.client_id or '?'}", *named])
 
 
-def _change(call: Call, response: Any) -> None:
+def _change(call: Call, response: Message) -> None:
     for rule in call.rules:
         if rule.action is FaultAction.ERROR_AFTER and rule.code is not None:
             overwrite(response, rule.code, rule.wants, call.topic_name)
@@ -136,13 +137,14 @@ def _expire_producers(call: Call) -> None:
             partition.forget_producers()
 
 
-def _refusal(call: Call, error: ErrorCode) -> Any:
+def _refusal(call: Call, error: ErrorCode) -> Message | None:
     if call.subject.api is ApiKey.PRODUCE and call.request.body.acks == 0:
         return None
-    return refusal(call.request.header.api_key, call.request.body, error)
+    response: Message = refusal(call.request.header.api_key, call.request.body, error)
+    return response
 
 
-def _first_bytes(call: Call, response: Any, count: int | None) -> bytes:
+def _first_bytes(call: Call, response: Message, count: int | None) -> bytes:
     header = call.request.header
     whole = b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, response))
     return whole[: len(whole) // 2 if count is None else count]

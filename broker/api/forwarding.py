@@ -7,10 +7,11 @@ the controller does not support closes the connection, so that the client reques
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TypeVar
 
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.routes import FORWARDABLE, Routes
+from ottla.broker.api.services import NodeServices
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.answers import refusal
@@ -19,20 +20,30 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k18_api_versions import ApiVersion
 from ottla.protocol.schema import Message
 
+ResponseT = TypeVar("ResponseT", bound=Message)
+
 peer_logger = logging.getLogger(PEERS)
 
 
-async def handle(ctx: Context, request: Message) -> Any:
+async def handle(ctx: Context[NodeServices], request: Message) -> Message:
     """Forward a request and return the controller's response, or a rejection. Raises CloseConnection."""
     forwarding = ctx.services.forwarding
     assert forwarding is not None
     try:
-        return await forwarding.forward(request, ctx.version, ctx.client_id, ctx.peer)
+        answer: Message = await forwarding.forward(request, ctx.version, ctx.client_id, ctx.peer)
     except VersionNotKnown as error:
         raise CloseConnection(str(error)) from error
     except Rejected as error:
         peer_logger.info("The controller did not answer API key %d: %s", request.API_KEY, error)
-        return refusal(request.API_KEY, request, error.code)
+        answer = refusal(request.API_KEY, request, error.code)
+    return answer
+
+
+async def forward(ctx: Context[NodeServices], request: Message, response: type[ResponseT]) -> ResponseT:
+    """Forward a request for a handler that has checked it, and return the `response`."""
+    answer = await handle(ctx, request)
+    assert isinstance(answer, response)
+    return answer
 
 
 def listed(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:

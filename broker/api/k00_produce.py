@@ -26,6 +26,7 @@ from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import PartitionServices
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
@@ -119,7 +120,7 @@ Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append all batches; respond at once unless a partition must be verified, replicated or synced first."""
     topics = request.topic_data
     is_transactional = _has_transactional(request)
@@ -133,7 +134,7 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable
     return _handle(ctx, request, is_transactional)
 
 
-def _may_write_transactions(ctx: Context, request: ProduceRequest) -> bool:
+def _may_write_transactions(ctx: Context[PartitionServices], request: ProduceRequest) -> bool:
     """Return whether the client may use the transactional id. Kafka also checks it for batches that a later one of the same
     partition replaces.
     """
@@ -142,7 +143,7 @@ def _may_write_transactions(ctx: Context, request: ProduceRequest) -> bool:
 
 
 def _handle(
-    ctx: Context, request: ProduceRequest, may_be_transactional: bool
+    ctx: Context[PartitionServices], request: ProduceRequest, may_be_transactional: bool
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks not in _ACKS:
         return _refuse_all(request, Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed"))
@@ -152,7 +153,7 @@ def _handle(
 
 
 def _handle_what_is_allowed(
-    ctx: Context, request: ProduceRequest, may_be_transactional: bool
+    ctx: Context[PartitionServices], request: ProduceRequest, may_be_transactional: bool
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Reject topics to which the client may not write, as if they did not exist, and handle the others."""
     names = [_name_of(ctx, topic) for topic in request.topic_data]
@@ -174,7 +175,7 @@ def _handle_what_is_allowed(
     return transform(_handle(ctx, rest, may_be_transactional), whole)
 
 
-def _name_of(ctx: Context, topic: TopicProduceData) -> str | None:
+def _name_of(ctx: Context[PartitionServices], topic: TopicProduceData) -> str | None:
     """Return the topic's name, or None for an unknown id."""
     if ctx.version < BY_ID_SINCE:
         return topic.name
@@ -195,7 +196,9 @@ def _drop_repeated(request: ProduceRequest) -> None:
     request.topic_data = [topic for topic in topics if topic.partition_data]
 
 
-def _append_all(ctx: Context, request: ProduceRequest, verdicts: Verdicts) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def _append_all(
+    ctx: Context[PartitionServices], request: ProduceRequest, verdicts: Verdicts
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     condition = REPLICATED if request.acks == -1 else ON_DISK
     waits: Waits = []
     late: list[_Late] = []
@@ -206,7 +209,7 @@ def _append_all(ctx: Context, request: ProduceRequest, verdicts: Verdicts) -> Pr
 
 
 async def _append_late(
-    ctx: Context, request: ProduceRequest, responses: list[TopicProduceResponse], waits: Waits, late: Iterable[_Late]
+    ctx: Context[PartitionServices], request: ProduceRequest, responses: list[TopicProduceResponse], waits: Waits, late: Iterable[_Late]
 ) -> ProduceResponse | None:
     condition = REPLICATED if request.acks == -1 else ON_DISK
     for each in late:
@@ -224,7 +227,7 @@ async def _append_late(
 
 
 def _answer(
-    ctx: Context, request: ProduceRequest, responses: list[TopicProduceResponse], waits: Waits
+    ctx: Context[PartitionServices], request: ProduceRequest, responses: list[TopicProduceResponse], waits: Waits
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     if request.acks == 0:
         _close_on_error(responses)
@@ -258,7 +261,7 @@ def _has_transactional(request: ProduceRequest) -> bool:
 
 
 def _verify_and_append(
-    ctx: Context, request: ProduceRequest, transactional_id: str
+    ctx: Context[PartitionServices], request: ProduceRequest, transactional_id: str
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Verify all transactional partitions with one request, then append the allowed ones."""
     batches, producers = _transactional(ctx, request)
@@ -273,12 +276,14 @@ def _verify_and_append(
     return _append_verified(ctx, request, verdicts)
 
 
-async def _append_verified(ctx: Context, request: ProduceRequest, verdicts: Awaitable[Verdicts]) -> ProduceResponse | None:
+async def _append_verified(
+    ctx: Context[PartitionServices], request: ProduceRequest, verdicts: Awaitable[Verdicts]
+) -> ProduceResponse | None:
     answer = _append_all(ctx, request, await verdicts)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[tuple[Partition, int]], set[tuple[int, int]]]:
+def _transactional(ctx: Context[PartitionServices], request: ProduceRequest) -> tuple[list[tuple[Partition, int]], set[tuple[int, int]]]:
     """Return the partitions of valid transactional batches with the batches' base sequences, and the (producer id, epoch) pairs
     of all of them.
     """
@@ -320,7 +325,7 @@ class _Late(NamedTuple):
 
 
 def _append_topic(
-    ctx: Context, topic: TopicProduceData, verdicts: Verdicts, condition: Condition, waits: Waits, *, late: list[_Late]
+    ctx: Context[PartitionServices], topic: TopicProduceData, verdicts: Verdicts, condition: Condition, waits: Waits, *, late: list[_Late]
 ) -> TopicProduceResponse:
     found = _find_topic(ctx, topic)
     only_ours = found is not None and is_internal(found.name) and ctx.client_id != ADMIN_CLIENT_ID
@@ -377,11 +382,11 @@ def _refused(partition: Partition, index: int, rejected: Rejected) -> PartitionP
     return refused
 
 
-def _key(ctx: Context, topic: TopicProduceData) -> str | bytes:
+def _key(ctx: Context[PartitionServices], topic: TopicProduceData) -> str | bytes:
     return topic.topic_id if ctx.version >= BY_ID_SINCE else topic.name
 
 
-def _find_topic(ctx: Context, topic: TopicProduceData) -> TopicPartitions | None:
+def _find_topic(ctx: Context[PartitionServices], topic: TopicProduceData) -> TopicPartitions | None:
     """Return the topic by name, or from version 13 by id, if this broker has partitions of it."""
     partitions = ctx.services.partitions
     found = partitions.by_topic_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else partitions.by_name(topic.name)
@@ -449,7 +454,7 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
                 raise CloseConnection(f"a Produce with acks=0 failed for {where}: {ErrorCode(answer.error_code).name}")
 
 
-async def _answer_after(ctx: Context, waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
+async def _answer_after(ctx: Context[PartitionServices], waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
     """Wait for the acknowledgements. A partition that takes longer than the request's timeout gets REQUEST_TIMED_OUT; its records stay in
     the log at the offset in the response (KAFKA DelayedProduce).
     """
@@ -473,7 +478,7 @@ def _time_out(waits: Waits) -> None:
             future.exception()  # mark it as retrieved, in case the request was abandoned meanwhile
 
 
-def _redirected(ctx: Context, response: ProduceResponse) -> ProduceResponse:
+def _redirected(ctx: Context[PartitionServices], response: ProduceResponse) -> ProduceResponse:
     """Add the current leaders of partitions that this broker does not lead, for clients that retry there (KIP-951)."""
     if ctx.version < REDIRECTED_SINCE:
         return response

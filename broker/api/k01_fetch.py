@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import PartitionServices, QuorumServices
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -48,8 +49,6 @@ from ottla.protocol.messages.k01_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
-
     Waiting = asyncio.Future[bool]
 
 API = Api(FetchRequest, array_limits={"topics.partitions": 30_000, "forgotten_topics_data.partitions": 100_000})
@@ -99,20 +98,20 @@ class _Read:
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData]] = []
         self.unwatched: list[tuple[FetchTarget, Partition]] = []
-        """Targets that were not quiet. They are watched only if the fetch waits."""
+        """Targets that were not quiet, or have no session. They are watched only if the fetch waits."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-def handle_on_controller(ctx: ControllerContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+def handle_on_controller(ctx: Context[QuorumServices], request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Return committed records of the metadata log."""
     return ctx.services.serving.fetch(request)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+def handle(ctx: Context[PartitionServices], request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Read the partitions. Only a fetch that has to wait, or reads very many partitions, becomes a task."""
     by_id = ctx.version >= 13
     asker = _asker(ctx, request)
@@ -141,7 +140,7 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
     return _wait(ctx, request, fetch, asker, deadline=deadline, read=read, waiting=waiting)
 
 
-def _asker(ctx: Context, request: FetchRequest) -> _Asker:
+def _asker(ctx: Context[PartitionServices], request: FetchRequest) -> _Asker:
     state = request.replica_state
     node = state.replica_id if ctx.version >= 15 else request.replica_id
     if node >= 0:
@@ -150,7 +149,7 @@ def _asker(ctx: Context, request: FetchRequest) -> _Asker:
     return _CONSUMERS[isolation, ctx.version < ANY_REPLICA_SINCE]
 
 
-def _terms(ctx: Context, request: FetchRequest, asker: _Asker) -> Hashable:
+def _terms(ctx: Context[PartitionServices], request: FetchRequest, asker: _Asker) -> Hashable:
     """Return the inputs of a response other than the partitions. With equal terms an unchanged partition gives an equal result."""
     authorizer, membership = ctx.services.authorizer, ctx.services.partitions.membership
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
@@ -160,6 +159,9 @@ def _terms(ctx: Context, request: FetchRequest, asker: _Asker) -> Hashable:
 
 def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
     """Return the partitions of the request. If a partition is listed twice, the last entry counts, as in Kafka (FetchRequest.fetchData)."""
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        only = request.topics[0]
+        return [FetchTarget(only.topic_id if by_id else only.topic, only.partitions[0])]
     named = (FetchTarget(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
     return list({target.key: target for target in named}.values())
 
@@ -170,21 +172,21 @@ def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[tuple[TopicKey, i
             yield (topic.topic_id if by_id else topic.topic), index
 
 
-def _wanted_bytes(ctx: Context, request: FetchRequest) -> int:
+def _wanted_bytes(ctx: Context[PartitionServices], request: FetchRequest) -> int:
     """Return the number of bytes that a long poll waits for: min_bytes, limited to the largest possible response."""
     return min(request.min_bytes, request.max_bytes, ctx.services.settings.fetch_max_bytes)
 
 
-def _is_enough(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read) -> bool:
+def _is_enough(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read) -> bool:
     return read.must_answer or read.bytes >= _wanted_bytes(ctx, request) or fetch.is_empty
 
 
-def _park(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
+def _park(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
     """Start to wait, in the event loop turn of the insufficient read. Otherwise an append in between would be missed."""
+    session, on_closed = fetch.session, ctx.peer.on_closed
     for target, partition in read.unwatched:
         target.watch(partition, quiet=False)
-    on_closed = ctx.peer.on_closed
-    waiting = ctx.services.fetch_waits.wait(fetch.session, _wanted_bytes(ctx, request) - read.bytes, deadline)
+    waiting = ctx.services.fetch_waits.wait(session, _wanted_bytes(ctx, request) - read.bytes, deadline)
     on_closed[waiting] = waiting.cancel
 
     def ended(_: object) -> None:
@@ -197,7 +199,14 @@ def _park(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read,
 
 
 async def _wait(
-    ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, *, deadline: int, read: _Read, waiting: Waiting
+    ctx: Context[PartitionServices],
+    request: FetchRequest,
+    fetch: FetchContext,
+    asker: _Asker,
+    *,
+    deadline: int,
+    read: _Read,
+    waiting: Waiting,
 ) -> FetchResponse:
     """Read again after a change or at the deadline. A closed connection cancels the wait."""
     while True:
@@ -214,7 +223,7 @@ async def _wait(
 
 
 async def _read_slowly(
-    ctx: Context, request: FetchRequest, fetch: FetchContext, targets: Sequence[FetchTarget], asker: _Asker
+    ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, targets: Sequence[FetchTarget], asker: _Asker
 ) -> FetchResponse:
     """Read very many partitions, and yield to other requests between batches.
 
@@ -232,7 +241,7 @@ async def _read_slowly(
 
 
 async def _read_batches(
-    ctx: Context,
+    ctx: Context[PartitionServices],
     request: FetchRequest,
     targets: Sequence[FetchTarget],
     asker: _Asker,
@@ -262,7 +271,7 @@ def _unchanged(read: _Read) -> dict[FetchTarget, PartitionData]:
 
 
 def _read_some(
-    ctx: Context,
+    ctx: Context[PartitionServices],
     request: FetchRequest,
     targets: Sequence[FetchTarget],
     asker: _Asker,
@@ -301,7 +310,7 @@ def _read_some(
                     read.for_followers.append((partition, len(data.records)))
                 if first and asker.follows:
                     partition.fetched(_progress(asker, asked), end)
-            if _is_quiet(partition, asked, data, asker, request.rack_id):
+            if target.session is not None and _is_quiet(partition, asked, data, asker, request.rack_id):
                 target.watch(partition, quiet=True)
             else:
                 target.quiet = False
@@ -332,7 +341,7 @@ def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, 
     return asked.fetch_offset >= log.bound(asker.isolation) and not (rack and partition.knows_racks)
 
 
-def _hidden(ctx: Context, targets: Sequence[FetchTarget], asker: _Asker) -> Collection[TopicKey]:
+def _hidden(ctx: Context[PartitionServices], targets: Sequence[FetchTarget], asker: _Asker) -> Collection[TopicKey]:
     """Return the topics that the client may not read; unknown topic ids are not included.
 
     A follower may read all topics or none, depending on CLUSTER_ACTION.
@@ -426,7 +435,7 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
     return [AbortedTransaction(producer_id, first_offset) for producer_id, first_offset in aborted]
 
 
-def _error(ctx: Context, target: FetchTarget, rejected: Rejected) -> PartitionData:
+def _error(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejected) -> PartitionData:
     aborted: list[AbortedTransaction] | None = [] if rejected.code in _UNKNOWN else None
     data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING and ctx.version >= REDIRECTED_SINCE:
@@ -435,7 +444,7 @@ def _error(ctx: Context, target: FetchTarget, rejected: Rejected) -> PartitionDa
     return data
 
 
-def _respond(ctx: Context, fetch: FetchContext, read: _Read, asker: _Asker) -> FetchResponse:
+def _respond(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, asker: _Asker) -> FetchResponse:
     for partition, size in read.for_followers:
         partition.sent(size)
     try:
@@ -459,7 +468,7 @@ def _respond(ctx: Context, fetch: FetchContext, read: _Read, asker: _Asker) -> F
     return FetchResponse(session_id=session_id, responses=topics, node_endpoints=nodes)
 
 
-def _endpoints(ctx: Context, results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
+def _endpoints(ctx: Context[PartitionServices], results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
     """Return the endpoints of the leaders to which the response redirects consumers (KIP-951). Followers know them from metadata."""
     leaders = {leader: None for _, data in results if (leader := data.current_leader.leader_id) >= 0}
     found = (ctx.services.cluster.alive(leader, ctx.peer.dialled) for leader in leaders)

@@ -19,6 +19,7 @@ from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import PartitionServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
@@ -52,7 +53,7 @@ NOT_AVAILABLE_SINCE = 5
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up all offsets."""
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
     named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
@@ -76,7 +77,9 @@ def _denied(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, times: int) -> ListOffsetsPartitionResponse:
+def _answer(
+    ctx: Context[PartitionServices], request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, times: int
+) -> ListOffsetsPartitionResponse:
     try:
         if times > 1:
             raise Rejected(ErrorCode.INVALID_REQUEST, "the partition is named twice")
@@ -93,7 +96,7 @@ def _answer(ctx: Context, request: ListOffsetsRequest, topic: str, asked: ListOf
     return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
 
 
-def _found(ctx: Context, partition: Partition, timestamp: int, isolation: Isolation) -> TimestampOffset:
+def _found(ctx: Context[PartitionServices], partition: Partition, timestamp: int, isolation: Isolation) -> TimestampOffset:
     log = partition.log
     if isolation is Isolation.LOG_END or timestamp in {EARLIEST, EARLIEST_LOCAL} or not partition.replica.lags_its_epoch:
         return log.offset_for_timestamp(timestamp, isolation=isolation)

@@ -21,6 +21,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import ClusterServices
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal
@@ -46,7 +47,7 @@ _UNSEEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
 @API.on_broker()
-def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
+def handle(ctx: Context[ClusterServices], request: MetadataRequest) -> MetadataResponse:
     """Return brokers and topics at once; automatic creation happens in the background."""
     topics = request.topics
     if topics is None or (ctx.version == 0 and not topics):
@@ -62,7 +63,7 @@ def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     return _respond(ctx, request, _describe_names(ctx, request, [topic.name for topic in topics if topic.name is not None]))
 
 
-def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+def _respond(ctx: Context[ClusterServices], request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     services = ctx.services
     response = MetadataResponse(
         brokers=[
@@ -83,7 +84,7 @@ def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataRespon
     return response
 
 
-def _describe_names(ctx: Context, request: MetadataRequest, asked: Iterable[str]) -> list[MetadataResponseTopic]:
+def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, asked: Iterable[str]) -> list[MetadataResponseTopic]:
     """Describe topics by name. A client that may not describe a topic does not learn whether it exists; one that may not create it learns
     that it does not.
     """
@@ -107,7 +108,7 @@ def _describe_names(ctx: Context, request: MetadataRequest, asked: Iterable[str]
     ]
 
 
-def _describe_ids(ctx: Context, ids: Iterable[bytes]) -> list[MetadataResponseTopic]:
+def _describe_ids(ctx: Context[ClusterServices], ids: Iterable[bytes]) -> list[MetadataResponseTopic]:
     found = [(topic_id, ctx.services.topics.topic_by_id(topic_id)) for topic_id in ids]
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for _, topic in found if topic is not None])
     answers = []
@@ -121,7 +122,7 @@ def _describe_ids(ctx: Context, ids: Iterable[bytes]) -> list[MetadataResponseTo
     return answers
 
 
-def _describe_name(ctx: Context, name: str) -> MetadataResponseTopic:
+def _describe_name(ctx: Context[ClusterServices], name: str) -> MetadataResponseTopic:
     topic = ctx.services.topics.topic(name)
     if topic is not None:
         return _describe(ctx, topic)
@@ -129,13 +130,13 @@ def _describe_name(ctx: Context, name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(code, name, is_internal=is_internal(name))
 
 
-def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
+def _describe(ctx: Context[ClusterServices], topic: TopicImage) -> MetadataResponseTopic:
     at = ctx.peer.dialled
     partitions = [_partition(ctx, index, ctx.services.cluster.place(topic, index, at)) for index in sorted(topic.partitions)]
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)
 
 
-def _partition(ctx: Context, index: int, place: Place) -> MetadataResponsePartition:
+def _partition(ctx: Context[ClusterServices], index: int, place: Place) -> MetadataResponsePartition:
     """Describe a partition. Version 0 returns only replicas that the client can reach, with an error if any is omitted."""
     state, error = place.state, place.error
     replicas, isr = state.replicas, state.isr

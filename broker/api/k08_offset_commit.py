@@ -18,6 +18,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered, transform
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -39,11 +40,10 @@ Known = list[TopicImage | None]
 
 
 @API.on_broker()
-def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+def handle(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Store the offsets; return one error for each partition."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
-        refusal: OffsetCommitResponse = refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        return refusal
+        return refused(request, OffsetCommitResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if ctx.services.authorizer is not None:
         names = [_name(ctx, topic) for topic in request.topics]
         if hidden := denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None]):
@@ -51,7 +51,7 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
     return _commit(ctx, request)
 
 
-def _commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+def _commit(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     topics = [_find(ctx, topic) for topic in request.topics]
     offsets = _existing(request, topics)
     commit = Commit(
@@ -72,7 +72,7 @@ def _commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse 
     )
 
 
-def _name(ctx: Context, topic: OffsetCommitRequestTopic) -> str | None:
+def _name(ctx: Context[CoordinationServices], topic: OffsetCommitRequestTopic) -> str | None:
     """Return the topic's name, or None for an unknown id."""
     if ctx.version < BY_ID_SINCE:
         return topic.name
@@ -80,7 +80,9 @@ def _name(ctx: Context, topic: OffsetCommitRequestTopic) -> str | None:
     return None if known is None else known.name
 
 
-def _without(ctx: Context, request: OffsetCommitRequest, hidden: list[bool]) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
+def _without(
+    ctx: Context[CoordinationServices], request: OffsetCommitRequest, hidden: list[bool]
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Commit the topics that are not `hidden` and reject the others."""
     rest = replace(request, topics=[topic for topic, is_hidden in zip(request.topics, hidden, strict=True) if not is_hidden])
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -100,7 +102,7 @@ def _without(ctx: Context, request: OffsetCommitRequest, hidden: list[bool]) -> 
     return transform(_commit(ctx, rest), whole)
 
 
-def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> TopicImage | None:
+def _find(ctx: Context[CoordinationServices], topic: OffsetCommitRequestTopic) -> TopicImage | None:
     topics = ctx.services.topics
     return topics.topic_by_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else topics.topic(topic.name)
 

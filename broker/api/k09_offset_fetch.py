@@ -17,6 +17,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, FetchedOffset, Topics
@@ -45,12 +46,12 @@ BY_ID_SINCE = 10
 
 
 @API.on_broker()
-def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def handle(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Fetch the offsets of one group, or from version 8 on of several."""
     return _many(ctx, request) if ctx.version >= 8 else _one(ctx, request)
 
 
-def _one(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def _one(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     asked = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, request.group_id):
         return _failed(ctx, asked or [], ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -62,7 +63,7 @@ def _one(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awa
     )
 
 
-def _visible(ctx: Context, topics: Topics | None) -> tuple[Topics | None, Fetched]:
+def _visible(ctx: Context[CoordinationServices], topics: Topics | None) -> tuple[Topics | None, Fetched]:
     """Return the topics to fetch, and the errors for topics that the client may not describe."""
     if topics is None or ctx.services.authorizer is None:
         return topics, []
@@ -76,7 +77,7 @@ def _visible(ctx: Context, topics: Topics | None) -> tuple[Topics | None, Fetche
     return [each for each in topics if each[0] not in hidden], refused
 
 
-def _shown(ctx: Context, topics: Topics | None, fetched: Fetched) -> Fetched:
+def _shown(ctx: Context[CoordinationServices], topics: Topics | None, fetched: Fetched) -> Fetched:
     """Return the fetched topics; if all were requested, only those that the client may describe."""
     if topics is not None or ctx.services.authorizer is None:
         return fetched
@@ -84,7 +85,7 @@ def _shown(ctx: Context, topics: Topics | None, fetched: Fetched) -> Fetched:
     return [each for each in fetched if each[0] not in hidden]
 
 
-def _failed(ctx: Context, topics: Topics, error: ErrorCode) -> OffsetFetchResponse:
+def _failed(ctx: Context[CoordinationServices], topics: Topics, error: ErrorCode) -> OffsetFetchResponse:
     """Return an error response. Version 1 has error codes only in partitions."""
     if ctx.version >= 2:
         return OffsetFetchResponse(error_code=error)
@@ -108,13 +109,13 @@ def _old_topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
     ]
 
 
-def _many(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def _many(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups = {(group.group_id, None if group.topics is None else number): group for number, group in enumerate(request.groups)}
     asked = [_ask(ctx, group, require_stable=request.require_stable) for group in groups.values()]
     return all_answered(asked, lambda groups: OffsetFetchResponse(groups=groups))
 
 
-def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) -> Group | Awaitable[Group]:
+def _ask(ctx: Context[CoordinationServices], group: OffsetFetchRequestGroup, *, require_stable: bool) -> Group | Awaitable[Group]:
     if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group.group_id):
         return Group(group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     asked, ids, unknown = (None, {}, []) if group.topics is None else _named(ctx, group.topics)
@@ -133,7 +134,9 @@ def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) 
     )
 
 
-def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics, dict[str, bytes], list[OffsetFetchRequestTopics]]:
+def _named(
+    ctx: Context[CoordinationServices], topics: list[OffsetFetchRequestTopics]
+) -> tuple[Topics, dict[str, bytes], list[OffsetFetchRequestTopics]]:
     """Return the topics by name, their ids if ids were given, and the topics with unknown ids."""
     if ctx.version < BY_ID_SINCE:
         return [(topic.name, topic.partition_indexes) for topic in topics], {}, []
@@ -143,7 +146,7 @@ def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics
     return wanted, ids, [topic for found, topic in known if found is None]
 
 
-def _group(ctx: Context, group_id: str, unknown: list[OffsetFetchRequestTopics], fetched: Fetched) -> Group:
+def _group(ctx: Context[CoordinationServices], group_id: str, unknown: list[OffsetFetchRequestTopics], fetched: Fetched) -> Group:
     topics = []
     for name, offsets in fetched:
         found = ctx.services.topics.topic(name)

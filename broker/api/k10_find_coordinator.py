@@ -16,6 +16,7 @@ from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
@@ -49,7 +50,9 @@ _TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION:
 
 
 @API.on_broker()
-def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+def handle(
+    ctx: Context[CoordinationServices], request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Return the coordinators; create the internal topic if there is none."""
     shards: Shards[Any]
     if request.key_type == KeyType.GROUP:
@@ -74,7 +77,7 @@ def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
 
 
 async def _create_then_find(
-    ctx: Context, request: FindCoordinatorRequest, shards: Shards[Any], hidden: Set[str]
+    ctx: Context[CoordinationServices], request: FindCoordinatorRequest, shards: Shards[Any], hidden: Set[str]
 ) -> FindCoordinatorResponse:
     try:
         await shards.create_topic()
@@ -83,12 +86,12 @@ async def _create_then_find(
     return _found(ctx, request, hidden)
 
 
-def _found(ctx: Context, request: FindCoordinatorRequest, hidden: Set[str]) -> FindCoordinatorResponse:
+def _found(ctx: Context[CoordinationServices], request: FindCoordinatorRequest, hidden: Set[str]) -> FindCoordinatorResponse:
     return _response(ctx, request, hidden, lambda key: _coordinator(ctx, request.key_type, key))
 
 
 def _response(
-    ctx: Context, request: FindCoordinatorRequest, hidden: Set[str], find: Callable[[str], Coordinator]
+    ctx: Context[CoordinationServices], request: FindCoordinatorRequest, hidden: Set[str], find: Callable[[str], Coordinator]
 ) -> FindCoordinatorResponse:
     def answer(key: str) -> Coordinator:
         if key not in hidden:
@@ -104,7 +107,7 @@ def _response(
     )
 
 
-def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
+def _coordinator(ctx: Context[CoordinationServices], key_type: int, key: str) -> Coordinator:
     if key_type == KeyType.TRANSACTION and not key:
         return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     hashed = key
@@ -123,5 +126,7 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     return Coordinator(key, found.node_id, found.host, found.port, error_message="" if ctx.version >= 4 else "NONE")
 
 
-def _refusal(ctx: Context, request: FindCoordinatorRequest, hidden: Set[str], error: ErrorCode, message: str) -> FindCoordinatorResponse:
+def _refusal(
+    ctx: Context[CoordinationServices], request: FindCoordinatorRequest, hidden: Set[str], error: ErrorCode, message: str
+) -> FindCoordinatorResponse:
     return _response(ctx, request, hidden, lambda key: Coordinator(key, NO_NODE, "", -1, error, message))

@@ -19,6 +19,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.describable_topics import describable_topics
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic_join import Joining
@@ -31,7 +32,7 @@ API = Api(JoinGroupRequest, array_limits={"protocols": 1_000})
 
 
 @API.on_broker()
-def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+def handle(ctx: Context[CoordinationServices], request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Join; respond now or when the join phase ends."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return _response(ctx, JoinAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
@@ -57,7 +58,7 @@ def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Await
     )
 
 
-def _response(ctx: Context, answer: JoinAnswer) -> JoinGroupResponse:
+def _response(ctx: Context[CoordinationServices], answer: JoinAnswer) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=answer.error,
         generation_id=answer.generation,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -16,7 +17,7 @@ API = Api(HeartbeatRequest)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
+def handle(ctx: Context[CoordinationServices], request: HeartbeatRequest) -> HeartbeatResponse:
     """Renew the member's session."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

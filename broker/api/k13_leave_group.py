@@ -9,6 +9,7 @@ from __future__ import annotations
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import Leaving
@@ -19,7 +20,7 @@ API = Api(LeaveGroupRequest, array_limits={"members": 10_000})
 
 
 @API.on_broker()
-def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(ctx: Context[CoordinationServices], request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Remove the members; the remaining ones are notified by their next heartbeat."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)

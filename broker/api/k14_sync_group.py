@@ -12,6 +12,7 @@ from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.answers import SyncAnswer
 from ottla.broker.groups.classic import Syncing
@@ -24,7 +25,7 @@ PROTOCOL_SAID_SINCE = 5
 
 
 @API.on_broker()
-def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+def handle(ctx: Context[CoordinationServices], request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Sync; respond now or when the leader has sent the assignments."""
     if ctx.version >= PROTOCOL_SAID_SINCE and None in {request.protocol_type, request.protocol_name}:
         return _response(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))

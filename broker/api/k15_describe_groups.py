@@ -11,6 +11,7 @@ from ottla.broker.api.access import NOT_REQUESTED, allowed, operations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup
@@ -22,7 +23,7 @@ API = Api(DescribeGroupsRequest, splits=(Split("groups", "groups"),))
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def handle(ctx: Context[CoordinationServices], request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe the groups one by one."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
     for group in groups:
@@ -31,7 +32,7 @@ def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsRespon
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+def _describe(ctx: Context[CoordinationServices], group_id: str) -> DescribedGroup:
     if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group_id):
         return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id)
     try:

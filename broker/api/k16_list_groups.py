@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.modern import ModernGroup
@@ -21,7 +22,7 @@ CLASSIC = "classic"
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups that match the filters."""
     states = {state.lower() for state in request.states_filter}
     types = {type_.lower() for type_ in request.types_filter}

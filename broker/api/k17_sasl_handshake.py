@@ -6,17 +6,16 @@ The authentication itself is in `ottla.broker.security.sasl`.
 
 from __future__ import annotations
 
-from typing import Any
-
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import NodeServices
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 API = Api(SaslHandshakeRequest)
 
 
-@API.on_broker()
-@API.on_controller()
-def handle(_ctx: Any, _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+@API.on_both()
+def handle(_ctx: Context[NodeServices], _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Reject the request. Shared by brokers and controllers."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context, Peer
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.routes import Routes, broker_routes, controller_routes
+from ottla.broker.api.services import ClusterServices, NodeServices
 from ottla.broker.cluster.features import Features
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -32,16 +32,13 @@ from ottla.protocol.messages.k18_api_versions import (
     SupportedFeatureKey,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
-
 API = Api(ApiVersionsRequest)
 
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(ctx: Context[ClusterServices], request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Return the served APIs; store the client's software name and version."""
     services = ctx.services
     telemetry = services.telemetry is not None
@@ -55,7 +52,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 
 @API.on_controller()
-def handle_on_controller(ctx: ControllerContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle_on_controller(ctx: Context[NodeServices], request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Return the controller's APIs and the features of the cluster."""
     return _answer(request, ctx.version, ctx.peer, ctx.services.features(), _listed(controller_routes()))
 

@@ -21,6 +21,7 @@ from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import PartitionServices
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -52,7 +53,7 @@ class _Deletion:
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+def handle(ctx: Context[PartitionServices], request: DeleteRecordsRequest) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     """Delete the records here and write the checkpoint; then wait for the followers, if any."""
     hidden = denied(ctx, Operation.DELETE, Resource.TOPIC, [topic.name for topic in request.topics])
     done = [
@@ -75,7 +76,7 @@ def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse
 
 
 async def _answer_after(
-    ctx: Context, response: DeleteRecordsResponse, deletions: Sequence[_Deletion], timeout_ms: int
+    ctx: Context[PartitionServices], response: DeleteRecordsResponse, deletions: Sequence[_Deletion], timeout_ms: int
 ) -> DeleteRecordsResponse:
     await wait_at_most(ctx.services.timers, ctx.services.clock, timeout_ms, [d.reached for d in deletions if d.reached is not None])
     for deletion in deletions:
@@ -95,7 +96,7 @@ def _refuse(deletion: _Deletion, code: ErrorCode) -> None:
     deletion.result.error_code, deletion.result.low_watermark, deletion.reached = code, -1, None
 
 
-def _delete(ctx: Context, topic: str, asked: DeleteRecordsPartition, *, is_denied: bool) -> _Deletion:
+def _delete(ctx: Context[PartitionServices], topic: str, asked: DeleteRecordsPartition, *, is_denied: bool) -> _Deletion:
     try:
         if is_denied:
             raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)

@@ -17,6 +17,7 @@ from ottla.broker.api.access import allowed, allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -30,7 +31,9 @@ API = Api(InitProducerIdRequest)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+def handle(
+    ctx: Context[CoordinationServices], request: InitProducerIdRequest
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     """Assign an id; respond at once unless the record of a transactional id must become durable first."""
     if (denial := _denial(ctx, request)) is not None:
         return _refused(denial)
@@ -52,7 +55,7 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
     )
 
 
-def _denial(ctx: Context, request: InitProducerIdRequest) -> ErrorCode | None:
+def _denial(ctx: Context[CoordinationServices], request: InitProducerIdRequest) -> ErrorCode | None:
     """Return the authorization error, if any. A producer without transactions needs IDEMPOTENT_WRITE on the cluster, or WRITE on
     any topic (KIP-679).
     """
@@ -67,14 +70,14 @@ def _denial(ctx: Context, request: InitProducerIdRequest) -> ErrorCode | None:
     return None if authorizer.allowed_somewhere(ctx, Operation.WRITE, Resource.TOPIC) else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def _idempotent(ctx: Context) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+def _idempotent(ctx: Context[CoordinationServices]) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     try:
         return InitProducerIdResponse(producer_id=ctx.services.producer_ids.take(), producer_epoch=0)
     except NoProducerId:
         return _when_there_is_one(ctx)
 
 
-async def _when_there_is_one(ctx: Context) -> InitProducerIdResponse:
+async def _when_there_is_one(ctx: Context[CoordinationServices]) -> InitProducerIdResponse:
     """Wait for a block of producer ids, which the first requests need, and take one."""
     try:
         await ctx.services.producer_ids.wait()

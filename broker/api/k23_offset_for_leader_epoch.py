@@ -12,6 +12,7 @@ from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import PartitionServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -27,7 +28,7 @@ API = Api(OffsetForLeaderEpochRequest, splits=(Split("topics.partitions", "topic
 
 
 @API.on_broker()
-def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(ctx: Context[PartitionServices], request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Look up the epochs."""
     hidden: Collection[str] = NOBODY
     if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION, quietly=True):
@@ -40,7 +41,7 @@ def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeade
     )
 
 
-def _answer(ctx: Context, topic: str, asked: OffsetForLeaderPartition, is_denied: bool) -> EpochEndOffset:
+def _answer(ctx: Context[PartitionServices], topic: str, asked: OffsetForLeaderPartition, is_denied: bool) -> EpochEndOffset:
     if is_denied:
         return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.partition)
     try:

@@ -16,6 +16,7 @@ from ottla.broker.api.access import NOBODY, allowed, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
@@ -37,7 +38,9 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 
 @API.on_broker()
-def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
+def handle(
+    ctx: Context[CoordinationServices], request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     """Add or verify; respond at once unless an addition must become durable first."""
     if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -45,7 +48,9 @@ def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToT
     return all_answered([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
 
 
-def _result(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult | Awaitable[AddPartitionsToTxnResult]:
+def _result(
+    ctx: Context[CoordinationServices], transaction: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult | Awaitable[AddPartitionsToTxnResult]:
     def result(answer: Errors | ErrorCode) -> AddPartitionsToTxnResult:
         return AddPartitionsToTxnResult(transaction.transactional_id, _by_topic(ctx, transaction.topics, answer))
 
@@ -66,19 +71,21 @@ def _result(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> AddPart
     return answered(lambda: txns.add_partitions(*producer, places, version), result, lambda rejected: result(rejected.code))
 
 
-def _problem(ctx: Context, place: TopicPartition, hidden: Collection[str]) -> ErrorCode:
+def _problem(ctx: Context[CoordinationServices], place: TopicPartition, hidden: Collection[str]) -> ErrorCode:
     if place[0] in hidden or (ctx.version < 4 and is_internal(place[0])):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return ErrorCode.NONE if ctx.services.topics.has_partition(place) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _response(ctx: Context, results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
+def _response(ctx: Context[CoordinationServices], results: list[AddPartitionsToTxnResult]) -> AddPartitionsToTxnResponse:
     if ctx.version >= 4:
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
 
 
-def _by_topic(ctx: Context, topics: list[AddPartitionsToTxnTopic], answer: Errors | ErrorCode) -> list[AddPartitionsToTxnTopicResult]:
+def _by_topic(
+    ctx: Context[CoordinationServices], topics: list[AddPartitionsToTxnTopic], answer: Errors | ErrorCode
+) -> list[AddPartitionsToTxnTopicResult]:
     def error(place: TopicPartition) -> ErrorCode:
         return fenced_for(ctx.version, answer if isinstance(answer, ErrorCode) else answer[place], since=2)
 

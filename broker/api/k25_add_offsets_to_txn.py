@@ -13,6 +13,7 @@ from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core.acl import Operation, Resource
@@ -25,7 +26,9 @@ API = Api(AddOffsetsToTxnRequest)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+def handle(
+    ctx: Context[CoordinationServices], request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     """Add the partition; respond at once unless the addition must become durable or the topic must be created first."""
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -34,7 +37,7 @@ def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResp
     return _add(ctx, request) if ctx.services.groups.shards.exist else _create_then_add(ctx, request)
 
 
-async def _create_then_add(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
+async def _create_then_add(ctx: Context[CoordinationServices], request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     try:
         await ctx.services.groups.shards.create_topic()
     except Rejected:
@@ -43,7 +46,9 @@ async def _create_then_add(ctx: Context, request: AddOffsetsToTxnRequest) -> Add
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _add(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+def _add(
+    ctx: Context[CoordinationServices], request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     topic = ctx.services.topics.topic(CONSUMER_OFFSETS)
     if topic is None:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)

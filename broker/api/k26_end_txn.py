@@ -16,6 +16,7 @@ from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.runtime.coordination.txn_service import Answer
@@ -26,7 +27,7 @@ API = Api(EndTxnRequest)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
+def handle(ctx: Context[CoordinationServices], request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """End the transaction; respond when the decision is durable."""
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -23,6 +23,7 @@ from ottla.broker.api.access import allowed_of_cluster, refused
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.shard import failure_of
@@ -44,11 +45,12 @@ Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
 
 
 @API.on_broker()
-def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
+def handle(
+    ctx: Context[CoordinationServices], request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     """Write the markers; respond at once unless a marker must become durable first."""
     if not allowed_of_cluster(ctx, Operation.ALTER, quietly=True) and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
-        refusal: WriteTxnMarkersResponse = refused(request)
-        return refusal
+        return refused(request, WriteTxnMarkersResponse)
     waiting: Waiting = []
     results: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:
@@ -68,7 +70,7 @@ def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResp
     return _when_durable(ctx, response, waiting) if waiting else response
 
 
-async def _when_durable(ctx: Context, response: WriteTxnMarkersResponse, waiting: Waiting) -> WriteTxnMarkersResponse:
+async def _when_durable(ctx: Context[CoordinationServices], response: WriteTxnMarkersResponse, waiting: Waiting) -> WriteTxnMarkersResponse:
     services = ctx.services
     await wait_at_most(services.timers, services.clock, services.settings.request_timeout_ms, [durable for durable, _ in waiting])
     for durable, result in waiting:
@@ -78,7 +80,9 @@ async def _when_durable(ctx: Context, response: WriteTxnMarkersResponse, waiting
     return response
 
 
-def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int, waiting: Waiting) -> WritableTxnMarkerPartitionResult:
+def _write(
+    ctx: Context[CoordinationServices], marker: WritableTxnMarker, topic: str, index: int, waiting: Waiting
+) -> WritableTxnMarkerPartitionResult:
     result = WritableTxnMarkerPartitionResult(index)
     try:
         durable = _append(ctx, marker, topic, index)
@@ -90,7 +94,7 @@ def _write(ctx: Context, marker: WritableTxnMarker, topic: str, index: int, wait
     return result
 
 
-def _append(ctx: Context, marker: WritableTxnMarker, topic: str, index: int) -> asyncio.Future[None] | None:
+def _append(ctx: Context[CoordinationServices], marker: WritableTxnMarker, topic: str, index: int) -> asyncio.Future[None] | None:
     if marker.producer_id < 0 or marker.producer_epoch < 0:
         raise Rejected(ErrorCode.INVALID_REQUEST)
     return ctx.services.markers.write(

@@ -19,6 +19,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered, transform
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -39,11 +40,12 @@ Errors = list[ErrorCode]
 
 
 @API.on_broker()
-def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+def handle(
+    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """Verify and write the offsets; respond when they are durable."""
     if (denial := _denial(ctx, request)) is not None:
-        refusal: TxnOffsetCommitResponse = refused(request, denial)
-        return refusal
+        return refused(request, TxnOffsetCommitResponse, denial)
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, [topic.name for topic in request.topics])
     if not hidden:
         return _verify(ctx, request)
@@ -58,7 +60,7 @@ def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResp
     return transform(_verify(ctx, rest), whole)
 
 
-def _denial(ctx: Context, request: TxnOffsetCommitRequest) -> ErrorCode | None:
+def _denial(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest) -> ErrorCode | None:
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None if allowed(ctx, Operation.READ, Resource.GROUP, request.group_id) else ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -70,7 +72,9 @@ def _of_topic(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetC
     )
 
 
-def _verify(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+def _verify(
+    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     offsets = _existing(ctx, request)
     try:
         if not request.group_id:
@@ -88,14 +92,14 @@ def _verify(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitRes
 
 
 async def _commit_verified(
-    ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verdicts: Awaitable[Verdicts]
+    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verdicts: Awaitable[Verdicts]
 ) -> TxnOffsetCommitResponse:
     answer = _commit(ctx, request, offsets, await verdicts)
     return answer if isinstance(answer, TxnOffsetCommitResponse) else await answer
 
 
 def _commit(
-    ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verdicts: Verdicts
+    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], verdicts: Verdicts
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     verdict = next(iter(verdicts.values()), None)
     if isinstance(verdict, Rejected):
@@ -115,7 +119,7 @@ def _commit(
     )
 
 
-def _existing(ctx: Context, request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
+def _existing(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
     offsets = []
     for topic in request.topics:
         known = ctx.services.topics.topic(topic.name)
@@ -135,7 +139,9 @@ def _existing(ctx: Context, request: TxnOffsetCommitRequest) -> list[OffsetToCom
     return offsets
 
 
-def _refusal(ctx: Context, request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], code: ErrorCode) -> TxnOffsetCommitResponse:
+def _refusal(
+    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], code: ErrorCode
+) -> TxnOffsetCommitResponse:
     return _response(request, offsets, [known_to(ctx.version, code)] * len(offsets))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import NodeServices
 from ottla.broker.controller.acls import Filter, matches
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
@@ -20,9 +21,8 @@ API = Api(DescribeAclsRequest)
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
-@API.on_broker()
-@API.on_controller()
-def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
+@API.on_both()
+def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> DescribeAclsResponse:
     """Return the matching ACLs."""
     check_known(request)
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):

@@ -16,6 +16,7 @@ from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
 from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.core.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from ottla.broker.core.rejected import Rejected
@@ -25,9 +26,8 @@ from ottla.protocol.messages.k30_create_acls import AclCreation, AclCreationResu
 API = Api(CreateAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"creations": 10_000})
 
 
-@API.on_broker()
-@API.on_controller()
-async def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
+@API.on_both()
+async def handle(ctx: Context[DecidingServices], request: CreateAclsRequest) -> CreateAclsResponse:
     """Create the ACLs; respond when they are durable."""
     acls = request.creations
     if any(0 in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type) for acl in acls):
@@ -46,7 +46,7 @@ async def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse
     )
 
 
-async def _create(ctx: Context, acls: Sequence[AclCreation]) -> list[Rejected | None]:
+async def _create(ctx: Context[DecidingServices], acls: Sequence[AclCreation]) -> list[Rejected | None]:
     results = [_misnamed(acl) for acl in acls]
     made = iter(await ctx.services.topic_service.create_acls([acl for acl, error in zip(acls, results, strict=True) if error is None]))
     return [next(made) if error is None else error for error in results]

@@ -12,6 +12,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER, check_known
 from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.acls import Deleted
 from ottla.broker.core.acl import Operation
@@ -22,9 +23,8 @@ from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilterResult, Dele
 API = Api(DeleteAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"filters": 10_000})
 
 
-@API.on_broker()
-@API.on_controller()
-async def handle(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
+@API.on_both()
+async def handle(ctx: Context[DecidingServices], request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Delete the ACLs; respond when the deletions are durable."""
     for wanted in request.filters:
         check_known(wanted)

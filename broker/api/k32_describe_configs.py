@@ -14,6 +14,7 @@ from ottla.broker.api.access import denial_of_configs
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import NodeServices
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
 from ottla.broker.core.acl import Operation
@@ -38,9 +39,8 @@ _TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 _MALFORMED: Final = "A resource type of the request does not exist."
 
 
-@API.on_broker()
-@API.on_controller()
-def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+@API.on_both()
+def handle(ctx: Context[NodeServices], request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe the resources. An unknown type rejects the whole request before any resource is authorized (`ConfigHelper`)."""
     if any(resource.resource_type not in _TYPES for resource in request.resources):
         return DescribeConfigsResponse(results=[_malformed(resource) for resource in request.resources])
@@ -52,7 +52,7 @@ def _malformed(resource: DescribeConfigsResource) -> DescribeConfigsResult:
     return DescribeConfigsResult(ErrorCode.INVALID_REQUEST, _MALFORMED, resource.resource_type, resource.resource_name)
 
 
-def _describe(ctx: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(ctx: Context[NodeServices], request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     result = DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name)
     broker_configs = ctx.services.broker_configs
     kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys

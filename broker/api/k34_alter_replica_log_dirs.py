@@ -15,6 +15,7 @@ from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import PartitionServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -33,7 +34,7 @@ _SUFFIX_BYTES: Final = len("-.-future") + 32
 
 
 @API.on_broker()
-def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def handle(ctx: Context[PartitionServices], request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """Return one result for each partition. If a partition is named with two directories, the last one counts."""
     wanted = {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
     denied = not allowed_of_cluster(ctx, Operation.ALTER)
@@ -45,7 +46,7 @@ def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLog
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _error(ctx: Context, name: str, index: int, path: str) -> ErrorCode:
+def _error(ctx: Context[PartitionServices], name: str, index: int, path: str) -> ErrorCode:
     if len(name) + len(str(index)) + _SUFFIX_BYTES > _NAME_BYTES_MAX:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     if Path(path) != ctx.services.log_dir.path.resolve():

@@ -14,6 +14,7 @@ from itertools import groupby
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import PartitionServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.stored_settings import CORDONED
 from ottla.broker.runtime.replicas.partition import Partition
@@ -30,7 +31,7 @@ API = Api(DescribeLogDirsRequest, array_limits={"topics.partitions": 100_000})
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe the directory; only the volume's size is read from the disk."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -42,7 +43,7 @@ def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResp
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), topics, volume.total, volume.free, cordoned)])
 
 
-def _wanted(ctx: Context, request: DescribeLogDirsRequest) -> Iterable[Partition]:
+def _wanted(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> Iterable[Partition]:
     if request.topics is None:
         return ctx.services.partitions
     asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

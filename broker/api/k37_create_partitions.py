@@ -16,6 +16,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.create_topics import MorePartitions, duplicate_error
 from ottla.broker.core.acl import Operation, Resource
@@ -36,9 +37,8 @@ API = Api(
 )
 
 
-@API.on_broker()
-@API.on_controller()
-async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+@API.on_both()
+async def handle(ctx: Context[DecidingServices], request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Add the partitions; respond when they are durable."""
     named = Counter(topic.name for topic in request.topics)
     hidden = denied(ctx, Operation.ALTER, Resource.TOPIC, named)

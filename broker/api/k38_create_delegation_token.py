@@ -10,7 +10,8 @@ from __future__ import annotations
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.served_api import Forwarded, ListenerType
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.token_rules import NO_TIME, check_may_ask
 from ottla.broker.controller.delegation_tokens import check_renewers, create_token, owner_of, rules_of
 from ottla.broker.core.acl import Operation, Resource
@@ -22,9 +23,8 @@ from ottla.protocol.messages.k38_create_delegation_token import CreateDelegation
 API = Api(CreateDelegationTokenRequest, forwarded=Forwarded.IN_PART, array_limits={"renewers": 1_000})
 
 
-@API.on_broker()
-@API.on_controller()
-async def handle(ctx: Context, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+@API.on_both()
+async def handle(ctx: Context[DecidingServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
     """Create the token. Shared by brokers and controllers; a cluster broker forwards the request."""
     services, requester = ctx.services, ctx.peer.principal
     owner = owner_of(request, requester)
@@ -38,14 +38,13 @@ async def handle(ctx: Context, request: CreateDelegationTokenRequest) -> CreateD
         answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
         return answer
     if services.forwarding is not None:
-        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a cluster broker needs it
+        from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
 
-        forwarded: CreateDelegationTokenResponse = await forward(ctx, request)
-        return forwarded
-    rules, topics, now_ms = rules_of(services.settings), services.topics, services.clock.now_ms()
+        return await forward(ctx, request, CreateDelegationTokenResponse)
+    rules, now_ms = rules_of(services.settings), services.clock.now_ms()
     try:
-        token = await services.topic_service.decide(
-            lambda: create_token(topics.image, rules, requester, request, now_ms, random_bytes=services.random_bytes)
+        token = await services.active.run(
+            lambda state: create_token(state.image, rules, requester, request, now_ms, random_bytes=services.random_bytes)
         )
     except Rejected as error:
         answer.error_code = error.code
@@ -57,12 +56,12 @@ async def handle(ctx: Context, request: CreateDelegationTokenRequest) -> CreateD
     return answer
 
 
-def _check(ctx: Context, request: CreateDelegationTokenRequest, owner: Principal) -> None:
+def _check(ctx: Context[DecidingServices], request: CreateDelegationTokenRequest, owner: Principal) -> None:
     """Check that the client may create the token. Raises Rejected."""
     check_may_ask(ctx.peer)
     if request.owner_principal_name and request.owner_principal_type is None:
         raise Rejected(ErrorCode.INVALID_REQUEST)  # Kafka fails unintentionally
     if owner != ctx.peer.principal and not allowed(ctx, Operation.CREATE_TOKENS, Resource.USER, str(owner)):
         raise Rejected(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-    if isinstance(ctx, Context):  # a controller checks this when it decides
+    if ctx.services.listener_type is ListenerType.BROKER:  # a controller checks this when it decides
         check_renewers(request)

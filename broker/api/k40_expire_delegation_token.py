@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.token_end import change_end
 from ottla.broker.controller.delegation_tokens import expire_token
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
@@ -17,8 +18,7 @@ from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegation
 API = Api(ExpireDelegationTokenRequest, forwarded=Forwarded.IN_PART)
 
 
-@API.on_broker()
-@API.on_controller()
-async def handle(ctx: Context, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+@API.on_both()
+async def handle(ctx: Context[DecidingServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     """Expire the token; respond when the new expiry time is durable."""
     return await change_end(ctx, request, expire_token, ExpireDelegationTokenResponse)

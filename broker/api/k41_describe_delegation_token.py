@@ -12,6 +12,7 @@ from collections.abc import Set
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import NodeServices
 from ottla.broker.api.token_rules import check_may_ask
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord
 from ottla.broker.core.acl import Operation, Resource
@@ -30,7 +31,7 @@ API = Api(DescribeDelegationTokenRequest, array_limits={"owners": 10_000})
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+def handle(ctx: Context[NodeServices], request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
     """Return the tokens that the client may see."""
     try:
         check_may_ask(ctx.peer)
@@ -44,7 +45,7 @@ def handle(ctx: Context, request: DescribeDelegationTokenRequest) -> DescribeDel
     return DescribeDelegationTokenResponse(tokens=[_described(ctx, token, secret) for token in tokens if _is_shown(ctx, token, owners)])
 
 
-def _is_shown(ctx: Context, token: DelegationTokenRecord, owners: Set[str] | None) -> bool:
+def _is_shown(ctx: Context[NodeServices], token: DelegationTokenRecord, owners: Set[str] | None) -> bool:
     whose = {token.owner, token.requester, *token.renewers}
     if owners is not None and whose.isdisjoint(owners):
         return False
@@ -55,7 +56,7 @@ def _is_shown(ctx: Context, token: DelegationTokenRecord, owners: Set[str] | Non
     )
 
 
-def _described(ctx: Context, token: DelegationTokenRecord, secret: str) -> DescribedDelegationToken:
+def _described(ctx: Context[NodeServices], token: DelegationTokenRecord, secret: str) -> DescribedDelegationToken:
     owner, requester = Principal.parse(token.owner), Principal.parse(token.requester)
     described = DescribedDelegationToken(
         *owner,

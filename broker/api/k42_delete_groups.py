@@ -13,6 +13,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -21,7 +22,7 @@ API = Api(DeleteGroupsRequest, splits=(Split("groups_names", "results", ("",)),)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
+def handle(ctx: Context[CoordinationServices], request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     """Delete the groups; respond when the deletions are durable."""
 
     def one(group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.controller.elect_leaders import elect_leaders
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -23,9 +24,8 @@ API = Api(
 )
 
 
-@API.on_broker(requires=Operation.ALTER)
-@API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+@API.on_both(requires=Operation.ALTER)
+async def handle(ctx: Context[DecidingServices], request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect leaders for partitions."""
     try:
         return await ctx.services.active.run(partial(elect_leaders, request=request))

@@ -11,6 +11,7 @@ from ottla.broker.api.config_changes import change_configs
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.config_op import ConfigOp
 from ottla.broker.controller.alter_configs import AlterResource
@@ -28,9 +29,8 @@ API = Api(
 )
 
 
-@API.on_broker()
-@API.on_controller()
-async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+@API.on_both()
+async def handle(ctx: Context[DecidingServices], request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     """Change the settings; respond when the changes are durable and in force."""
     changes = [
         AlterResource(

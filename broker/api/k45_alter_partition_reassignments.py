@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.controller.reassign_partitions import alter_partition_reassignments
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -23,9 +24,8 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import (
 API = Api(AlterPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topics.partitions", "responses.partitions"),))
 
 
-@API.on_broker(requires=Operation.ALTER)
-@API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: ControllerContext, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+@API.on_both(requires=Operation.ALTER)
+async def handle(ctx: Context[DecidingServices], request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     """Begin or cancel reassignments. A request without topics is not processed (KAFKA QuorumController)."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse()

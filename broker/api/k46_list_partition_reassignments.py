@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.controller.reassign_partitions import list_partition_reassignments
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.effects import Effects
@@ -17,8 +18,7 @@ API = Api(
 )
 
 
-@API.on_broker(requires=Operation.DESCRIBE)
-@API.on_controller(requires=Operation.DESCRIBE)
-async def handle(ctx: ControllerContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+@API.on_both(requires=Operation.DESCRIBE)
+async def handle(ctx: Context[DecidingServices], request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     """Return the reassignments in progress, as far as they are committed."""
     return await ctx.services.active.run(lambda state: Effects([], list_partition_reassignments(state, request)))

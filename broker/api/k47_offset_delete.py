@@ -13,6 +13,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Topics
 from ottla.protocol.error_codes import ErrorCode
@@ -27,7 +28,7 @@ API = Api(OffsetDeleteRequest, splits=(Split("topics.partitions", "topics.partit
 
 
 @API.on_broker()
-def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
+def handle(ctx: Context[CoordinationServices], request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Delete the offsets; respond when the deletions are durable."""
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -46,7 +47,9 @@ def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse |
     )
 
 
-def _response(ctx: Context, topics: Topics, errors: list[tuple[str, ErrorCode]], hidden: Collection[str]) -> OffsetDeleteResponse:
+def _response(
+    ctx: Context[CoordinationServices], topics: Topics, errors: list[tuple[str, ErrorCode]], hidden: Collection[str]
+) -> OffsetDeleteResponse:
     out = []
     for (name, partitions), (_, error) in zip(topics, errors, strict=True):
         if name in hidden:

@@ -13,6 +13,7 @@ from typing import Final
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import NodeServices
 from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -33,7 +34,7 @@ _TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def handle(ctx: Context[NodeServices], request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """Return every entity that has all requested components; with `strict` only those without other components."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
         return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)

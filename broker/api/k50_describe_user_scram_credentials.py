@@ -13,6 +13,7 @@ from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import NodeServices
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k50_describe_user_scram_credentials import (
@@ -26,7 +27,7 @@ API = Api(DescribeUserScramCredentialsRequest, splits=(Split("users", "results",
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+def handle(ctx: Context[NodeServices], request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     """Describe the users."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

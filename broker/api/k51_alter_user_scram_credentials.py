@@ -12,6 +12,7 @@ from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.scram_users import alter_scram_users
 from ottla.broker.core.acl import Operation
@@ -25,13 +26,12 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 API = Api(AlterUserScramCredentialsRequest, forwarded=Forwarded.ALWAYS, array_limits={"deletions": 10_000, "upsertions": 10_000})
 
 
-@API.on_broker()
-@API.on_controller()
-async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+@API.on_both()
+async def handle(ctx: Context[DecidingServices], request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     """Change the credentials; respond when the changes are durable."""
     try:
         check_cluster(ctx, Operation.ALTER)
-        results = await ctx.services.topic_service.decide(partial(alter_scram_users, ctx.services.topics, request))
+        results = await ctx.services.active.run(partial(alter_scram_users, request=request))
     except Rejected as error:
         names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
         results = dict.fromkeys(sorted(names), error)

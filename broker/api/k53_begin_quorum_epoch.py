@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum import refusals
 from ottla.protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -12,6 +13,6 @@ API = Api(BeginQuorumEpochRequest, throttled=False)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-def handle(ctx: ControllerContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+def handle(ctx: Context[DecidingServices], request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
     """Reject another leader."""
-    return refusals.no_other_leader(ctx.services.voter, request)
+    return refusals.no_other_leader(ctx.services.active.voter, request)

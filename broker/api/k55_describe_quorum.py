@@ -7,9 +7,9 @@ no other.
 from __future__ import annotations
 
 from ottla.broker.api.context import Context
-from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.api.services import DecidingServices, QuorumServices
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.serving import not_the_metadata
@@ -27,22 +27,22 @@ API = Api(DescribeQuorumRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topi
 
 
 @API.on_controller(requires=Operation.DESCRIBE)
-def handle(ctx: ControllerContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle(ctx: Context[QuorumServices], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Return the voters and observers with their log end offsets."""
     return ctx.services.serving.describe(request)
 
 
 @API.on_broker(requires=Operation.DESCRIBE)
-def handle_standalone(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle_standalone(ctx: Context[DecidingServices], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Return the only voter, which is the leader."""
     places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     if places != [(CLUSTER_METADATA, 0)]:
         return not_the_metadata(request)
     services = ctx.services
-    log, now_ms, me = services.topic_service.metadata_log.log, services.clock.now_ms(), services.node_id
-    voter = ReplicaState(me, services.log_dir.meta.directory_id, log.log_end_offset, now_ms, now_ms)
+    voter, now_ms, me = services.active.voter, services.clock.now_ms(), services.settings.node_id
+    replica = ReplicaState(me, voter.me.directory_id, voter.end_offset, now_ms, now_ms)
     partition = PartitionResult(
-        leader_id=me, leader_epoch=log.leader_epoch, high_watermark=log.log_end_offset, current_voters=[voter], observers=[]
+        leader_id=me, leader_epoch=voter.epoch, high_watermark=voter.high_watermark, current_voters=[replica], observers=[]
     )
     dialled = ctx.peer.dialled
     nodes = [Node(me, [Listener(dialled.listener, dialled.host, dialled.port)])]

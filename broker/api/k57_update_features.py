@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.controller.feature_updates import FeatureUpdate, update_features
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -20,9 +21,8 @@ API = Api(UpdateFeaturesRequest, forwarded=Forwarded.ALWAYS, array_limits={"feat
 _REFUSED = "The update failed for all features since the following feature had an error: "
 
 
-@API.on_broker(requires=Operation.ALTER)
-@API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+@API.on_both(requires=Operation.ALTER)
+async def handle(ctx: Context[DecidingServices], request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Update the features; respond when the levels are in force."""
     wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
     try:

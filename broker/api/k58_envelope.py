@@ -14,8 +14,8 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import Final
 
-from ottla.broker.api.context import CloseConnection
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.routes import FORWARDABLE, controller_routes
 from ottla.broker.core.acl import Operation
@@ -32,7 +32,7 @@ _ADDRESS_BYTES: Final = (4, 16)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse:
+async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> EnvelopeResponse:
     """Handle the request in an envelope and return its response in an envelope."""
     try:
         forwarded = read_principal(bytes(request.request_principal or b""))
@@ -57,11 +57,12 @@ async def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeRe
         by_token=forwarded.token_authenticated,
         is_forwarded=True,
     )
-    inner = ControllerContext(header.api_version, header.client_id, client, ctx.services.as_forwarded(), header.api_key)
+    inner = Context(header.api_version, header.client_id, client, ctx.services.as_forwarded(), header.api_key)
     try:
         answer = route.handle(inner, inside.body)
         response = await answer if inspect.isawaitable(answer) else answer
     except CloseConnection:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    assert response is not None  # every forwardable request has a response
     written = b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, response))
     return EnvelopeResponse(written[PREFIX_BYTES:])

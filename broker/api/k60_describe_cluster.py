@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ottla.broker.api.access import operations_of_cluster
 from ottla.broker.api.context import Context
-from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import ClusterServices, DecidingServices
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -21,7 +21,7 @@ CONTROLLERS = 2
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(ctx: Context[ClusterServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the cluster."""
     if request.endpoint_type != BROKERS:
         if request.endpoint_type == CONTROLLERS:
@@ -45,7 +45,7 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
 
 
 @API.on_controller(requires=Operation.ALTER)
-def handle_on_controller(ctx: ControllerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle_on_controller(ctx: Context[DecidingServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Return the controllers, which is this one only. A controller listener does not return brokers (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
         if request.endpoint_type == BROKERS:
@@ -53,7 +53,7 @@ def handle_on_controller(ctx: ControllerContext, request: DescribeClusterRequest
             return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=wrong)
         unsupported = f"Unsupported endpoint type {request.endpoint_type}"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=unsupported)
-    me = ctx.services.voter.me
+    me = ctx.services.active.voter.me
     at = next((endpoint for endpoint in me.endpoints if endpoint.name == ctx.peer.listener.name), me.endpoints[0])
     response = DescribeClusterResponse(
         endpoint_type=CONTROLLERS,

@@ -10,6 +10,7 @@ from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import PartitionServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -26,7 +27,7 @@ API = Api(DescribeProducersRequest, splits=(Split("topics.partition_indexes", "t
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(ctx: Context[PartitionServices], request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Describe the producers of the partitions."""
     topics = {topic.name: dict.fromkeys(topic.partition_indexes) for topic in request.topics}
     return DescribeProducersResponse(
@@ -34,7 +35,7 @@ def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducers
     )
 
 
-def _describe(ctx: Context, topic: str, index: int) -> PartitionResponse:
+def _describe(ctx: Context[PartitionServices], topic: str, index: int) -> PartitionResponse:
     if (problem := name_problem(topic)) is not None:
         return PartitionResponse(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     if not allowed(ctx, Operation.READ, Resource.TOPIC, topic):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.controller.registrations import register_broker
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -16,13 +17,13 @@ _TELLS_LAST_EPOCH = 3
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: ControllerContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+async def handle(ctx: Context[DecidingServices], request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
     """Register a broker and return its epoch."""
     services = ctx.services
     decide = partial(
         register_broker,
         request=request,
-        next_offset=services.voter.end_offset,
+        next_offset=services.active.voter.end_offset,
         now_ms=services.clock.mono_ms(),
         tells_last_epoch=ctx.version >= _TELLS_LAST_EPOCH,
     )

@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.broker.api.context import Context
-from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.served_api import Forwarded, ListenerType
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.controller.registrations import unregister_broker
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -20,20 +20,14 @@ from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerReques
 API = Api(UnregisterBrokerRequest, forwarded=Forwarded.ALWAYS)
 
 
-@API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: ControllerContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+@API.on_both(requires=Operation.ALTER)
+async def handle(ctx: Context[DecidingServices], request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Remove a broker's registration."""
+    services = ctx.services
+    if services.listener_type is ListenerType.BROKER and request.broker_id == services.settings.node_id:
+        return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")
     try:
-        await ctx.services.active.run(partial(unregister_broker, broker_id=request.broker_id))
+        await services.active.run(partial(unregister_broker, broker_id=request.broker_id))
     except Rejected as error:
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
     return UnregisterBrokerResponse()
-
-
-@API.on_broker(requires=Operation.ALTER)
-def handle_standalone(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """Reject the request: the only broker cannot be unregistered, and no other is registered."""
-    if request.broker_id == ctx.services.node_id:
-        return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")
-    message = f"Broker ID {request.broker_id} is not currently registered"
-    return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)

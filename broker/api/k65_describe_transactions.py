@@ -12,6 +12,7 @@ from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -26,12 +27,12 @@ API = Api(DescribeTransactionsRequest, splits=(Split("transactional_ids", "trans
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
+def handle(ctx: Context[CoordinationServices], request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     """Describe the transactional ids."""
     return DescribeTransactionsResponse(transaction_states=[_describe(ctx, each) for each in dict.fromkeys(request.transactional_ids)])
 
 
-def _describe(ctx: Context, transactional_id: str) -> TransactionState:
+def _describe(ctx: Context[CoordinationServices], transactional_id: str) -> TransactionState:
     try:
         if not allowed(ctx, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, transactional_id):
             raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.txns.states import TxnState
@@ -25,7 +26,7 @@ _STATES = {state.wire_name: state for state in TxnState}
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+def handle(ctx: Context[CoordinationServices], request: ListTransactionsRequest) -> ListTransactionsResponse:
     """List the transactions that match the filters."""
     try:
         matches = _pattern(request.transactional_id_pattern)

@@ -20,6 +20,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.describable_topics import describable_topics
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.consumer_member import Assignment as Partitions
@@ -42,7 +43,7 @@ MESSAGE_MAX = 1_000
 
 @API.on_broker()
 def handle(
-    ctx: Context, request: ConsumerGroupHeartbeatRequest
+    ctx: Context[CoordinationServices], request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     """Process the heartbeat; respond when its effects are durable."""
     if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
@@ -58,7 +59,7 @@ def handle(
     )
 
 
-def _heartbeat(ctx: Context, request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
+def _heartbeat(ctx: Context[CoordinationServices], request: ConsumerGroupHeartbeatRequest) -> Heartbeat:
     requires_member_id = ctx.version >= 1
     joins_without_id = not requires_member_id and not request.member_id and request.member_epoch == 0
     names = request.subscribed_topic_names

@@ -14,6 +14,7 @@ from ottla.broker.api.access import NOT_REQUESTED, allowed, denied, operations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer import ConsumerGroup
@@ -36,7 +37,7 @@ CONSUMER_MEMBER = 1
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
+def handle(ctx: Context[CoordinationServices], request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
     """Describe the groups one by one."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
     for group in groups:
@@ -45,7 +46,7 @@ def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroup
     return ConsumerGroupDescribeResponse(groups=groups if ctx.services.authorizer is None else _without_hidden_topics(ctx, groups))
 
 
-def _without_hidden_topics(ctx: Context, groups: list[DescribedGroup]) -> list[DescribedGroup]:
+def _without_hidden_topics(ctx: Context[CoordinationServices], groups: list[DescribedGroup]) -> list[DescribedGroup]:
     """Replace each group that has a topic which the client may not describe by an error."""
     topics = [(group, topic) for group in groups for topic in _topics_of(group)]
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, {topic for _, topic in topics})
@@ -60,7 +61,7 @@ def _topics_of(group: DescribedGroup) -> Iterator[str]:
             yield from (topic.topic_name for topic in assignment.topic_partitions)
 
 
-def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+def _describe(ctx: Context[CoordinationServices], group_id: str) -> DescribedGroup:
     if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
         return DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
     if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group_id):
@@ -77,7 +78,7 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
 
 
-def _described(ctx: Context, group: ConsumerGroup) -> DescribedGroup:
+def _described(ctx: Context[CoordinationServices], group: ConsumerGroup) -> DescribedGroup:
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -88,7 +89,7 @@ def _described(ctx: Context, group: ConsumerGroup) -> DescribedGroup:
     )
 
 
-def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Member:
+def _member(ctx: Context[CoordinationServices], group: ConsumerGroup, member: ConsumerMember) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -104,7 +105,7 @@ def _member(ctx: Context, group: ConsumerGroup, member: ConsumerMember) -> Membe
     )
 
 
-def _assignment(ctx: Context, assignment: Partitions) -> Assignment:
+def _assignment(ctx: Context[CoordinationServices], assignment: Partitions) -> Assignment:
     known = ctx.services.cluster
     return Assignment(
         [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.controller.registrations import register_controller
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -15,7 +16,7 @@ API = Api(ControllerRegistrationRequest, throttled=False)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: ControllerContext, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+async def handle(ctx: Context[DecidingServices], request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
     """Store another controller's registration."""
     try:
         await ctx.services.active.run(partial(register_controller, request=request))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.client_telemetry import telemetry_and_pusher
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import ClusterServices
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.telemetry.instances import COMPRESSION_TYPES
 from ottla.protocol.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
@@ -18,7 +19,7 @@ API = Api(GetTelemetrySubscriptionsRequest, needs_telemetry=True)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
+def handle(ctx: Context[ClusterServices], request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
     """Return the client's subscription."""
     telemetry, pusher = telemetry_and_pusher(ctx)
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.client_telemetry import telemetry_and_pusher
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import ClusterServices
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
@@ -17,7 +18,7 @@ API = Api(PushTelemetryRequest, needs_telemetry=True)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: PushTelemetryRequest) -> PushTelemetryResponse:
+def handle(ctx: Context[ClusterServices], request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Store the metrics. At most a megabyte is decompressed here, which takes some milliseconds."""
     telemetry, pusher = telemetry_and_pusher(ctx)
     try:

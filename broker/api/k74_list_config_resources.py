@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import ClusterServices
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
@@ -20,7 +21,7 @@ LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, ResourceType.BROKER_L
 
 
 @API.on_broker(requires=Operation.DESCRIBE_CONFIGS)
-def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(ctx: Context[ClusterServices], request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """List the resources of the requested types."""
     wanted = set(request.resource_types) or ({ResourceType.CLIENT_METRICS} if ctx.version == 0 else set(LISTED))
     if not wanted.issubset(LISTED):
@@ -29,7 +30,7 @@ def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResou
     return ListConfigResourcesResponse(config_resources=found)
 
 
-def _names(ctx: Context, kind: ResourceType) -> list[str]:
+def _names(ctx: Context[ClusterServices], kind: ResourceType) -> list[str]:
     match kind:
         case ResourceType.TOPIC:
             return [topic.name for topic in ctx.services.topics.topics()]

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from ottla.broker.api.access import denied, operations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import ClusterServices
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
@@ -32,7 +33,7 @@ PARTITIONS_MAX = 2000
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Return the partitions from the cursor on until the page is full."""
     cursor = request.cursor
     all_topics = not request.topics
@@ -69,7 +70,7 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
     return response
 
 
-def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+def _describe(ctx: Context[ClusterServices], name: str, first: int, most: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """Return the topic with its partitions from `first` on, and the index of the first partition that was left out, or None."""
     topic = ctx.services.topics.topic(name)
     if topic is None:
@@ -90,7 +91,7 @@ def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeT
     return answer, end if end < len(topic.partitions) else None
 
 
-def _partition(ctx: Context, topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
+def _partition(ctx: Context[ClusterServices], topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
     place = ctx.services.cluster.place(topic, index, ctx.peer.dialled)
     state = place.state
     return DescribeTopicPartitionsResponsePartition(

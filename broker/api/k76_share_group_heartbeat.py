@@ -18,6 +18,7 @@ from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.share_groups import MEMBER_ID_CHARS_MAX, enabled
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
@@ -35,7 +36,9 @@ API = Api(ShareGroupHeartbeatRequest, array_limits={"subscribed_topic_names": 10
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
+def handle(
+    ctx: Context[CoordinationServices], request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse | Awaitable[ShareGroupHeartbeatResponse]:
     """Process the heartbeat; respond when its effects are durable."""
     if not enabled(ctx):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -52,7 +55,7 @@ def handle(ctx: Context, request: ShareGroupHeartbeatRequest) -> ShareGroupHeart
     )
 
 
-def _heartbeat(ctx: Context, request: ShareGroupHeartbeatRequest) -> ShareHeartbeat:
+def _heartbeat(ctx: Context[CoordinationServices], request: ShareGroupHeartbeatRequest) -> ShareHeartbeat:
     names = request.subscribed_topic_names
     return ShareHeartbeat(
         group_id=request.group_id,

@@ -11,6 +11,7 @@ from ottla.broker.api.access import NOT_REQUESTED, allowed, denied, operations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.share_groups import enabled
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -31,7 +32,7 @@ API = Api(ShareGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
+def handle(ctx: Context[CoordinationServices], request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
     """Describe the groups one by one."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
     for group in groups:
@@ -40,7 +41,7 @@ def handle(ctx: Context, request: ShareGroupDescribeRequest) -> ShareGroupDescri
     return ShareGroupDescribeResponse(groups=groups if ctx.services.authorizer is None else _without_hidden_topics(ctx, groups))
 
 
-def _without_hidden_topics(ctx: Context, groups: list[DescribedGroup]) -> list[DescribedGroup]:
+def _without_hidden_topics(ctx: Context[CoordinationServices], groups: list[DescribedGroup]) -> list[DescribedGroup]:
     """Replace each group that has a topic which the client may not describe by an error."""
     topics = [(group, topic.topic_name) for group in groups for member in group.members for topic in member.assignment.topic_partitions]
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, {topic for _, topic in topics})
@@ -49,7 +50,7 @@ def _without_hidden_topics(ctx: Context, groups: list[DescribedGroup]) -> list[D
     return [DescribedGroup(code, text, group.group_id) if group.group_id in refused else group for group in groups]
 
 
-def _describe(ctx: Context, group_id: str) -> DescribedGroup:
+def _describe(ctx: Context[CoordinationServices], group_id: str) -> DescribedGroup:
     if not enabled(ctx):
         return DescribedGroup(error_code=ErrorCode.UNSUPPORTED_VERSION, group_id=group_id)
     if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group_id):
@@ -73,7 +74,7 @@ def _describe(ctx: Context, group_id: str) -> DescribedGroup:
     return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
 
 
-def _member(ctx: Context, member: ShareMember) -> Member:
+def _member(ctx: Context[CoordinationServices], member: ShareMember) -> Member:
     return Member(
         member_id=member.member_id,
         rack_id=member.rack_id,

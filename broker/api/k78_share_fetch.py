@@ -19,6 +19,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_requests import (
     RENEW_SINCE,
     Acknowledgements,
@@ -57,7 +58,7 @@ Named = list[tuple[TopicPartition, str | None]]
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ShareFetchRequest) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
+def handle(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
     """Acknowledge, then fetch. Only a request that has to wait becomes a task."""
     try:
         group_id, member_id = check_member(ctx, request)
@@ -78,17 +79,17 @@ def _acknowledges(request: ShareFetchRequest) -> bool:
     return any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
 
 
-def _check_renewal(ctx: Context, request: ShareFetchRequest) -> None:
+def _check_renewal(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> None:
     """Raise Rejected if a request that renews locks would also fetch."""
     if _renews(ctx, request) and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
         raise Rejected(ErrorCode.INVALID_REQUEST)
 
 
-def _renews(ctx: Context, request: ShareFetchRequest) -> bool:
+def _renews(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> bool:
     return ctx.version >= RENEW_SINCE and request.is_renew_ack
 
 
-async def _later(ctx: Context, wait_ms: int, response: ShareFetchResponse) -> ShareFetchResponse:
+async def _later(ctx: Context[ShareGroupServices], wait_ms: int, response: ShareFetchResponse) -> ShareFetchResponse:
     """Keep a member that gets no session from asking again at once."""
     await pause(ctx.services.timers, ctx.services.clock, max(0, wait_ms))
     return response
@@ -97,7 +98,7 @@ async def _later(ctx: Context, wait_ms: int, response: ShareFetchResponse) -> Sh
 # --- the session -----------------------------------------------------------------------------------------------------------------
 
 
-def _session(ctx: Context, request: ShareFetchRequest, group_id: str, member_id: str) -> tuple[ShareSession, Named]:
+def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group_id: str, member_id: str) -> tuple[ShareSession, Named]:
     """Return the share session, and the partitions to fetch in order. Raises Rejected."""
     shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     listed: Named = [
@@ -129,7 +130,9 @@ def _rotated(partitions: Named, epoch: int) -> Named:
 # --- the fetch -------------------------------------------------------------------------------------------------------------------
 
 
-def _fetch(ctx: Context, request: ShareFetchRequest, session: ShareSession, partitions: Named) -> Results | Awaitable[Results]:
+def _fetch(
+    ctx: Context[ShareGroupServices], request: ShareFetchRequest, session: ShareSession, partitions: Named
+) -> Results | Awaitable[Results]:
     services = ctx.services
     error_of = unreadable(ctx, (name for _, name in partitions))
     refused: Results = {}
@@ -176,7 +179,7 @@ async def _respond_later(
 class _Response:
     """The response to a request in a session."""
 
-    def __init__(self, ctx: Context, request: ShareFetchRequest, session: ShareSession) -> None:
+    def __init__(self, ctx: Context[ShareGroupServices], request: ShareFetchRequest, session: ShareSession) -> None:
         self._ctx = ctx
         self._request = request
         self._session = session

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_requests import Acknowledgements, acknowledge, check_member, endpoints, leader_of
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
@@ -32,7 +33,9 @@ API = Api(ShareAcknowledgeRequest)
 
 
 @API.on_broker()
-def handle(ctx: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
+def handle(
+    ctx: Context[ShareGroupServices], request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
     """Apply the acknowledgements; respond when they are persisted."""
     shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     try:
@@ -53,7 +56,7 @@ def handle(ctx: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeRe
     return transform(acknowledge(ctx, request), respond)
 
 
-def _response(ctx: Context, group_id: str, results: Acknowledgements) -> ShareAcknowledgeResponse:
+def _response(ctx: Context[ShareGroupServices], group_id: str, results: Acknowledgements) -> ShareAcknowledgeResponse:
     topics: dict[bytes, ShareAcknowledgeTopicResponse] = {}
     leaders: list[int] = []
     for key, result in results.items():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.broker.api.context import Context
-from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -13,15 +13,8 @@ from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddR
 API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listeners": 1_000})
 
 
-@API.on_controller(requires=Operation.ALTER)
-def handle(ctx: ControllerContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+@API.on_both(requires=Operation.ALTER)
+def handle(ctx: Context[DecidingServices], request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Reject the request."""
-    me = ctx.services.voter.me
+    me = ctx.services.active.voter.me
     return no_voter_added(OnlyVoter(me.cluster_id, me.node_id, me.directory_id), request)
-
-
-@API.on_broker(requires=Operation.ALTER)
-def handle_standalone(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Reject the request as a controller does."""
-    services = ctx.services
-    return no_voter_added(OnlyVoter(services.cluster_id, services.node_id, services.log_dir.meta.directory_id), request)

@@ -14,6 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
 from ottla.broker.core.acl import Operation
 from ottla.protocol.messages.k83_initialize_share_group_state import (
@@ -28,7 +29,7 @@ API = Api(InitializeShareGroupStateRequest, throttled=False, splits=(Split("topi
 
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(
-    ctx: Context, request: InitializeShareGroupStateRequest
+    ctx: Context[ShareGroupServices], request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share.state

@@ -14,6 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
 from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import ReadState
@@ -29,7 +30,9 @@ API = Api(ReadShareGroupStateRequest, throttled=False, splits=(Split("topics.par
 
 
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
-def handle(ctx: Context, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
+def handle(
+    ctx: Context[ShareGroupServices], request: ReadShareGroupStateRequest
+) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share.state
     results = carry_out(request, lambda key, part: service.read(key, part.leader_epoch), _result, PartitionResult)

@@ -15,6 +15,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
 from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import StateBatch, WrittenState
@@ -30,7 +31,9 @@ API = Api(WriteShareGroupStateRequest, throttled=False, splits=(Split("topics.pa
 
 
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
-def handle(ctx: Context, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
+def handle(
+    ctx: Context[ShareGroupServices], request: WriteShareGroupStateRequest
+) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share.state
     results = carry_out(

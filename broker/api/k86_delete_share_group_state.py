@@ -14,6 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
 from ottla.broker.core.acl import Operation
 from ottla.protocol.messages.k86_delete_share_group_state import (
@@ -27,7 +28,9 @@ API = Api(DeleteShareGroupStateRequest, throttled=False, splits=(Split("topics.p
 
 
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
-def handle(ctx: Context, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
+def handle(
+    ctx: Context[ShareGroupServices], request: DeleteShareGroupStateRequest
+) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share.state
     results = carry_out(request, lambda key, _: service.delete(key), lambda index, _: PartitionResult(index), PartitionResult)

@@ -14,6 +14,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
 from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import StateSummary
@@ -29,7 +30,7 @@ API = Api(ReadShareGroupStateSummaryRequest, throttled=False, splits=(Split("top
 
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(
-    ctx: Context, request: ReadShareGroupStateSummaryRequest
+    ctx: Context[ShareGroupServices], request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share.state

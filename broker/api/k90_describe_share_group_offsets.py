@@ -17,6 +17,7 @@ from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.share_groups import enabled
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.core.acl import Operation, Resource
@@ -37,13 +38,15 @@ API = Api(DescribeShareGroupOffsetsRequest, splits=(Split("groups.topics.partiti
 
 
 @API.on_broker()
-async def handle(ctx: Context, request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
+async def handle(ctx: Context[CoordinationServices], request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
     """Describe the groups."""
     groups = await asyncio.gather(*(_describe(ctx, group) for group in request.groups))
     return DescribeShareGroupOffsetsResponse(groups=list(groups))
 
 
-async def _describe(ctx: Context, asked: DescribeShareGroupOffsetsRequestGroup) -> DescribeShareGroupOffsetsResponseGroup:
+async def _describe(
+    ctx: Context[CoordinationServices], asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
     group_id = asked.group_id
     if not enabled(ctx):
         return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -56,7 +59,7 @@ async def _describe(ctx: Context, asked: DescribeShareGroupOffsetsRequestGroup) 
     return DescribeShareGroupOffsetsResponseGroup(group_id, topics)
 
 
-async def _all(ctx: Context, group_id: str) -> list[DescribeShareGroupOffsetsResponseTopic]:
+async def _all(ctx: Context[CoordinationServices], group_id: str) -> list[DescribeShareGroupOffsetsResponseTopic]:
     services = ctx.services
     names = {
         topic_id: topic.name
@@ -70,7 +73,7 @@ async def _all(ctx: Context, group_id: str) -> list[DescribeShareGroupOffsetsRes
 
 
 async def _named(
-    ctx: Context, group_id: str, asked: Sequence[DescribeShareGroupOffsetsRequestTopic]
+    ctx: Context[CoordinationServices], group_id: str, asked: Sequence[DescribeShareGroupOffsetsRequestTopic]
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic_name for topic in asked])
     visible = [topic for topic in asked if topic.topic_name not in hidden]
@@ -84,7 +87,7 @@ async def _named(
 
 
 async def _described(
-    ctx: Context, group_id: str, names: Mapping[bytes, str], wanted: Mapping[bytes, Sequence[int]]
+    ctx: Context[CoordinationServices], group_id: str, names: Mapping[bytes, str], wanted: Mapping[bytes, Sequence[int]]
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     found = await ctx.services.share.groups.describe_offsets(group_id, wanted)
     return [

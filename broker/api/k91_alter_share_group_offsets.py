@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.share_groups import enabled
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
@@ -34,7 +35,7 @@ _DENIED = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization fa
 
 
 @API.on_broker()
-async def handle(ctx: Context, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
+async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
     """Alter the offsets; respond when they are durable."""
     if not enabled(ctx):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.share_groups import enabled
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -24,7 +25,7 @@ API = Api(DeleteShareGroupOffsetsRequest, array_limits={"topics": 10_000})
 
 
 @API.on_broker()
-async def handle(ctx: Context, request: DeleteShareGroupOffsetsRequest) -> DeleteShareGroupOffsetsResponse:
+async def handle(ctx: Context[CoordinationServices], request: DeleteShareGroupOffsetsRequest) -> DeleteShareGroupOffsetsResponse:
     """Delete the state; respond when that is durable."""
     if not enabled(ctx):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

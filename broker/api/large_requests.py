@@ -15,13 +15,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from ottla.broker.api.context import CloseConnection
+from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.request_parts import join, split
+from ottla.broker.api.routes import Handler
 from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import NodeServices
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.protocol.codec import encode_response
+from ottla.protocol.schema import Message
 
 T = TypeVar("T")
 Compute = Callable[[Callable[[], T]], Awaitable[T]]
@@ -72,7 +75,7 @@ class LargeRequests:
                 self._room -= size
                 admitted.set_result(None)
 
-    async def handled(self, ctx: Any, handle: Callable[[Any, Any], Any], request: Any, way: Split) -> Any:
+    async def handled(self, ctx: Context[NodeServices], handle: Handler, request: Message, way: Split) -> Message | None:
         """Handle a request in parts and return the joined response. Other connections have their turn between parts. The request
         is emptied.
 
@@ -85,19 +88,21 @@ class LargeRequests:
         finally:
             ctx.peer.on_closed.pop(disconnected.append, None)
 
-    async def _joined(self, ctx: Any, handle: Callable[[Any, Any], Any], request: Any, way: Split, disconnected: Sequence[bool]) -> Any:
+    async def _joined(
+        self, ctx: Context[NodeServices], handle: Handler, request: Message, way: Split, disconnected: Sequence[bool]
+    ) -> Message | None:
         parts = await self.compute(lambda: list(split(request, way))[::-1])
-        whole, size = None, 0
+        whole: Message | None = None
+        size = 0
         while parts:
             await self._turns.mine()
             part = parts.pop()
             if disconnected:
                 raise CloseConnection("the client has disconnected")
             begun_ns = self._clock.spent_ns()
-            answer = handle(ctx, part)
+            pending = handle(ctx, part)
             ctx.spent_ns += self._clock.spent_ns() - begun_ns
-            if hasattr(answer, "__await__"):
-                answer = await answer
+            answer = pending if pending is None or isinstance(pending, Message) else await pending
             if answer is None:
                 continue
             size += sum(map(len, encode_response(request.API_KEY, ctx.version, 0, answer)))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.services import NodeServices
 
 Charge = Callable[[int], None]
 
 
-def charged(ctx: Context, strict_since: int) -> tuple[Charge, Callable[[], int]]:
+def charged(ctx: Context[NodeServices], strict_since: int) -> tuple[Charge, Callable[[], int]]:
     """Return a function that charges the request for partitions, and one that returns the throttle time in milliseconds. From version
     `strict_since` on the first raises Rejected(THROTTLING_QUOTA_EXCEEDED).
     """

@@ -6,16 +6,21 @@ loop, so that rarely used APIs do not delay the start. An in-process broker of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from ottla.broker.api.api_table import APIS
+from ottla.broker.api.context import Context
 from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi
+from ottla.broker.api.services import NodeServices
+from ottla.protocol.schema import Message
 
-Handler = Callable[[Any, Any], Any]
+Answer: TypeAlias = Message | Awaitable[Message | None] | None
+"""What a handler returns; None if the request gets no response."""
+Handler: TypeAlias = Callable[[Context[NodeServices], Message], Answer]
 FORWARDABLE: Final = frozenset(api.key for api in APIS if api.forwarded is not Forwarded.NEVER)
 """The APIs that a controller accepts in an Envelope (KAFKA ApiKeys.forwardable)."""
 

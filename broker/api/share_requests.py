@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.cluster.features import share_groups_enabled
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -69,7 +70,7 @@ class Acknowledged:
 Acknowledgements = dict[TopicPartition, Acknowledged]
 
 
-def check_member(ctx: Context, request: _Request) -> tuple[str, str]:
+def check_member(ctx: Context[ShareGroupServices], request: _Request) -> tuple[str, str]:
     """Return the group id and the member id of a request. Raises Rejected if it is not allowed at all."""
     if not share_groups_enabled(ctx.services.topics.features):
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
@@ -82,13 +83,13 @@ def check_member(ctx: Context, request: _Request) -> tuple[str, str]:
     return request.group_id, request.member_id
 
 
-def topic_name(ctx: Context, topic_id: bytes) -> str | None:
+def topic_name(ctx: Context[ShareGroupServices], topic_id: bytes) -> str | None:
     """Return the name of a topic, or None for an unknown id."""
     topic = ctx.services.topics.topic_by_id(topic_id)
     return None if topic is None else topic.name
 
 
-def unreadable(ctx: Context, names: Iterable[str | None]) -> Callable[[str, TopicPartition], ErrorCode | None]:
+def unreadable(ctx: Context[ShareGroupServices], names: Iterable[str | None]) -> Callable[[str, TopicPartition], ErrorCode | None]:
     """Return a function from a topic's name and a partition to the error of a client that may not read it, or None."""
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, {name for name in names if name is not None})
 
@@ -101,7 +102,7 @@ def unreadable(ctx: Context, names: Iterable[str | None]) -> Callable[[str, Topi
     return error_of
 
 
-def acknowledge(ctx: Context, request: _Request) -> Acknowledgements | Awaitable[Acknowledgements]:
+def acknowledge(ctx: Context[ShareGroupServices], request: _Request) -> Acknowledgements | Awaitable[Acknowledgements]:
     """Apply the acknowledgements of a request. Return the results when they are persisted."""
     batches: dict[TopicPartition, Sequence[_Batch]] = {
         TopicPartition(topic.topic_id, partition.partition_index): partition.acknowledgement_batches
@@ -126,7 +127,7 @@ def acknowledge(ctx: Context, request: _Request) -> Acknowledgements | Awaitable
 
 
 def _apply(
-    ctx: Context, request: _Request, batches: Mapping[TopicPartition, Sequence[_Batch]], results: Acknowledgements
+    ctx: Context[ShareGroupServices], request: _Request, batches: Mapping[TopicPartition, Sequence[_Batch]], results: Acknowledgements
 ) -> Acknowledgements | Awaitable[Acknowledgements]:
     assert request.group_id is not None, "the request was checked"
     assert request.member_id is not None, "the request was checked"
@@ -146,7 +147,7 @@ def _apply(
     return _persisted(results, pending) if pending else results
 
 
-def _are_valid(ctx: Context, request: _Request, batches: Sequence[_Batch]) -> bool:
+def _are_valid(ctx: Context[ShareGroupServices], request: _Request, batches: Sequence[_Batch]) -> bool:
     """Return whether the batches ascend, and have one type for all their offsets or one for each."""
     types = len(AcknowledgeType) if ctx.version >= RENEW_SINCE else AcknowledgeType.RENEW
     end = -1
@@ -173,12 +174,12 @@ def _refused(rejected: Rejected) -> Acknowledged:
     return Acknowledged(rejected.code, rejected.message or None)
 
 
-def leader_of(ctx: Context, key: TopicPartition, error: int, make: Callable[[int, int], T]) -> T | None:
+def leader_of(ctx: Context[ShareGroupServices], key: TopicPartition, error: int, make: Callable[[int, int], T]) -> T | None:
     """Return the partition's current leader and its epoch, if the error sends the client there."""
     return make(*ctx.services.cluster.current_leader(*key)) if error in _REDIRECTING else None
 
 
-def endpoints(ctx: Context, leaders: Iterable[int], make: Callable[[int, str, int, str | None], T]) -> list[T]:
+def endpoints(ctx: Context[ShareGroupServices], leaders: Iterable[int], make: Callable[[int, str, int, str | None], T]) -> list[T]:
     """Return the endpoints of the leaders that are alive."""
     nodes = (ctx.services.cluster.alive(leader, ctx.peer.dialled) for leader in dict.fromkeys(leaders) if leader >= 0)
     return [make(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]

@@ -16,10 +16,12 @@ Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.api.api_table import APIS
 from ottla.broker.api.context import Context
+from ottla.broker.api.routes import Answer
+from ottla.broker.api.services import NodeServices
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.quotas.clients import NANOS_TO_PERCENT, Mutations
@@ -30,6 +32,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, encode_response
 from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.k78_share_fetch import ShareFetchRequest, ShareFetchResponse
+from ottla.protocol.schema import Message
 
 _OLD_HEADER_BYTES: Final = 4
 _HEADER_BYTES: Final = 5
@@ -44,7 +47,7 @@ class Throttling:
     def __init__(self, quotas: Quotas, clock: Clock, sessions: FetchSessions | None) -> None:
         self._quotas, self._clock, self._sessions = quotas, clock, sessions
 
-    def around(self, ctx: Context, request: Request, size: int, handle: Callable[[], Any]) -> Any:
+    def around(self, ctx: Context[NodeServices], request: Request, size: int, handle: Callable[[], Answer]) -> Answer:
         """Call the handler and return its response with the client's throttle time. `size` is the request frame's size."""
         key = request.header.api_key
         if key == ApiKey.FETCH and (self._sessions is None or _of_follower(ctx, request.body)):
@@ -60,11 +63,15 @@ class Throttling:
             return self._later(ctx, request, size, spent_ns, answer)
         return self._throttled(ctx, request, size, spent_ns, answer)
 
-    async def _later(self, ctx: Context, request: Request, size: int, spent_ns: int, answer: Awaitable[Any]) -> Any:
+    async def _later(
+        self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, answer: Awaitable[Message | None]
+    ) -> Message | None:
         response = await answer
         return self._throttled(ctx, request, size, spent_ns + ctx.spent_ns, response)
 
-    def _throttled(self, ctx: Context, request: Request, size: int, spent_ns: int, response: Any) -> Any:
+    def _throttled(
+        self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, response: Message | None
+    ) -> Message | None:
         key, quotas, now_ms = request.header.api_key, self._quotas, self._clock.mono_ms()
         user, client_id = ctx.peer.principal.name, ctx.client_id or ""
         given_ms = wait_ms = getattr(response, "throttle_time_ms", 0)
@@ -73,7 +80,7 @@ class Throttling:
             wait_ms = max(wait_ms, quotas.request.waits(used_ms))
         if key == ApiKey.PRODUCE:
             wait_ms = max(wait_ms, quotas.produce.waits(quotas.produce.use(user, client_id, size, now_ms)))
-        elif key in _FETCHES and quotas.fetch:
+        elif isinstance(response, FetchResponse | ShareFetchResponse) and quotas.fetch:
             written = sum(map(len, encode_response(key, ctx.version, 0, response)))
             response_bytes = written - (_HEADER_BYTES if ctx.version >= response.FLEXIBLE_SINCE else _OLD_HEADER_BYTES)
             wait_ms = max(wait_ms, quotas.fetch.waits(quotas.fetch.use(user, client_id, response_bytes, now_ms)))
@@ -81,16 +88,16 @@ class Throttling:
                 quotas.fetch.take_back(user, client_id, response_bytes, now_ms)
         if not wait_ms:
             return response
-        if key == ApiKey.FETCH:
+        if isinstance(response, FetchResponse):
             response = self._without_records(response)
-        elif key == ApiKey.SHARE_FETCH:
+        elif isinstance(response, ShareFetchResponse):
             _remove_acquired(response)
-        if wait_ms != given_ms and hasattr(response, "throttle_time_ms"):
+        if wait_ms != given_ms and response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
         ctx.peer.throttle(wait_ms)
         return response
 
-    def _limit(self, ctx: Context, request: FetchRequest | ShareFetchRequest) -> None:
+    def _limit(self, ctx: Context[NodeServices], request: FetchRequest | ShareFetchRequest) -> None:
         most = self._quotas.fetch.most_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
         request.max_bytes = min(request.max_bytes, rounded(most))
 
@@ -110,7 +117,7 @@ def _remove_acquired(response: ShareFetchResponse) -> None:
             partition.records, partition.acquired_records = b"", []
 
 
-def _of_follower(ctx: Context, request: FetchRequest) -> bool:
+def _of_follower(ctx: Context[NodeServices], request: FetchRequest) -> bool:
     return (request.replica_state.replica_id if ctx.version >= 15 else request.replica_id) >= 0
 
 
@@ -122,7 +129,7 @@ def make_quotas(settings: BrokerSettings) -> Quotas:
     )
 
 
-def mutations(ctx: Any, quotas: Quotas, *, strict: bool) -> Mutations:
+def mutations(ctx: Context[NodeServices], quotas: Quotas, *, strict: bool) -> Mutations:
     """Return the charge of a request that creates or deletes partitions."""
     mono_ms = ctx.services.clock.mono_ms
     return quotas.mutation.of_request(ctx.peer.principal.name, ctx.client_id or "", strict=strict, mono_ms=mono_ms)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.token_rules import NO_TIME, check_may_ask
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import MetadataRecord
@@ -26,7 +27,7 @@ ResponseT = TypeVar("ResponseT", RenewDelegationTokenResponse, ExpireDelegationT
 Decide = Callable[[MetadataImage, TokenRules, Principal, RequestT, int], Effects[MetadataRecord, int]]
 
 
-async def change_end(ctx: Context, request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
+async def change_end(ctx: Context[DecidingServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
     """Check, decide and return a `response`. Shared by brokers and controllers; a cluster broker forwards the request."""
     services, requester = ctx.services, ctx.peer.principal
     try:
@@ -34,13 +35,12 @@ async def change_end(ctx: Context, request: RequestT, decide: Decide[RequestT], 
     except Rejected as error:
         return response(error.code, NO_TIME)
     if services.forwarding is not None:
-        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a cluster broker needs it
+        from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
 
-        forwarded: ResponseT = await forward(ctx, request)
-        return forwarded
-    rules, topics, now_ms = rules_of(services.settings), services.topics, services.clock.now_ms()
+        return await forward(ctx, request, response)
+    rules, now_ms = rules_of(services.settings), services.clock.now_ms()
     try:
-        expires_ms = await services.topic_service.decide(lambda: decide(topics.image, rules, requester, request, now_ms))
+        expires_ms = await services.active.run(lambda state: decide(state.image, rules, requester, request, now_ms))
     except Rejected as error:
         return response(error.code)
     return response(expiry_timestamp_ms=expires_ms)

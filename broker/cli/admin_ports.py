@@ -93,7 +93,7 @@ class AdminPorts:
             logger, at = logging.getLogger("ottla.broker"), host_and_port(self._host, bound)
             logger.info("The admin port is http://%s", at)
             if self._console:
-                logger.info("The console is http://%s/console (node %d)", at, broker.services.node_id)
+                logger.info("The console is http://%s/console (node %d)", at, broker.settings.node_id)
                 if not self._is_given:
-                    self.told.append(f"The console of node {broker.services.node_id}: http://{at}/console#token={self._token}")
+                    self.told.append(f"The console of node {broker.settings.node_id}: http://{at}/console#token={self._token}")
             yield

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.broker.cluster.image import EMPTY
+from ottla.broker.cluster.image import EMPTY, MetadataImage
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader, Published
 from ottla.broker.cluster.raft_records import KRaftVersionRecord, VotersRecord
@@ -49,6 +49,11 @@ class ImageFeed:
         self._loader = MetadataLoader()
         self._seen_record = False
         self._caught_up = False
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image of what was loaded, published or not, without an open transaction."""
+        return self._loader.published.image
 
     @property
     def in_transaction(self) -> bool:

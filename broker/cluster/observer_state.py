@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
+from ottla.broker.cluster.election import NO_LEADER, Election
 from ottla.broker.cluster.snapshots import SnapshotId
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.protocol.error_codes import ErrorCode
@@ -27,7 +28,6 @@ from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, Fetc
 from ottla.protocol.schema import Buffer
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-NO_LEADER: Final = -1
 
 _SUPERSEDED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 
@@ -42,13 +42,6 @@ class QuorumNode(NamedTuple):
     node_id: int
     host: str
     port: int
-
-
-class Election(NamedTuple):
-    """The election state on disk: the newest known epoch and its leader, -1 if unknown."""
-
-    epoch: int = 0
-    leader_id: int = NO_LEADER
 
 
 class Observer(NamedTuple):

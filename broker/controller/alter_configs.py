@@ -16,7 +16,6 @@ from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.configs.broker_changes import (
     CLUSTER_DEFAULT,
     CheckStores,
@@ -31,9 +30,7 @@ from ottla.broker.configs.client_metrics_config import check_metrics_configs
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.configs.group_config import GROUP_KEYS, check_group_configs
 from ottla.broker.configs.topic_config import check_topic_configs, effective_values, usable_overrides
-from ottla.broker.controller.create_topics import config_record
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, render
-from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.topic_keys import TOPIC_KEYS
@@ -57,28 +54,6 @@ def no_stores(_wanted: Mapping[str, str]) -> None:
     """Check nothing: the node has no listeners with key stores."""
 
 
-def alter_configs(
-    catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
-) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Decide a request. Return an error or None per resource, in the request's order.
-
-    A broker's setting is written even to its old value: the broker then reloads the files that it names (KAFKA-14136).
-    """
-    malformed = form_errors(resources)
-    records: list[MetadataRecord] = []
-    results: list[Rejected | None] = []
-    for index, resource in enumerate(resources):
-        try:
-            if index in malformed:
-                raise malformed[index]
-            changes = _changes(catalog, resource, settings, check_stores)
-            records.extend(config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items())
-            results.append(None)
-        except Rejected as error:
-            results.append(error)
-    return Effects(records, results)
-
-
 def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
     """Return an error, by index, for each malformed resource. A broker returns these without authorization
     (`ConfigAdminManager.preprocess`)."""
@@ -96,27 +71,13 @@ def errors_of_brokers(
     for index, resource in enumerate(resources):
         if resource.resource_type == ResourceType.BROKER:
             try:
-                _changes(catalog, resource, settings, check_stores)
+                check_operations(resource)
+                wanted = _broker_wants(catalog, resource, settings)
+                if resource.name != CLUSTER_DEFAULT:
+                    check_stores(wanted)
             except Rejected as error:
                 errors[index] = error
     return errors
-
-
-def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings, check_stores: CheckStores) -> dict[str, str | None]:
-    """Return the keys to write, with their new value, or None to delete."""
-    told: set[str] = set()
-    check_operations(resource)
-    match resource.resource_type:
-        case ResourceType.BROKER:
-            wanted = _broker_wants(catalog, resource, settings)
-            told = {op.name for op in resource.ops}
-            if resource.name != CLUSTER_DEFAULT:
-                check_stores(wanted)
-        case _:
-            wanted = wanted_of(catalog, resource, settings)
-    current = catalog.configs(resource.resource_type, resource.name)
-    named = sorted({*current, *wanted, *told})
-    return {name: wanted.get(name) for name in named if name in told or current.get(name) != wanted.get(name)}
 
 
 def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:

@@ -9,12 +9,13 @@ Source: Kafka's ScramControlManager.
 
 from __future__ import annotations
 
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from ottla.broker.cluster.record_versions import SCRAM
+from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.security.scram import SCRAM_KINDS, SHA_256, credential_of
@@ -31,14 +32,9 @@ _KINDS: Final = {kind.number: kind for kind in SCRAM_KINDS.values()}
 _ITERATIONS: Final = range(SHA_256.min_iterations, SHA_256.max_iterations + 1)
 
 
-class Decider(Protocol):
-    """The owner of the metadata: a controller's state, or the catalog of a standalone node."""
-
-    @property
-    def image(self) -> MetadataImage: ...
-
-
-def alter_scram_users(state: Decider, request: AlterUserScramCredentialsRequest) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
+def alter_scram_users(
+    state: ControllerState, request: AlterUserScramCredentialsRequest
+) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
     """Decide a request. Return an error or None per user."""
     wanted: dict[str, Change] = {}
     results: dict[str, Rejected | None] = {}

@@ -75,13 +75,14 @@ class ControllerState:
     def load(self, image: MetadataImage, last_offset: int, now_ms: int) -> None:
         """Load the image of the log up to and including this offset, when this node becomes the controller.
 
-        Every unfenced broker gets a full session: no broker is fenced for heartbeats that the controller missed (KAFKA-18138).
+        Every other unfenced broker gets a full session: no broker is fenced for heartbeats that the controller missed (KAFKA-18138). A
+        broker of this node ended with the process that was the controller before.
         """
         self.catalog.publish(image, difference(self.image, image))
         self.registered_at = dict.fromkeys(image.brokers, last_offset)
         for broker in image.brokers.values():
             self.sessions.register(broker.broker_id, fenced=broker.fenced)
-            if not broker.fenced:
+            if not broker.fenced and broker.broker_id != self.settings.node_id:
                 self.sessions.touch(Contact(broker.broker_id, broker.epoch), now_ms)
 
     def carry_out(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:

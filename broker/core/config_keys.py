@@ -70,6 +70,7 @@ class ConfigKey(NamedTuple):
 
     * An `internal` key can be set at the start but DescribeConfigs does not return it.
     * A `member` key has an effect only in a cluster.
+    * `in_cluster` is Kafka's default, for a cluster broker, where a standalone node could not satisfy it and `default` differs.
     * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
       DescribeConfigs does not return it.
     """
@@ -83,6 +84,7 @@ class ConfigKey(NamedTuple):
     internal: bool = False
     member: bool = False
     has_default: bool = True
+    in_cluster: Value = None
     synonyms: tuple[Synonym, ...] = ()
 
     @property

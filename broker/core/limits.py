@@ -120,8 +120,9 @@ TIMER_CALLBACKS_PER_TURN = 500
 TIMER_RETRY_MS = 10_000
 """The pause before a failed timer callback is retried: Kafka's interval of checks for timed-out transactions."""
 
-HOUSEKEEPING_SLICE_MS = 5
-"""The longest time that housekeeping holds the loop before it yields."""
+BACKGROUND_RETRY_MS = 100
+BACKGROUND_RETRY_MS_MAX = 10_000
+"""The first and the longest pause before failed background work is retried; the pause doubles with each failure."""
 
 LOGS_AT_ONCE = 100
 """New partitions that are created in one turn of the loop: 10 ms at 0.1 ms each."""

@@ -47,26 +47,17 @@ _SECURING = (
 )
 """Prefixes of names that may be TLS or SASL settings."""
 
-_OF_MEMBERS: Mapping[str, Value] = {
-    "offsets.topic.replication.factor": 3,
-    "transaction.state.log.replication.factor": 3,
-    "transaction.state.log.min.isr": 2,
-    "share.coordinator.state.topic.replication.factor": 3,
-    "share.coordinator.state.topic.min.isr": 2,
-}
-"""Kafka's defaults, for a cluster broker. A standalone node could not satisfy them."""
 
-
-def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **flags: bool) -> Any:
+def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **facts: Value) -> Any:
     """Declare a field of BrokerSettings that is also a row of BROKER_KEYS. The type is Any because dataclasses.field returns its
     default's type.
     """
     shown = kind is not ConfigType.PASSWORD
-    return field(default=default, repr=shown, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **flags})
+    return field(default=default, repr=shown, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **facts})
 
 
-def _member(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **flags: bool) -> Any:
-    return _key(kind, default, doc, validator, member=True, **flags)
+def _member(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **facts: Value) -> Any:
+    return _key(kind, default, doc, validator, member=True, **facts)
 
 
 @dataclass(slots=True)
@@ -318,7 +309,9 @@ class BrokerSettings:
     offsets_retention_minutes: int = _key(_INT, 10_080, "Time for which an empty group's offsets are retained.", _POSITIVE)
     offsets_retention_check_interval_ms: int = _key(_LONG, 600_000, "Interval of the checks for expired offsets.", _POSITIVE)
     offsets_topic_num_partitions: int = _key(_INT, 50, "Partitions of __consumer_offsets.", _POSITIVE)
-    offsets_topic_replication_factor: int = _key(_SHORT, 1, "Replicas of __consumer_offsets (default in a cluster: 3).", _POSITIVE)
+    offsets_topic_replication_factor: int = _key(
+        _SHORT, 1, "Replicas of __consumer_offsets (default in a cluster: 3).", _POSITIVE, in_cluster=3
+    )
     offsets_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __consumer_offsets.", _POSITIVE)
 
     # --- share groups (KIP-932) ----------------------------------------------------------------------------------------------
@@ -365,10 +358,10 @@ class BrokerSettings:
     )
     share_coordinator_state_topic_num_partitions: int = _key(_INT, 50, "Partitions of __share_group_state.", _POSITIVE)
     share_coordinator_state_topic_replication_factor: int = _key(
-        _SHORT, 1, "Replicas of __share_group_state (default in a cluster: 3).", _POSITIVE
+        _SHORT, 1, "Replicas of __share_group_state (default in a cluster: 3).", _POSITIVE, in_cluster=3
     )
     share_coordinator_state_topic_min_isr: int = _key(
-        _SHORT, 1, "Minimum in-sync replicas of __share_group_state (default in a cluster: 2).", _POSITIVE
+        _SHORT, 1, "Minimum in-sync replicas of __share_group_state (default in a cluster: 2).", _POSITIVE, in_cluster=2
     )
     share_coordinator_state_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __share_group_state.", _POSITIVE)
     share_coordinator_state_topic_prune_interval_ms: int = _key(
@@ -399,9 +392,11 @@ class BrokerSettings:
     # --- transactions --------------------------------------------------------------------------------------------------------
     transaction_max_timeout_ms: int = _key(_INT, 900_000, "Longest transaction timeout that a producer may request.", _POSITIVE)
     transaction_state_log_num_partitions: int = _key(_INT, 50, "Partitions of __transaction_state.", _POSITIVE)
-    transaction_state_log_replication_factor: int = _key(_SHORT, 1, "Replicas of __transaction_state (default in a cluster: 3).", _POSITIVE)
+    transaction_state_log_replication_factor: int = _key(
+        _SHORT, 1, "Replicas of __transaction_state (default in a cluster: 3).", _POSITIVE, in_cluster=3
+    )
     transaction_state_log_min_isr: int = _key(
-        _INT, 1, "Minimum in-sync replicas of __transaction_state (default in a cluster: 2).", _POSITIVE
+        _INT, 1, "Minimum in-sync replicas of __transaction_state (default in a cluster: 2).", _POSITIVE, in_cluster=2
     )
     transaction_state_log_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __transaction_state.", _POSITIVE)
     transactional_id_expiration_ms: int = _key(_INT, 604_800_000, "Time after which an unused transactional id expires.", _POSITIVE)
@@ -456,9 +451,8 @@ class BrokerSettings:
 
     def default(self, name: str) -> Value:
         """Return the value of a setting that is not given. Raises KeyError for an unknown name."""
-        if self.is_member and name in _OF_MEMBERS:
-            return _OF_MEMBERS[name]
-        return (BROKER_KEYS.get(name) or STORED_SETTINGS[name]).default
+        key = BROKER_KEYS.get(name) or STORED_SETTINGS[name]
+        return key.default if key.in_cluster is None or not self.is_member else key.in_cluster
 
     def value(self, name: str) -> Value:
         """Return the typed value of the setting `name` (Kafka's spelling). Raises KeyError for a name that is in neither

@@ -151,6 +151,7 @@ class Connection(asyncio.Protocol):
         self.peer: Peer | None = None
         self._throttle_end: TimerHandle | None = None
         """Set while a quota throttles the connection and no request is handled."""
+        self._linger_end: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, or close it if a limit is exceeded."""
@@ -252,7 +253,7 @@ class Connection(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        self._shared.timers.schedule(self._shared.mono_ms() + limits.LINGER_MS, self._lingered)
+        self._linger_end = self._shared.timers.schedule(self._shared.mono_ms() + limits.LINGER_MS, self._lingered)
 
     def _lingered(self) -> None:
         if self._transport.get_write_buffer_size():
@@ -315,8 +316,9 @@ class Connection(asyncio.Protocol):
         shared = self._shared
         self._session.lost()
         self._release_output()
-        if self._throttle_end is not None:
-            self._throttle_end.cancel()
+        for timer in (self._throttle_end, self._linger_end):
+            if timer is not None:
+                timer.cancel()
         shared.forget(self)
         if self.peer is not None:
             self.peer.closed()

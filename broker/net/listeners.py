@@ -124,6 +124,11 @@ def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) ->
     return endpoints_of(advertised)
 
 
+def reachable_endpoints(bound: Sequence[Listener]) -> list[Endpoint]:
+    """Return the endpoints that a standalone node registers: those of the listeners whose address is known."""
+    return endpoints_of([at for at in bound if at.advertised_host is not None or at.host not in ANYWHERE])
+
+
 def endpoints_of(bound: Sequence[Listener]) -> list[Endpoint]:
     """Return the endpoint of each listener: its advertised address, or else its own. Raises SettingsError."""
     for at in bound:

@@ -56,6 +56,18 @@ class ByteBudget:
         return self.used >= self.limit
 
 
+def _closed(_frame: Buffer) -> Action:
+    return CLOSE
+
+
+def _never_at_once(_data: bytes, _at: int) -> None:
+    return None
+
+
+def _nothing() -> None:
+    return None
+
+
 class Session:
     """The requests and responses of one connection. `on_answered` is called when a pending reply is ready; `at_once` is tried first for
     frames that arrive while no request is pending; `spent_ns` is the clock that limits a turn.
@@ -67,7 +79,7 @@ class Session:
         on_answered: Callable[[], None],
         budget: ByteBudget,
         max_request_bytes: int,
-        at_once: AtOnce = lambda _data, _at: None,
+        at_once: AtOnce = _never_at_once,
         *,
         spent_ns: Callable[[], int] = lambda: 0,
     ) -> None:
@@ -162,9 +174,10 @@ class Session:
         at, end = 0, len(data)
         turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
         while at < end and turn and self._out_bytes < limits.WRITE_HIGH_BYTES:
-            if at:
-                turn_end_ns = turn_end_ns or self._spent_ns() + _SLICE_NS
-                if self._spent_ns() >= turn_end_ns:
+            if at:  # most reads have one request, and do not look at the clock
+                if not turn_end_ns:
+                    turn_end_ns = self._spent_ns() + _SLICE_NS
+                elif self._spent_ns() >= turn_end_ns:
                     break
             turn -= 1
             found = self._at_once(data, at)
@@ -183,11 +196,9 @@ class Session:
         their turn.
         """
         backlog = self._backlog
-        turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
+        turn = limits.REQUESTS_PER_TURN
+        turn_end_ns = self._spent_ns() + _SLICE_NS if len(backlog) > 1 else 0
         while backlog and turn and not self._is_full():
-            turn_end_ns = turn_end_ns or self._spent_ns() + _SLICE_NS
-            if self._spent_ns() >= turn_end_ns:
-                break
             turn -= 1
             frame = backlog.popleft()
             self.unhandled -= PREFIX_BYTES + len(frame)
@@ -202,6 +213,8 @@ class Session:
                     self._out_bytes += len(buffer)
             elif reply is not None:
                 self._take(reply)
+            if backlog and self._spent_ns() >= turn_end_ns:
+                break
         if self._untrusted is not None and not backlog and not self._is_full():
             self._distrust(self._untrusted)
         if self.unhandled != self._accounted:
@@ -222,10 +235,15 @@ class Session:
         self._account()
 
     def lost(self) -> None:
-        """Drop all state, because the connection is closed."""
+        """Drop all state, because the connection is closed.
+
+        The handlers, too: they refer to the connection, which refers to the session, and a cycle lives until the garbage collector's next
+        full run. Clients that connect and fail to log in a thousand times a second would fill the memory meanwhile.
+        """
         self.stop_reading()
         self._pending = None
         self._out.clear()
+        self._handle, self._at_once, self._on_answered = _closed, _never_at_once, _nothing
 
     def _take(self, reply: Reply | PendingReply) -> None:
         if isinstance(reply, list):

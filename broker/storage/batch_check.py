@@ -74,7 +74,8 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
     records: Buffer = view[HEADER_BYTES:]
     if header.attributes & CODEC_MASK:
         records = _decompress(_codec(header), records, config, at_once=at_once)
-    _check_count(header.record_count, len(records), config)
+    if header.record_count > limits.BATCH_RECORDS_MAX:
+        _check_count(header.record_count, len(records), config)
     scan = walk.scan(records, header.record_count, header.base_timestamp)
     if scan.first_bad_index >= 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"record {scan.first_bad_index} of the batch: {scan.reason}")
@@ -120,7 +121,7 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_count(count: int, size: int, config: LogConfig) -> None:
-    """Limit the record count of a batch of `size` bytes before its records are read.
+    """Limit the record count of a batch of `size` bytes, above BATCH_RECORDS_MAX, before its records are read.
 
     A Java producer splits a batch rejected with MESSAGE_TOO_LARGE and sends the parts.
     """

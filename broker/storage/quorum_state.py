@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.broker.cluster.observer_state import NO_LEADER, Election
+from ottla.broker.cluster.election import NO_LEADER, Election
 from ottla.broker.cluster.topic_ids import ZERO_ID, id_text
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import Files

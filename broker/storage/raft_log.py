@@ -14,11 +14,15 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.core.log_config import LogConfig
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.partition_log import Origin, PartitionLog
 from ottla.broker.storage.snapshot_files import SnapshotFiles
 from ottla.protocol.schema import Buffer
+
+METADATA_LOG_CONFIG: Final = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=2**31 - 1)
+"""Only snapshots shorten the log, and a batch may be of any size."""
 
 _READ_BYTES: Final = 64 << 10
 _NO_EPOCH: Final = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.core.acl import CLUSTER_NAME, STANDARD_AUTHORIZER, Operation, Pattern, Permission, Resource
-from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.testing.broker_thread import BrokerThread
 from ottla.protocol.messages.k30_create_acls import AclCreation
 from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter
@@ -51,13 +51,13 @@ class AclControl:
             if error is not None:
                 raise error
 
-    def _deciding(self) -> TopicService:
+    def _deciding(self) -> ClusterDecisions:
         services = self._owner.node.services
         if services.authorizer is None:
             raise RuntimeError(f"the broker has no authorizer: start it with authorizer.class.name={STANDARD_AUTHORIZER}")
-        if services.deciding is None:
+        if services.standalone is None:
             raise RuntimeError("ACLs of a cluster are created by its controller: use a client")
-        return services.deciding
+        return services.standalone.decisions
 
 
 def _resource(given: dict[str, str]) -> tuple[Resource, str]:

@@ -114,7 +114,7 @@ class TopicControl:
         given = tuple((key, as_text(value)) for key, value in (configs or {}).items())
 
         async def make() -> Rejected | None:
-            if self._owner.node.services.deciding is None:
+            if self._owner.node.services.standalone is None:
                 raise RuntimeError("topics of a cluster are created by its controller: use the cluster's `topics`")
             wanted = NewTopic(name, partitions, configs=given)
             (made,) = await self._owner.node.services.topic_service.create_topics([wanted])

@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, KafkaException
 def read(bootstrap: str, topic: str, count: int) -> list[str]:
     """Read `count` records in the order of each partition, and return them as partition/offset value."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    consumer, found = Consumer(settings), []
+    consumer = Consumer(settings)
+    found: list[str] = []
     consumer.subscribe([topic])
     try:
         while len(found) < count:
@@ -20,7 +21,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[str]:
             if (error := message.error()) is not None:
                 raise KafkaException(error)
             found.append(f"{message.partition()}/{message.offset()} {(message.value() or b'').decode()}")
-            consumer.commit(message, asynchronous=False)  # everything up to here is done; a crash repeats what comes after
+            consumer.commit(message=message, asynchronous=False)  # everything up to here is done; a crash repeats what comes after
     finally:
         consumer.close()
     return found

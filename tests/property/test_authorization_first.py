@@ -91,7 +91,6 @@ class Scene:
             self.cluster.timers,
             Turns(self.cluster.clock),
             role.active,
-            role.voter,
             role.serving,
             role.features,
             role.decisions,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.configs.config_op import ConfigOp
-from ottla.broker.controller.alter_configs import AlterResource, alter_configs
+from ottla.broker.controller.alter_configs import AlterResource
 from ottla.broker.controller.create_topics import MorePartitions, NewTopic, create_partitions
 from ottla.broker.controller.delete_topics import TopicRef, delete_topics
 from ottla.broker.controller.placement import Placement
@@ -34,7 +34,7 @@ def carry_out(live: LiveCatalog, operation: tuple[object, ...]) -> None:
             live.run(create_partitions(live.catalog, [MorePartitions(name, count)], Placement.on_one(NODE)))
         case ("alter", int(kind), str(name), list(configs), bool(replace)):
             ops = [ConfigOp(key, 1 if value is None else 0, value) for key, value in configs]
-            live.run(alter_configs(live.catalog, [AlterResource(kind, name, ops, replace)], live.settings))
+            live.alter(AlterResource(kind, name, ops, replace))
 
 
 @given(st.lists(OPERATIONS, max_size=20))

@@ -23,6 +23,7 @@ from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, To
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.schema import encode_prefixed
 from tests.support.consumer_groups import subscription, topic_id
@@ -73,7 +74,9 @@ class Life:
             group_max_size=self.random.choice([3, 100]),
             group_consumer_max_size=self.random.choice([3, 100]),
         )
-        self.service = GroupService(settings, self.clock, self.timers, registry, self._no_topic, cluster=self.topics)
+        self.service = GroupService(
+            settings, Nursery(self.timers, self.clock, lambda _: None), registry, self._no_topic, cluster=self.topics
+        )
         self.waiting: list[asyncio.Future[Any]] = []
         self.ids = [""]
 

@@ -51,7 +51,7 @@ class Story:
         self.quorum.commit()
         await self.scene.pass_time(6_000, 100)
         self.check()
-        await self.scene.observer.stop()
+        await self.scene.nursery.stop()
 
     async def step(self) -> None:
         choice = self.random.random()

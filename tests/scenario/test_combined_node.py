@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
+
+import pytest
 
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels
+from ottla.broker.process import StartError
+from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.formatting import format_directory
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.member_cluster import CLUSTER_ID, Member, MemberCluster, run_in_a_cluster
 
@@ -99,3 +109,52 @@ def test_a_member_stops_and_comes_back_under_it() -> None:
         await cluster.until(lambda: cluster.members[2].partition("t").log.log_end_offset == 1, "it has it, too")
 
     run_in_a_cluster(lambda: CombinedCluster(2), scene)
+
+
+class GrowingCluster(CombinedCluster):
+    """Broker 1 is first a standalone node, then a controller and a broker that other brokers join."""
+
+    STATIC: Final = {"controller.quorum.voters": "1@c3000:9093", "controller.quorum.bootstrap.servers": ""}
+
+    def __init__(self) -> None:
+        super().__init__(3)
+        of_a_cluster = dict.fromkeys(("process.roles", "controller.quorum.bootstrap.servers", "controller.listener.names"), "")
+        self.standalone = Member(1, self, {**of_a_cluster, "cluster.id": CLUSTER_ID})
+        self.standalone.files = MemoryFiles()
+        self.grown = {1: Member(1, self, {**COMBINED, **self.STATIC}), **{number: Member(number, self, self.STATIC) for number in (2, 3)}}
+        self.members = {1: self.standalone}
+
+    async def grow(self) -> None:
+        await self.done(self.members[1].stop())
+        self.grown[1].files = self.standalone.files
+        self.members = self.grown
+        await self.done(self.members[1].start())
+
+
+def test_a_standalone_node_becomes_a_cluster_of_three_with_its_topics() -> None:
+    async def scene(cluster: GrowingCluster) -> None:
+        (made,) = (await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))).topics
+        assert made.error_code == 0
+        assert await produce(cluster, 1, b"x") == (0, 0)
+        await cluster.grow()
+        await cluster.all(cluster.members[number].start() for number in (2, 3))
+        moved = ReassignableTopic("t", [ReassignablePartition(0, [1, 2, 3])])
+        assert (await cluster.ask(1, AlterPartitionReassignmentsRequest(topics=[moved]))).error_code == 0
+        await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
+        await cluster.until(lambda: len(cluster.members[1].partition("t").replica.others.registration.isr) == 3, "all are in sync")
+        assert await produce(cluster, 1, b"y") == (0, 1)
+        assert len({member.records_of("t") for member in cluster.members.values()}) == 1
+
+    run_in_a_cluster(GrowingCluster, scene)
+
+
+def test_a_standalone_directory_is_refused_with_advice_if_no_voters_are_named() -> None:
+    async def scene(cluster: GrowingCluster) -> None:
+        await cluster.done(cluster.members[1].stop())
+        cluster.members = {1: Member(1, cluster, COMBINED)}
+        cluster.members[1].files = cluster.standalone.files
+        with pytest.raises(StartError, match=r"set controller\.quorum\.voters=1@HOST:PORT"):
+            await cluster.done(cluster.members[1].start())
+        cluster.members = {}
+
+    run_in_a_cluster(GrowingCluster, scene)

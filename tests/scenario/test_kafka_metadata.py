@@ -27,6 +27,7 @@ from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver
 from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
@@ -91,7 +92,7 @@ async def life(path: Path, kafka: ReferenceBroker, *, static: bool = False, clea
     link = OlderLink if static else NodeClient
     driver = TimerDriver(timers, clock)
     driver.start()
-    flusher = Flusher(made.failures.append)
+    flusher, nursery = Flusher(made.failures.append), Nursery(timers, clock, made.failures.append)
     log_dir = LogDir.open(path, BrokerSettings(), clock.now_ms())
     config = LogConfig(retention_ms=-1, retention_bytes=-1)
     made.log = log_dir.logs.get(METADATA) or log_dir.create_log(*METADATA, METADATA_TOPIC_ID, config, at_once=True)
@@ -100,19 +101,17 @@ async def life(path: Path, kafka: ReferenceBroker, *, static: bool = False, clea
         Observer(OBSERVER_ID, log_dir.meta.directory_id, NEW_CLUSTER_ID),
         [Node(kafka.node_id if static else -1, HOST, kafka.controller_port)],
         connect=lambda node: link(node, Sockets(), clock=clock, timers=timers, random=random.Random(1), client_id="ottla"),
-        clock=clock,
-        timers=timers,
+        nursery=nursery,
         flusher=flusher,
         random=random.Random(1),
         on_published=made.heard,
-        on_failure=made.failures.append,
     )
     made.observer.start()
     try:
         yield made
         assert made.failures == []
     finally:
-        await made.observer.stop()
+        await nursery.stop()
         driver.stop()
         flusher.close()
         log_dir.close(clean=clean)

@@ -20,6 +20,7 @@ from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.life import BrokerLife
 from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k03_metadata import MetadataRequest
@@ -39,7 +40,7 @@ class Beside:
         self.clock, self.timers = Clock(), Timers()
         self.driver = TimerDriver(self.timers, self.clock)
         self.driver.start()
-        self.lives: list[BrokerLife] = []
+        self.nurseries: dict[BrokerLife, Nursery] = {}
 
     def connect(self, node: Node) -> NodeClient:
         return NodeClient(node, Sockets(), clock=self.clock, timers=self.timers, random=Random(1), client_id="life")
@@ -52,17 +53,17 @@ class Beside:
         )
         listeners = [Endpoint("PLAINTEXT", HOST, port, 0)]
         known = Incarnation(BROKER_ID, NEW_CLUSTER_ID, bytes([incarnation] * 16), listeners, [b"\x10" * 16], "east", previous_epoch)
+        nursery = Nursery(self.timers, self.clock, pytest.fail)
         life = BrokerLife(
             channel,
             known,
             Pace(INTERVAL_MS),
-            clock=self.clock,
-            timers=self.timers,
+            nursery=nursery,
             published_offset=lambda: life.broker_epoch,
             on_registered=lambda epoch: None,
             on_lost=pytest.fail,
         )
-        self.lives.append(life)
+        self.nurseries[life] = nursery
         return life
 
     def seen(self) -> tuple[str, int, str | None] | None:
@@ -84,8 +85,8 @@ async def beside(tmp_path: Path) -> AsyncIterator[Beside]:
     with ReferenceBroker(tmp_path / "data", QUICK) as kafka:
         made = Beside(kafka)
         yield made
-        for life in made.lives:
-            life.stop()
+        for nursery in made.nurseries.values():
+            await nursery.stop()
         made.driver.stop()
 
 
@@ -106,7 +107,7 @@ async def test_a_broker_is_seen_while_it_beats_and_its_successor_after_it_is_sil
     await beside.until(lambda: "DUPLICATE_BROKER_REGISTRATION" in caplog.text, "another process of the same id is refused")
     assert (second.state, second.broker_epoch, first.state) == (State.STARTING, -1, State.RUNNING)
 
-    first.stop()
+    await beside.nurseries[first].stop()
     await beside.until(lambda: beside.seen() is None, "the silent broker is fenced")
     await second.caught_up
     assert second.broker_epoch > first.broker_epoch

@@ -23,7 +23,7 @@ CALLS_MAX = 400
 
 
 async def create(opened: TopicDir) -> bool:
-    (created,) = await opened.service.create_topics([NewTopic("new", 3, configs=[("retention.ms", "5")])])
+    (created,) = await opened.decisions.create_topics([NewTopic("new", 3, configs=[("retention.ms", "5")])])
     return created.error is None
 
 
@@ -40,22 +40,22 @@ async def create_and_write(opened: TopicDir) -> bool:
 
 
 async def grow(opened: TopicDir) -> bool:
-    ((_, error),) = await opened.service.create_partitions([MorePartitions("old", 4)])
+    ((_, error),) = await opened.decisions.create_partitions([MorePartitions("old", 4)])
     return error is None
 
 
 async def delete(opened: TopicDir) -> bool:
-    (deleted,) = await opened.service.delete_topics([TopicRef("old")])
+    (deleted,) = await opened.decisions.delete_topics([TopicRef("old")])
     return deleted.error is None
 
 
 async def delete_and_create_again(opened: TopicDir) -> bool:
-    return await delete(opened) and (await opened.service.create_topics([NewTopic("old", 1)]))[0].error is None
+    return await delete(opened) and (await opened.decisions.create_topics([NewTopic("old", 1)]))[0].error is None
 
 
 async def prepare(path: Path, files: MemoryFiles) -> TopicDir:
     opened = TopicDir(path, files=files)
-    await opened.service.create_topics([NewTopic("old", 2), NewTopic("bystander", 1)])
+    await opened.decisions.create_topics([NewTopic("old", 2), NewTopic("bystander", 1)])
     for topic, index in [("old", 0), ("old", 1), ("bystander", 0)]:
         opened.append(topic, index)
         opened.partitions.get(topic, index).log.flush()
@@ -90,7 +90,7 @@ async def crash_after(path: Path, operation: Operation, calls: int, *, power: bo
 
 def check_whole(opened: TopicDir) -> None:
     """Check that every topic of the catalog is served whole, and nothing else."""
-    expected = [(topic.name, index) for topic in opened.service.catalog.topics() for index in sorted(topic.partitions)]
+    expected = [(topic.name, index) for topic in opened.catalog.topics() for index in sorted(topic.partitions)]
     assert opened.served() == sorted(expected)
     assert opened.append("bystander", 0) == 1
 
@@ -122,7 +122,7 @@ def check_outcome(opened: TopicDir, operation: Operation, succeeded: bool) -> st
     elif operation is create:
         after = "new" in names
         if after:
-            assert opened.service.catalog.configs(ResourceType.TOPIC, "new") == {"retention.ms": "5"}
+            assert opened.catalog.configs(ResourceType.TOPIC, "new") == {"retention.ms": "5"}
             assert [opened.append("new", index) for index in range(3)] == [0, 0, 0]
     elif operation is grow:
         after = partitions == [0, 1, 2, 3]
@@ -144,7 +144,7 @@ def check_outcome(opened: TopicDir, operation: Operation, succeeded: bool) -> st
 
 async def test_a_topic_that_is_deleted_and_created_again_forgets_where_the_older_one_began(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
-    await opened.service.create_topics([NewTopic("old", 1)])
+    await opened.decisions.create_topics([NewTopic("old", 1)])
     for _ in range(5):
         opened.append("old", 0)
     opened.partitions.get("old", 0).log.delete_records_before(5)

@@ -100,7 +100,7 @@ def tearing_after(calls: int, files: MemoryFiles) -> Callable[[str, Path], None]
     return on_call
 
 
-def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
+async def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
     """Check that there is one outcome everywhere, consistent with the responses, and nothing left open; return the outcome's name."""
     txn = opened.txns.get("tx")
     if txn is None:
@@ -110,7 +110,7 @@ def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
     places = [*PLACES, opened.offsets_place]
     if txn.state is TxnState.ONGOING:
         assert told.ended is None, "an answered EndTxn was forgotten"
-        opened.pass_ms(60_000 + 10_001)
+        await opened.pass_ms(60_000 + 10_001)
         assert opened.transaction().state is TxnState.COMPLETE_ABORT, "an open transaction ends with its timeout"
         assert {kind for place in places for kind in opened.outcomes(place)} <= {ControlType.ABORT}
         assert all(opened.is_stable(place) for place in places)
@@ -156,7 +156,7 @@ async def test_a_kill_at_any_step_ends_in_the_same_outcome_everywhere(tmp_path: 
         opened = await TxnDir(tmp_path, files=files).load()
         opened.crash()
         opened = await TxnDir(tmp_path, files=files).load()
-        outcome = check(opened, told, commit=commit)
+        outcome = await check(opened, told, commit=commit)
         check_life_goes_on(opened, told, outcome, commit=commit, version=version)
         opened.crash()
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
@@ -188,7 +188,7 @@ async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_pat
         files.fds.clear()
         files.heal()
         opened = await TxnDir(tmp_path, files=files).load()
-        assert check(opened, told, commit=commit) == "decided"
+        assert await check(opened, told, commit=commit) == "decided"
         opened.crash()
         points += 1
         if not died:

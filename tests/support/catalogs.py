@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import TypeVar
 
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.features import METADATA_LEVEL
-from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.cluster.features import METADATA_LEVEL, METADATA_VERSION
+from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRecord
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.configs.topic_config import check_topic_configs
+from ottla.broker.controller.alter_configs import AlterResource, errors_of_brokers, form_errors
+from ottla.broker.controller.cluster_configs import alter_cluster_configs
 from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, create_topics
 from ottla.broker.controller.placement import Placement
+from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -43,6 +47,17 @@ class LiveCatalog:
     def create(self, *topics: NewTopic, placement: Placement | None = None) -> list[CreatedTopic]:
         check: Callable[..., None] = lambda overrides: check_topic_configs(overrides, self.settings)  # noqa: E731 - one use, in place
         return self.run(create_topics(self.catalog, topics, placement or Placement.on_one(NODE), check, self.new_id))
+
+    def alter(self, *resources: AlterResource) -> list[Rejected | None]:
+        """Change settings as a node does that is broker and controller."""
+        if METADATA_VERSION not in self.catalog.features:
+            self.run(Effects([FeatureLevelRecord(METADATA_VERSION, METADATA_LEVEL)], None))
+        state = ControllerState("cluster", self.settings, Random(0), [NODE], catalog=self.catalog)
+        settled = {**errors_of_brokers(self.catalog, resources, self.settings), **form_errors(resources)}
+        rest = [index for index in range(len(resources)) if index not in settled]
+        answers = self.run(alter_cluster_configs(state, [resources[index] for index in rest], forwarded=True))
+        answered: dict[int, Rejected | None] = {**settled, **dict(zip(rest, answers, strict=True))}
+        return [answered[index] for index in range(len(resources))]
 
     def replayed(self) -> Catalog:
         catalog = Catalog()

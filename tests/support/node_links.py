@@ -10,6 +10,7 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.sim.memory_network import MemoryNetwork
 from tests.support.answering_node import Answer, AnsweringNode
@@ -23,6 +24,8 @@ class LinkedPlace:
         self.clock = VirtualClock()
         self.timers = Timers()
         self.network = MemoryNetwork()
+        self.lost: list[BaseException] = []
+        self.nursery = Nursery(self.timers, self.clock, self.lost.append)
         self.driver = TimerDriver(self.timers, self.clock)
         self.driver.start()
 

@@ -16,6 +16,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
 from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.log_values import Isolation
@@ -46,17 +47,16 @@ class ObserverScene:
         self.observer = self._made()
 
     def _made(self) -> MetadataObserver:
+        self.nursery = Nursery(self.timers, self.clock, self.failures.append)
         return MetadataObserver(
             self.log,
             ME,
             self.bootstrap,
             connect=self.quorum.connect,
-            clock=self.clock,
-            timers=self.timers,
+            nursery=self.nursery,
             flusher=Flusher(self.failures.append, InlineThreads),
             random=self.random,
             on_published=self.heard,
-            on_failure=self.failures.append,
             settings=self.settings,
         )
 
@@ -95,7 +95,7 @@ class ObserverScene:
 
     async def restart(self, *, clean: bool = True) -> None:
         """Restart it on the same files; unclean: as after a kill, without a checkpoint of the high watermark."""
-        await self.observer.stop()
+        await self.nursery.stop()
         old = self.log
         if clean:
             old.close()

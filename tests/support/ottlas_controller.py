@@ -13,8 +13,9 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.routes import controller_routes
+from ottla.broker.api.served_api import ListenerType
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord, TopicRecord
 from ottla.broker.configs.broker_config import BrokerConfigs
@@ -104,12 +105,17 @@ class OttlasController:
         self._decided = NOTHING if validate_only else effects
         return effects.response
 
+    @property
+    def voter(self) -> Any:
+        """What handlers need of a `SoleVoter`."""
+        return SimpleNamespace(end_offset=self.end_offset)
+
     def _answer(self, request: Message, version: int) -> Message:
         services: Any = SimpleNamespace(
+            listener_type=ListenerType.CONTROLLER,
             settings=self.state.settings,
             clock=SimpleNamespace(mono_ms=lambda: self.now_ms),
             active=self,
-            voter=SimpleNamespace(end_offset=self.end_offset),
             topic_service=self._decisions,
             broker_configs=self._decisions.broker_configs,
             topics=self.state.catalog,
@@ -118,7 +124,7 @@ class OttlasController:
             quotas=None,
         )
         nobody: Any = None
-        answering = controller_routes()[request.API_KEY].handle(ControllerContext(version, "judge", nobody, services), request)
+        answering = controller_routes()[request.API_KEY].handle(Context(version, "judge", nobody, services), request)
         try:
             answering.send(None)
         except StopIteration as answered:

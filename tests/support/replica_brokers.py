@@ -30,6 +30,7 @@ from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.replicas.proposals import Proposals
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
@@ -101,7 +102,8 @@ class ReplicaBroker:
         self.brokers.own_epoch = cluster.controller.rules.standings[self.node].epoch
         self.brokers.standings = cluster.controller.rules.standings
         clock, timers = cluster.clock, self.broker.timers
-        self.proposals = Proposals(cluster.controller, self.node, self.brokers, clock=clock, timers=timers)
+        self.nursery = nursery = Nursery(timers, clock, self.broker.stop_at_once)
+        self.proposals = Proposals(cluster.controller, self.node, self.brokers, nursery)
         self.flusher = Flusher(self.broker.stop_at_once, InlineThreads)
         self.membership = membership = Membership(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
         partitions = services.partitions = Partitions(self.flusher, clock, membership)
@@ -116,7 +118,7 @@ class ReplicaBroker:
             NodeClient, network=cluster.network, clock=clock, timers=timers, random=Random(self.node), client_id=f"broker-{self.node}"
         )
         following = Following(
-            self.node, self.brokers, connect, cluster.endpoint_of, lambda: LEVEL, clock, timers, FetchLimits(), answer_ms=30_000
+            self.node, self.brokers, connect, cluster.endpoint_of, lambda: LEVEL, nursery, FetchLimits(), answer_ms=30_000
         )
         self.fetchers = Fetchers(following)
         self.running = True
@@ -138,8 +140,7 @@ class ReplicaBroker:
     async def crash(self, *, power: bool = False) -> None:
         """Kill the process; with `power`, also lose what was not synced."""
         self.running = False
-        await self.proposals.stop()
-        await self.fetchers.stop()
+        await self.nursery.stop()
         self.broker.crash()
         self.log_dir.close(clean=False)
         if power:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
+from random import Random
 
+from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.effects import Effects
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.runtime.metadata.topic_recovery import open_topics
-from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.records.record import SimpleRecord, build_batch
+
+_seeds = count()
 
 
 class TopicDir:
@@ -26,23 +33,27 @@ class TopicDir:
         self.flusher = Flusher(self._on_failure)
         self.partitions = Partitions(self.flusher, self.clock)
         self.log_dir = LogDir.open(path, settings or BrokerSettings(), self.clock.now_ms(), files=files)
-        self._draws = 0
+        self.nursery = Nursery(Timers(), self.clock, self._on_failure)
         try:
-            self.service: TopicService = open_topics(
+            self.metadata = StandaloneMetadata(
                 self.log_dir,
                 self.log_dir.settings,
-                clock=self.clock,
+                nursery=self.nursery,
                 flusher=self.flusher,
                 partitions=self.partitions,
-                random_bytes=self._random_bytes,
+                random=Random(next(_seeds)),
+                listeners=[],
+                on_failure=self._on_failure,
             )
         except BaseException:
-            self.crash()
+            self._release(clean=False)
             raise
+        self.catalog, self.topics, self.decisions = self.metadata.catalog, self.metadata.topics, self.metadata.decisions
+        self.controller, self.settings = self.metadata.controller, self.log_dir.settings
 
     @property
     def catalog_names(self) -> list[str]:
-        return [topic.name for topic in self.service.catalog.topics()]
+        return [topic.name for topic in self.catalog.topics()]
 
     def served(self) -> list[tuple[str, int]]:
         return sorted((partition.topic, partition.index) for partition in self.partitions)
@@ -52,19 +63,23 @@ class TopicDir:
         batch = build_batch([SimpleRecord(None, value, self.clock.now_ms())])
         return self.partitions.get(topic, index).append(batch).first_offset
 
+    def write(self, records: Sequence[MetadataRecord]) -> None:
+        """Write records to the metadata log, whatever they are."""
+        self.controller.active.begin(lambda _: Effects(records, None))
+        self.controller.voter.sync()
+
     def crash(self) -> None:
         """Release descriptors and the lock without writing anything."""
-        self.flusher.close()
-        self.log_dir.close(clean=False)
+        self._release(clean=False)
 
     def close(self) -> None:
         """Stop cleanly."""
-        self.flusher.close()
-        self.log_dir.close(clean=True)
+        self._release(clean=True)
 
-    def _random_bytes(self, count: int) -> bytes:
-        self._draws += 1
-        return self._draws.to_bytes(2, "big") * (count // 2)
+    def _release(self, *, clean: bool) -> None:
+        self.nursery.crash()
+        self.flusher.close()
+        self.log_dir.close(clean=clean)
 
     def _on_failure(self, error: BaseException) -> None:
         if not self.failed.done():

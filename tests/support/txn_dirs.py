@@ -17,6 +17,7 @@ from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import Answer, TxnService
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.txns.decide import Expected
@@ -26,6 +27,7 @@ from ottla.protocol.records.batch import NO_SEQUENCE, split_batches
 from ottla.protocol.records.control import ControlType, parse_marker
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.partition_logs import append_verified
+from tests.support.simulation import settle
 from tests.support.topic_dirs import TopicDir
 
 T = TypeVar("T")
@@ -43,26 +45,25 @@ class TxnDir(TopicDir):
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.crashed = False
         super().__init__(path, files=files, settings=settings or BrokerSettings(**SETTINGS))  # type: ignore[arg-type] # all are ints
-        in_force = self.service.settings
+        in_force = self.settings
         self.timers = Timers()
+        self.nursery = Nursery(self.timers, self.clock, self._on_failure)
         self.groups = GroupService(
             in_force,
-            self.clock,
-            self.timers,
+            self.nursery,
             self.partitions,
-            self.service.ensure,
-            cluster=ClusterView(self.service.catalog, self.partitions, in_force.node_id),
+            self.topics.ensure,
+            cluster=ClusterView(self.catalog, self.partitions, in_force.node_id),
         )
-        self.producer_ids = ProducerIds(self.service.allocate_producer_ids)
+        self.producer_ids = ProducerIds(self.topics.allocate_producer_ids, self.nursery)
         self.txns = TxnService(
             in_force,
-            self.clock,
-            self.timers,
+            self.nursery,
             self.partitions,
             send_marker=LocalMarkers(self.partitions, self.groups).write_as_only_coordinator,
             producer_ids=self.producer_ids,
-            create_topic=self.service.ensure,
-            catalog=self.service.catalog,
+            create_topic=self.topics.ensure,
+            catalog=self.catalog,
             faults=Faults(),
         )
 
@@ -76,13 +77,18 @@ class TxnDir(TopicDir):
         return self
 
     async def make_topics(self, *topics: tuple[str, int]) -> None:
-        await self.service.create_topics([NewTopic(name, partitions) for name, partitions in topics])
+        await self.decisions.create_topics([NewTopic(name, partitions) for name, partitions in topics])
         await self.groups.shards.create_topic()
         await self.txns.shards.create_topic()
 
-    def pass_ms(self, ms: int) -> None:
+    def tick(self, ms: int) -> None:
+        """Advance the clock and run the timers that are due, but no task."""
         self.clock.advance(ms)
         self.timers.run_due(self.clock.mono_ms())
+
+    async def pass_ms(self, ms: int) -> None:
+        self.tick(ms)
+        await settle()
 
     def crash(self) -> None:
         """Crash; may be called repeatedly."""
@@ -92,6 +98,7 @@ class TxnDir(TopicDir):
         if hasattr(self, "txns"):  # not if opening failed
             self.groups.stop()
             self.txns.stop()
+            self.nursery.crash()
         super().crash()
 
     # --- a producer's steps ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_loader import Published
-from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord
+from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from ottla.broker.cluster.raft_records import KRaftVersionFeature, Voter, VoterEndpoint, VotersRecord
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.core.clock import VirtualClock
@@ -91,6 +91,7 @@ class VoterScene:
             rhythm=self.rhythm,
         )
         self.voter.open()
+        self.voter.sync()
         self.serving = QuorumServing(self.voter, self.clock, self.timers)
         return self.voter
 
@@ -110,10 +111,16 @@ class VoterScene:
 
     def set(self, value: str) -> int:
         """Set another setting; return its record's offset."""
-        return self.voter.append([ConfigRecord(2, "t", "name", value)], LEVEL)
+        return self.append(ConfigRecord(2, "t", "name", value))
 
     def first(self) -> int:
-        return self.voter.append([FeatureLevelRecord(METADATA_VERSION, LEVEL)], LEVEL)
+        return self.append(FeatureLevelRecord(METADATA_VERSION, LEVEL))
+
+    def append(self, *records: MetadataRecord) -> int:
+        """Append records and start to commit them; return the first one's offset."""
+        offset = self.voter.append(records, LEVEL)
+        self.voter.committed()
+        return offset
 
     @property
     def value(self) -> str | None:

@@ -106,8 +106,8 @@ def cluster_router(broker: Broker) -> APIRouter:
         partitions = [each for topic in image.topics.values() for each in topic.partitions.values()]
         return ClusterShown(
             cluster_id=broker.services.cluster_id,
-            node_id=broker.services.node_id,
-            alone=broker.services.deciding is not None,
+            node_id=broker.settings.node_id,
+            alone=broker.services.standalone is not None,
             decides_here=broker.is_controller,
             metadata_version=image.features.get("metadata.version", 0),
             metadata_offset=-1 if log is None else log.high_watermark,
@@ -124,7 +124,7 @@ def cluster_router(broker: Broker) -> APIRouter:
 
 
 def _brokers(broker: Broker, image: MetadataImage) -> list[BrokerRow]:
-    me = broker.services.node_id
+    me = broker.settings.node_id
     rows = {
         node: BrokerRow(
             node_id=node,

@@ -77,7 +77,7 @@ def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRo
     async def this_broker() -> BrokerShown:
         """Identity, address and clock of this broker, and whether faults are loaded."""
         return BrokerShown(
-            node_id=broker.services.node_id,
+            node_id=broker.settings.node_id,
             cluster_id=broker.services.cluster_id,
             address=host_and_port(*broker.address),
             connections=broker.connection_count,

@@ -20,15 +20,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.configs.group_config import effective_group_values
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.core.timers import TimerHandle
 from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from ottla.broker.groups.states import Now
 from ottla.broker.runtime.coordination.shard import Durable, Life, Overdue, Shard
@@ -36,6 +36,7 @@ from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
@@ -126,8 +127,7 @@ class GroupService:
     def __init__(
         self,
         settings: BrokerSettings,
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
         partitions: Partitions,
         create_topic: Callable[[str], Awaitable[object]],
         *,
@@ -135,19 +135,18 @@ class GroupService:
         overrides_of: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self._settings = settings
-        self._clock = clock
-        self._timers = timers
+        self._nursery = nursery
+        self._clock = nursery.clock
+        self._timers = nursery.timers
         self.cluster = cluster
         self._overrides_of = overrides_of
-        self._resolving: set[asyncio.Task[None]] = set()
         self.shards: Shards[_Shard] = Shards(
             CONSUMER_OFFSETS,
             partitions,
             lambda: cluster.partition_count(CONSUMER_OFFSETS),
             self._make_shard,
             create_topic=create_topic,
-            clock=clock,
-            timers=timers,
+            nursery=nursery,
             loaded=self._on_loaded,
             closed=self._on_closed,
             chunk_bytes=settings.offsets_load_buffer_size,
@@ -157,13 +156,11 @@ class GroupService:
 
     async def load(self) -> None:
         """Load all groups. Return when they are loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
-        self.shards.sweep_every(self._settings.offsets_retention_check_interval_ms, self._expire_offsets)
+        self.shards.sweep_every("expiry of offsets", self._settings.offsets_retention_check_interval_ms, self._expire_offsets)
         await self.shards.load()
 
     def stop(self) -> None:
         """Complete every waiting request with NOT_COORDINATOR and stop all timers."""
-        for task in self._resolving:
-            task.cancel()
         self.shards.stop()
 
     def _make_shard(self, partition: Partition) -> _Shard:
@@ -361,9 +358,8 @@ class GroupService:
         self._watch(shard, group_id)
         resolution = shard.machine.next_resolution(group_id)
         if resolution is not None:
-            task = asyncio.get_running_loop().create_task(self._resolve(shard, resolution))
-            self._resolving.add(task)
-            task.add_done_callback(self._resolved)
+            # After a bug the members wait for the matching topics until a later heartbeat starts another resolution.
+            self._nursery.run("resolution of a regular expression", partial(self._resolve, shard, resolution))
 
     async def _resolve(self, shard: _Shard, resolution: Resolution) -> None:
         """Resolve a group's regular expressions, with other work between the slices. If the shard resigns meanwhile, drop the result."""
@@ -374,12 +370,6 @@ class GroupService:
             effects = shard.machine.end_resolution(resolution, self.now())
         if shard.life is Life.SERVING:
             self.settle(shard, resolution.group_id, effects)
-
-    def _resolved(self, task: asyncio.Task[None]) -> None:
-        """Log a bug. The group's members wait for the matching topics until a later heartbeat starts another resolution."""
-        self._resolving.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("Bug while resolving regular expressions", exc_info=task.exception())
 
     def _deliver(self, shard: _Shard, replies: Replies, durable: Durable) -> None:
         """Complete the requests when the records that their responses depend on are committed."""

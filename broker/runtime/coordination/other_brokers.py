@@ -13,34 +13,26 @@ from ottla.broker.runtime.coordination.remote_txns import RemoteTxns
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.runtime.coordination.txn_verification import TxnPartitions
 from ottla.broker.runtime.nodes.peers import Peers
+from ottla.broker.runtime.upkeep.nursery import Nursery
 
 
 class OtherBrokers:
     """Makes the clients for remote markers and remote coordinators. `peers` makes the links for each."""
 
-    def __init__(self, catalog: Catalog, node_id: int, peers: Callable[[], Peers]) -> None:
+    def __init__(self, catalog: Catalog, node_id: int, peers: Callable[[], Peers], nursery: Nursery) -> None:
         self._catalog = catalog
         self._node_id = node_id
         self._peers = peers
-        self._made: list[RemoteMarkers | RemoteTxns] = []
+        self._nursery = nursery
 
     def markers(self, local: SendMarker) -> SendMarker:
         """Return a function that sends a marker to the partition's leader; `local` writes to partitions led by this broker."""
-        made = RemoteMarkers(local, self._catalog, self._node_id, self._peers())
-        self._made.append(made)
-        return made.send
+        return RemoteMarkers(local, self._catalog, self._node_id, self._peers(), self._nursery).send
 
     def txns(self, local: TxnPartitions) -> TxnPartitions:
         """Return a client that asks a transaction's coordinator; `local` answers if that is this broker."""
-        made = RemoteTxns(local, self._catalog, self._node_id, self._peers())
-        self._made.append(made)
-        return made
+        return RemoteTxns(local, self._catalog, self._node_id, self._peers(), self._nursery)
 
     def share_peers(self) -> Peers:
         """Return the links to brokers that coordinate share state, or lead partitions of share groups."""
         return self._peers()
-
-    def end(self) -> None:
-        """Send nothing more."""
-        for made in self._made:
-            made.end()

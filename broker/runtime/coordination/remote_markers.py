@@ -20,6 +20,7 @@ from ottla.broker.runtime.coordination.shard import Durable
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 class RemoteMarkers:
     """Sends markers to leaders. `local` writes to the partitions that this broker, `node_id`, leads."""
 
-    def __init__(self, local: SendMarker, catalog: Catalog, node_id: int, peers: Peers) -> None:
+    def __init__(self, local: SendMarker, catalog: Catalog, node_id: int, peers: Peers, nursery: Nursery) -> None:
         self._local = local
         self._catalog = catalog
         self._node_id = node_id
         self._peers = peers
-        self._batches: Batches[tuple[TopicPartition, TxnMarker], None] = Batches(self._write)
+        nursery.at_close(self._end, self._end)
+        self._batches: Batches[tuple[TopicPartition, TxnMarker], None] = Batches(nursery, "transaction markers", self._write)
 
     def send(self, place: TopicPartition, marker: TxnMarker) -> Durable:
         """Send a marker, as a `SendMarker`. Raises Rejected."""
@@ -53,8 +55,7 @@ class RemoteMarkers:
             raise Rejected(ErrorCode.LEADER_NOT_AVAILABLE)
         return self._batches.put(leader, (place, marker))
 
-    def end(self) -> None:
-        """Send nothing more."""
+    def _end(self) -> None:
         self._batches.end()
         self._peers.close()
 

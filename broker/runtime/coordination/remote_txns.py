@@ -22,6 +22,7 @@ from ottla.broker.core.java_hash import partition_of
 from ottla.broker.runtime.coordination.txn_verification import Answer, TxnPartitions
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k24_add_partitions_to_txn import (
@@ -48,12 +49,13 @@ class _Question:
 class RemoteTxns:
     """A `TxnPartitions` for all coordinators. `local` answers for the ids that this broker, `node_id`, coordinates."""
 
-    def __init__(self, local: TxnPartitions, catalog: Catalog, node_id: int, peers: Peers) -> None:
+    def __init__(self, local: TxnPartitions, catalog: Catalog, node_id: int, peers: Peers, nursery: Nursery) -> None:
         self._local = local
         self._catalog = catalog
         self._node_id = node_id
         self._peers = peers
-        self._batches: Batches[_Question, Errors] = Batches(self._carry)
+        nursery.at_close(self._end, self._end)
+        self._batches: Batches[_Question, Errors] = Batches(nursery, "transaction partitions", self._carry)
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
@@ -69,8 +71,7 @@ class RemoteTxns:
             return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=True))
 
-    def end(self) -> None:
-        """Send nothing more."""
+    def _end(self) -> None:
         self._batches.end()
         self._peers.close()
 

@@ -14,19 +14,17 @@ Source: Kafka's CoordinatorRuntime, TransactionStateManager.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.coordination.shard import Life, Shard
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 
@@ -35,8 +33,6 @@ LOAD_CHUNK_BYTES = 128 * 1024
 
 LOAD_BEFORE_SERVING_MS = 200
 """How long a start waits for loading: about 20,000 records, more than most compacted logs hold."""
-
-logger = logging.getLogger(__name__)
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
@@ -63,8 +59,7 @@ class Shards(Generic[ShardT]):
         make: Callable[[Partition], ShardT],
         *,
         create_topic: Callable[[str], Awaitable[object]],
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
         loaded: Callable[[ShardT], object],
         closed: Callable[[ShardT], object] = lambda _: None,
         chunk_bytes: int = LOAD_CHUNK_BYTES,
@@ -74,14 +69,11 @@ class Shards(Generic[ShardT]):
         self._partition_count = partition_count
         self._make = make
         self._create_topic = create_topic
-        self._clock = clock
-        self._timers = timers
+        self._nursery = nursery
         self._loaded = loaded
         self._closed = closed
         self._chunk_bytes = min(chunk_bytes, LOAD_CHUNK_BYTES)
         self._shards: dict[int, ShardT] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._sweeps: list[TimerHandle | asyncio.Handle] = []
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -95,7 +87,8 @@ class Shards(Generic[ShardT]):
         shards = [self._begin(partition) for partition in led if not self._is_current(partition)]
         if not shards:
             return
-        await wait_at_most(self._timers, self._clock, LOAD_BEFORE_SERVING_MS, [self._spawn(shards)])
+        nursery = self._nursery
+        await wait_at_most(nursery.timers, nursery.clock, LOAD_BEFORE_SERVING_MS, [self._spawn(shards)])
 
     def follow(self, elections: Elections) -> None:
         """Start and end shards with this broker's leaderships from now on."""
@@ -116,36 +109,20 @@ class Shards(Generic[ShardT]):
         if shard is not None and (leader_epoch is None or shard.epoch < leader_epoch):
             self._close(self._shards.pop(index))
 
-    def sweep_every(self, interval_ms: int, sweep: Callable[[ShardT], object]) -> None:
-        """Call `sweep` for each loaded shard every `interval_ms`, one shard per turn of the loop, because all of them may take a second.
+    def sweep_every(self, name: str, interval_ms: int, sweep: Callable[[ShardT], object]) -> None:
+        """Call `sweep` for each loaded shard every `interval_ms`, one shard per turn of the loop, because all of them may take a second."""
 
-        A shard whose sweep raises is already off the list when the timer continues with the others.
-        """
-        number = len(self._sweeps)
+        async def sweep_all() -> None:
+            for shard in self.serving():
+                if shard.life is Life.SERVING and not shard.partition.removed:
+                    with self._nursery.step(f"{name} of %s-%d", self._topic, shard.partition.index):
+                        sweep(shard)
+                await asyncio.sleep(0)
 
-        def begin() -> None:
-            sweep_in(0, partial(next_one, self.serving()))
-
-        def next_one(shards: list[ShardT]) -> None:
-            shard = shards.pop() if shards else None
-            if shard is not None and shard.life is Life.SERVING and not shard.partition.removed:
-                sweep(shard)
-            if shards:
-                self._sweeps[number] = asyncio.get_running_loop().call_soon(sweep_in, 0, partial(next_one, shards))
-            else:
-                sweep_in(interval_ms, begin)
-
-        def sweep_in(ms: int, callback: Callable[[], None]) -> None:
-            self._sweeps[number] = self._timer(ms, callback)
-
-        self._sweeps.append(self._timer(interval_ms, begin))
+        self._nursery.every(name, interval_ms, sweep_all)
 
     def stop(self) -> None:
         """End all shards."""
-        for sweep in self._sweeps:
-            sweep.cancel()
-        for task in self._tasks:
-            task.cancel()
         for shard in self._shards.values():
             self._close(shard)
 
@@ -192,9 +169,6 @@ class Shards(Generic[ShardT]):
 
     # --- internals ------------------------------------------------------------------------------------------------------------
 
-    def _timer(self, ms: int, callback: Callable[[], None]) -> TimerHandle:
-        return self._timers.schedule(self._clock.mono_ms() + ms, callback)
-
     def _is_current(self, partition: Partition) -> bool:
         shard = self._shards.get(partition.index)
         return shard is not None and shard.partition is partition and not partition.removed and shard.epoch == partition.leader_epoch
@@ -220,32 +194,18 @@ class Shards(Generic[ShardT]):
         shard.life = Life.RESIGNED
         self._closed(shard)
 
-    def _spawn(self, shards: Iterable[ShardT]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._load(shards))
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
+    def _spawn(self, shards: Iterable[ShardT]) -> asyncio.Future[None]:
+        return self._nursery.run(f"loading of {self._topic}", partial(self._load, shards))
 
     async def _load(self, shards: Iterable[ShardT]) -> None:
-        bug: Exception | None = None
+        """Load the shards. The keys of one that cannot be loaded get NOT_COORDINATOR until the leadership changes."""
         for shard in shards:
             if shard.life is not Life.LOADING:
                 continue
-            try:
+            with self._nursery.step("loading of %s-%d", self._topic, shard.partition.index) as step:
                 await shard.load(self._chunk_bytes)
                 if shard.life is Life.LOADING:
                     shard.life = Life.SERVING
                     self._loaded(shard)
-            except Rejected as error:
+            if step.error is not None:
                 shard.life = Life.UNREADABLE
-                logger.error("Could not load %s-%d, which is not served: %s", self._topic, shard.partition.index, error)
-            except Exception as error:  # noqa: BLE001 # raised below, after the other shards are loaded
-                shard.life, bug = Life.UNREADABLE, bug or error
-        if bug is not None:
-            raise bug
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        """Log a bug: the keys that it kept from loading get NOT_COORDINATOR until the leadership changes."""
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("Bug while loading %s", self._topic, exc_info=task.exception())

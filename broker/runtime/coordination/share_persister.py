@@ -13,8 +13,9 @@ Source: Kafka's DefaultStatePersister, PersisterStateManager.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from ottla.broker.cluster.catalog import Catalog
@@ -33,6 +34,8 @@ from ottla.broker.runtime.coordination.share_operations import (
 from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
 from ottla.protocol.error_codes import ErrorCode
 
@@ -63,16 +66,18 @@ class SharePersister:
         local: ShareStateService,
         catalog: Catalog,
         node_id: int,
-        pause: Callable[[int], asyncio.Future[None]],
+        nursery: Nursery,
         peers: Peers | None = None,
     ) -> None:
         self._local = local
         self._catalog = catalog
         self._node_id = node_id
-        self._pause = pause
+        self._nursery = nursery
         self._peers = peers
-        self._batches: dict[type[StateOperation[Any]], Batches[StateOperation[Any], Any]] = {kind: Batches(self._carry) for kind in _KINDS}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        nursery.at_close(self._end, self._end)
+        self._batches: dict[type[StateOperation[Any]], Batches[StateOperation[Any], Any]] = {
+            kind: Batches(nursery, "share state", self._carry) for kind in _KINDS
+        }
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
@@ -96,12 +101,9 @@ class SharePersister:
         """Return the start offset and the epochs."""
         return self._begin(SummaryOperation(key))
 
-    def end(self) -> None:
-        """Carry out nothing more; pending operations are cancelled."""
+    def _end(self) -> None:
         for batches in self._batches.values():
             batches.end()
-        for task in self._tasks:
-            task.cancel()
         if self._peers is not None:
             self._peers.close()
 
@@ -120,10 +122,22 @@ class SharePersister:
                 if not isinstance(result, asyncio.Future):
                     return result
                 begun = result
-        task = asyncio.get_running_loop().create_task(self._carry_out(operation, begun))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        answer: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        self._nursery.run("share state", partial(self._settle, answer, operation, begun)).add_done_callback(lambda _: answer.cancel())
+        return answer
+
+    async def _settle(
+        self, answer: asyncio.Future[ResultT], operation: StateOperation[ResultT], begun: asyncio.Future[ResultT] | None
+    ) -> None:
+        try:
+            result = await self._carry_out(operation, begun)
+        except Rejected as rejected:
+            if not answer.done():
+                answer.set_exception(rejected)
+                answer.exception()  # an expired lock has no caller who waits
+        else:
+            if not answer.done():
+                answer.set_result(result)
 
     async def _carry_out(self, operation: StateOperation[ResultT], begun: asyncio.Future[ResultT] | None) -> ResultT:
         for attempt in range(ATTEMPTS):
@@ -133,7 +147,7 @@ class SharePersister:
                 if rejected.code not in _TRIED_AGAIN or attempt == ATTEMPTS - 1:
                     raise
             begun = None
-            await self._pause(FIRST_PAUSE_MS << attempt)
+            await pause(self._nursery.timers, self._nursery.clock, FIRST_PAUSE_MS << attempt)
         raise AssertionError("the last attempt returns or raises")
 
     async def _attempt(self, operation: StateOperation[ResultT]) -> ResultT:

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.core.timers import TimerHandle
 from ottla.broker.runtime.coordination.shard import Shard
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
 
 if TYPE_CHECKING:
@@ -46,16 +46,15 @@ class ShareStateService:
     def __init__(
         self,
         settings: BrokerSettings,
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
         partitions: Partitions,
         *,
         create_topic: Callable[[str], Awaitable[object]],
         catalog: Catalog,
     ) -> None:
         self._settings = settings
-        self._clock = clock
-        self._timers = timers
+        self._clock = nursery.clock
+        self._timers = nursery.timers
         self._catalog = catalog
         self.shards: Shards[_Shard] = Shards(
             SHARE_GROUP_STATE,
@@ -63,8 +62,7 @@ class ShareStateService:
             lambda: catalog.partition_count(SHARE_GROUP_STATE),
             self._make_shard,
             create_topic=create_topic,
-            clock=clock,
-            timers=timers,
+            nursery=nursery,
             loaded=lambda _: None,
             chunk_bytes=settings.share_coordinator_load_buffer_size,
         )
@@ -74,8 +72,9 @@ class ShareStateService:
     async def load(self) -> None:
         """Load all state. Return when it is loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
         settings = self._settings
-        self.shards.sweep_every(settings.share_coordinator_state_topic_prune_interval_ms, self._prune)
-        self.shards.sweep_every(settings.share_coordinator_cold_partition_snapshot_interval_ms, self._snapshot_cold)
+        self.shards.sweep_every("pruning of share state", settings.share_coordinator_state_topic_prune_interval_ms, self._prune)
+        cold_ms = settings.share_coordinator_cold_partition_snapshot_interval_ms
+        self.shards.sweep_every("snapshots of idle share partitions", cold_ms, self._snapshot_cold)
         await self.shards.load()
 
     def stop(self) -> None:

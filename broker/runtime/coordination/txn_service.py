@@ -23,10 +23,9 @@ from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import transaction_level
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core import limits
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.core.timers import TimerHandle
 from ottla.broker.runtime.coordination.shard import Durable, Overdue, Shard
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.coordination.txn_completion import Stops, TxnCompletion
@@ -34,6 +33,8 @@ from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.txns import decide
 from ottla.broker.txns.coordinator import TxnCoordinator
 from ottla.broker.txns.states import PREPARED
@@ -76,8 +77,7 @@ class TxnService:
     def __init__(
         self,
         settings: BrokerSettings,
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
         partitions: Partitions,
         *,
         send_marker: SendMarker,
@@ -87,8 +87,9 @@ class TxnService:
         faults: Stops,
     ) -> None:
         self._settings = settings
-        self._clock = clock
-        self._timers = timers
+        self._nursery = nursery
+        self._clock = clock = nursery.clock
+        self._timers = timers = nursery.timers
         self._producer_ids = producer_ids
         self._catalog = catalog
         self._completion = TxnCompletion(send_marker, timers, clock, catalog.has_partition, faults=faults)
@@ -98,26 +99,25 @@ class TxnService:
             lambda: catalog.partition_count(TRANSACTION_STATE),
             lambda partition: _Shard(partition, self._transaction_version, self._overdue),
             create_topic=create_topic,
-            clock=clock,
-            timers=timers,
+            nursery=nursery,
             loaded=self._on_loaded,
             closed=self._completion.stop,
         )
-        self._timeouts: TimerHandle | None = None
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
         """Load all ids. Return when they are loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
-        self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
-        self.shards.sweep_every(self._settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_expired)
+        settings = self._settings
+        interval_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._nursery.every("abort of timed-out transactions", interval_ms, self._abort_timed_out)
+        expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        self.shards.sweep_every("expiry of transactional ids", expiry_ms, self._forget_expired)
         await self.shards.load()
 
     def stop(self) -> None:
         """Stop all work; the next start continues what is unfinished."""
         self.shards.stop()
-        if self._timeouts is not None:
-            self._timeouts.cancel()
         self._completion.stop()
 
     # --- lookup ---------------------------------------------------------------------------------------------------------------
@@ -234,31 +234,24 @@ class TxnService:
 
     # --- timeouts and expiry --------------------------------------------------------------------------------------------------
 
-    def _schedule_timeouts(self, after_ms: int) -> None:
-        self._timeouts = self._timers.schedule(self._clock.mono_ms() + after_ms, self._abort_timed_out)
+    async def _abort_timed_out(self) -> None:
+        """Abort transactions that have timed out, a bounded number per turn."""
+        while not self._abort_some():
+            await pause(self._timers, self._clock, 1)
 
-    def _abort_timed_out(self) -> None:
-        """Abort transactions that have timed out, a bounded number per turn. After a failed append the rest waits for the next check.
-
-        A bug in one transaction is raised only after the others were handled.
-        """
+    def _abort_some(self) -> bool:
+        """Return whether all were tried. After a failed append the rest of a shard waits for the next check."""
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
-        bug: Exception | None = None
         for shard in self.shards.serving():
             for txn in shard.machine.timed_out(now_ms):
                 if not left:
-                    self._schedule_timeouts(1)
-                    return
-                try:
+                    return False
+                with self._nursery.step("abort of transaction %r", txn.transactional_id):
                     if not self._abort(shard, txn, now_ms):
                         break
-                except Exception as error:  # noqa: BLE001 # raised below
-                    bug = bug or error
                 left -= 1
-        if bug is not None:
-            raise bug
-        self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
+        return True
 
     def _abort(self, shard: _Shard, txn: Transaction, now_ms: int) -> bool:
         logger.info("Transaction %r of producer %d timed out", txn.transactional_id, txn.producer_id)

@@ -1,1 +1,1 @@
-"""The cluster's metadata: deciding, logging and replaying it, and applying it to this broker."""
+"""The cluster's metadata in this broker: how it is applied, and a standalone node's connection to its own controller."""

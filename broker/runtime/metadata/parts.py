@@ -10,8 +10,8 @@ from ottla.broker.cluster.features import Features
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.publisher import Publisher
+from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
-from ottla.broker.runtime.metadata.topic_service import TopicService
 from ottla.broker.runtime.replicas.partitions import Partitions
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MetadataParts(NamedTuple):
-    """The components. A standalone node has `deciding`; a cluster broker has `forwarding` and `other_brokers`.
+    """The components. A standalone node has `standalone`; a cluster broker has `forwarding` and `other_brokers`.
 
     `features` returns the cluster's current features.
     """
@@ -32,6 +32,6 @@ class MetadataParts(NamedTuple):
     topics: TopicMaker
     view: ClusterView
     features: Callable[[], Features]
-    deciding: TopicService | None = None
+    standalone: StandaloneMetadata | None = None
     forwarding: Forwarding | None = None
     other_brokers: OtherBrokers | None = None

@@ -10,14 +10,12 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
-
-logger = logging.getLogger(__name__)
 
 _ASK_AT: Final = 0.1
 """The fraction of a block that is left when the next one is requested (RPCProducerIdManager.PID_PREFETCH_THRESHOLD)."""
@@ -33,12 +31,13 @@ class NoProducerId(Rejected):
 class ProducerIds:
     """Hands out ids. `allocate` returns a block or raises Rejected. `local`: this process allocates blocks, so waiting is short."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[range]], *, local: bool = True) -> None:
+    def __init__(self, allocate: Callable[[], Awaitable[range]], nursery: Nursery, *, local: bool = True) -> None:
         self._allocate = allocate
         self._local = local
         self._next = self._end = self._ask_from = 0
         self._next_block: range | None = None
-        self._asking: asyncio.Task[None] | None = None
+        self._nursery = nursery
+        self._asking: asyncio.Future[None] | None = None
 
     def take(self) -> int:
         """Return an id that was never returned before. Raises NoProducerId."""
@@ -65,17 +64,10 @@ class ProducerIds:
                 raise NoProducerId
             await asyncio.shield(self._ask())
 
-    def _ask(self) -> asyncio.Task[None]:
-        if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._fetch())
-            self._asking.add_done_callback(self._asked)
+    def _ask(self) -> asyncio.Future[None]:
+        if self._asking is None or self._asking.done():
+            self._asking = self._nursery.run("allocation of producer ids", self._fetch)
         return self._asking
 
     async def _fetch(self) -> None:
         self._next_block = await self._allocate()
-
-    def _asked(self, task: asyncio.Task[None]) -> None:
-        self._asking = None
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            logger.warning("Cannot allocate a block of producer ids: %s", error)

@@ -112,21 +112,19 @@ class Publisher:
     # --- applying metadata -------------------------------------------------------------------------------------------------------
 
     async def take(self, published: Published) -> None:
-        """Apply an image that a cluster broker has read from the metadata log, and put it into the catalog. One call at a time."""
-        self._catalog.publish(published.image, published.changes)
+        """Apply an image and put it into the catalog. Other tasks run meanwhile; one call at a time."""
         if self._opened:
-            await self.publish(published.changes)
+            self._catalog.publish(published.image, published.changes)
+            await self._publish(published.changes)
         else:
-            self._register(published.image.brokers)
-            with _step("renaming stray directories"):
-                self._set_aside_strays(published.image)
-            self.open()
+            self.open(published)
 
-    def open(self) -> None:
-        """Apply the first image: serve every partition with a replica here, from its log if one was found. Blocks.
-
-        Stray directories must have been renamed before.
-        """
+    def open(self, first: Published) -> None:
+        """Apply the first image: serve every partition with a replica here, from its log if one was found. Blocks."""
+        self._catalog.publish(first.image, first.changes)
+        self._register(first.image.brokers)
+        with _step("renaming stray directories"):
+            self._set_aside_strays(first.image)
         self._opened = True
         self._broker_configs.refresh()
         changes = difference(EMPTY, self._catalog.image)
@@ -144,11 +142,7 @@ class Publisher:
         self._serve([*local.leaders, *local.followers])
         self._tell_coordinators(local)
 
-    async def publish(self, changes: ImageChanges) -> dict[str, Rejected]:
-        """Apply committed changes. Return the topics for which the disk rejected a partition, each with its first error.
-
-        Other tasks run meanwhile; the caller must not start the next publication before this one has ended.
-        """
+    async def _publish(self, changes: ImageChanges) -> None:
         self._register(changes.brokers)
         self._new_configs = {}
         local = local_changes(changes, self._settings.node_id)
@@ -162,9 +156,9 @@ class Publisher:
         with _step("making logs"):
             await self._make_logs(replicas)
         known = [replica for replica in replicas if self._is_served(replica)]
-        refused = self._serve([replica for replica in replicas if not self._is_served(replica)])
+        self._serve([replica for replica in replicas if not self._is_served(replica)])
         for at in range(0, len(known), limits.ELECTIONS_AT_ONCE):
-            refused = self._serve(known[at : at + limits.ELECTIONS_AT_ONCE]) | refused
+            self._serve(known[at : at + limits.ELECTIONS_AT_ONCE])
             await asyncio.sleep(0)
         self._tell_coordinators(local)
         self._tell_of_deleted(changes)
@@ -179,7 +173,6 @@ class Publisher:
             for kind, name in changes.configs:
                 if kind == ResourceType.CLIENT_METRICS:
                     _tell(self.on_subscriptions, name)
-        return refused
 
     # --- brokers and coordinators ------------------------------------------------------------------------------------------------
 
@@ -212,9 +205,8 @@ class Publisher:
         served = self._partitions.by_name(replica.topic.name)
         return served is not None and replica.index in served.partitions
 
-    def _serve(self, replicas: Iterable[LocalReplica]) -> dict[str, Rejected]:
-        """Make the replicas leaders or followers. Return topics with a partition that the disk rejected: it is offline until a restart."""
-        refused: dict[str, Rejected] = {}
+    def _serve(self, replicas: Iterable[LocalReplica]) -> None:
+        """Make the replicas leaders or followers. A partition that the disk rejects is offline until a restart."""
         for replica in replicas:
             name = replica.topic.name
             try:
@@ -223,8 +215,6 @@ class Publisher:
             except Rejected as error:
                 logger.error("%s-%d is offline: %s", name, replica.index, error)
                 self._partitions.add_offline(name, replica.topic.topic_id, replica.index)
-                refused.setdefault(name, error)
-        return refused
 
     def _lead_or_follow(self, replica: LocalReplica) -> None:
         partition = self._partition(replica)

@@ -36,7 +36,7 @@ class Asker(NamedTuple):
 
 
 class TopicMaker(Protocol):
-    """Creates topics and allocates producer ids for a broker: decided in this process (`TopicService`), or requested from the controller
+    """Creates topics and allocates producer ids for a broker: decided in this process (`LocalTopics`), or requested from the controller
     (`ottla.broker.runtime.nodes.remote_topics`)."""
 
     async def allocate_producer_ids(self) -> range:

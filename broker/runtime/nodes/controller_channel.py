@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -36,13 +35,6 @@ class ControllerUnreachable(Exception):
 
 class ControllerShut(ControllerUnreachable):
     """Authentication with the controller failed on either side. The next call connects again."""
-
-
-@dataclass(slots=True, eq=False)
-class _Item:
-    request: Message
-    answer: asyncio.Future[Any]
-    deadline_ms: int | None
 
 
 class ControllerChannel:
@@ -69,9 +61,8 @@ class ControllerChannel:
         self._name = name
         self._retry_timeout_ms = retry_timeout_ms
         self._answer_ms = socket_timeout_ms if retry_timeout_ms is None else min(socket_timeout_ms, retry_timeout_ms)
-        self._items: deque[_Item] = deque()
-        self._under_way: _Item | None = None
-        self._worker: asyncio.Task[None] | None = None
+        self._turns: deque[asyncio.Future[None]] = deque()
+        self._busy = False
         self._node: Node | None = None
         self._link: Link | None = None
         self._seen: Link | None = None
@@ -86,20 +77,51 @@ class ControllerChannel:
 
         Raises ControllerUnreachable, and UnsupportedByPeer if the controller does not serve the API.
         """
-        if self._closed:
-            raise ControllerUnreachable(f"the channel {self._name} is closed")
+        self._check_open()
         wait_ms = self._retry_timeout_ms
         deadline_ms = None if wait_ms is None else self._clock.mono_ms() + wait_ms
-        item = _Item(request, asyncio.get_running_loop().create_future(), deadline_ms)
-        self._items.append(item)
-        if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._work())
-        timer = None if deadline_ms is None else self._timers.schedule(deadline_ms, partial(self._overdue, item))
+        await self._turn(deadline_ms)
         try:
-            return await item.answer
+            return await self._carry_out(request, deadline_ms)
+        finally:
+            self._busy = False
+            self._next()
+
+    async def _turn(self, deadline_ms: int | None) -> None:
+        """Wait until the calls before this one have ended. Raises ControllerUnreachable."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns.append(turn)
+        self._next()
+        timer = None if deadline_ms is None else self._timers.schedule(deadline_ms, partial(self._overdue, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # cancelled in the turn of the loop in which its turn came
+                self._busy = False
+                self._next()
+            raise
         finally:
             if timer is not None:
                 timer.cancel()
+
+    def _next(self) -> None:
+        """Give the next waiting call its turn."""
+        while self._turns and not self._busy:
+            turn = self._turns.popleft()
+            if not turn.done():
+                self._busy = True
+                turn.set_result(None)
+
+    def _overdue(self, turn: asyncio.Future[None]) -> None:
+        if not turn.done():
+            turn.set_exception(self._not_found())
+
+    def _not_found(self) -> ControllerUnreachable:
+        return ControllerUnreachable(f"{self._name}: no controller was found in {self._retry_timeout_ms} ms")
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ControllerUnreachable(f"the channel {self._name} is closed")
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
         """Return the lowest and highest version of an API on the controller last reached; None if it lacks the API or none was reached."""
@@ -116,60 +138,42 @@ class ControllerChannel:
     def close(self) -> None:
         """Close the connection and fail all pending calls with ControllerUnreachable."""
         self._closed = True
-        if self._worker is not None:
-            self._worker.cancel()
+        for turn in self._turns:
+            if not turn.done():
+                turn.set_exception(ControllerUnreachable(f"the channel {self._name} was closed"))
+        self.look_again()
         if self._link is not None:
             self._link.close()
-        waiting = [*self._items, *([self._under_way] if self._under_way else [])]
-        self._items.clear()
-        for item in waiting:
-            _fail(item, f"the channel {self._name} was closed")
 
-    def _overdue(self, item: _Item) -> None:
-        if item is not self._under_way:
-            _fail(item, f"{self._name}: no controller was found in {self._retry_timeout_ms} ms")
-
-    async def _work(self) -> None:
-        """Send the queued requests; return when the queue is empty."""
-        try:
-            while self._items:
-                item = self._items.popleft()
-                try:
-                    await self._carry_out(item)
-                except Exception as error:  # noqa: BLE001 # the caller gets it; the worker goes on with the next request
-                    if not item.answer.done():
-                        item.answer.set_exception(error)
-        finally:
-            self._worker = None
-
-    async def _carry_out(self, item: _Item) -> None:
-        while not item.answer.done():
-            if item.deadline_ms is not None and self._clock.mono_ms() >= item.deadline_ms:
-                self._overdue(item)
-                return
+    async def _carry_out(self, request: Message, deadline_ms: int | None) -> Any:
+        """Send the request until a controller answers it. Raises ControllerUnreachable, UnsupportedByPeer."""
+        while True:
+            self._check_open()
+            if deadline_ms is not None and self._clock.mono_ms() >= deadline_ms:
+                raise self._not_found()
             link = self._link or self._dial()
             if link is None:
-                self._news = asyncio.get_running_loop().create_future()
-                await wait_at_most(self._timers, self._clock, limits.CONTROLLER_LOOK_MS, [self._news])
+                await self._until_news(deadline_ms)
                 continue
-            self._under_way = item
             try:
-                response = await link.call(item.request, timeout_ms=self._answer_ms)
+                response = await link.call(request, timeout_ms=self._answer_ms)
             except AuthenticationFailed as error:
                 self._leave(str(error))
-                _fail(item, str(error), ControllerShut)
-                return
+                raise ControllerShut(str(error)) from error
             except LinkBroken as error:
                 self._leave(str(error))
                 continue
-            finally:
-                self._under_way = None
             if ErrorCode.NOT_CONTROLLER in _error_codes(response):
                 self._leave("it says that it is not the controller")
                 continue
             self._lines.over("left", "%s: the controller answers", self._name)
-            if not item.answer.done():
-                item.answer.set_result(response)
+            return response
+
+    async def _until_news(self, deadline_ms: int | None) -> None:
+        """Wait for another controller, for the pause between two looks, or until the deadline."""
+        left_ms = limits.CONTROLLER_LOOK_MS if deadline_ms is None else deadline_ms - self._clock.mono_ms()
+        self._news = asyncio.get_running_loop().create_future()
+        await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_LOOK_MS, left_ms), [self._news])
 
     def _dial(self) -> Link | None:
         """Open a link to the controller. None if it is unknown, or is the one just left: that one is retried after a pause."""
@@ -193,11 +197,6 @@ class ControllerChannel:
             self._seen = self._link
         self._link = None
         self._skipped = self._node
-
-
-def _fail(item: _Item, why: str, kind: type[ControllerUnreachable] = ControllerUnreachable) -> None:
-    if not item.answer.done():
-        item.answer.set_exception(kind(why))
 
 
 def _error_codes(message: Any) -> Iterator[int]:

@@ -16,14 +16,12 @@ from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image_changes import ImageChanges
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.state_lines import StateLines
-from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.replicas.proposals import Channel
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
-from ottla.broker.runtime.upkeep.worker import Worker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -56,19 +54,17 @@ class DirectoryAssignments:
         directory: bytes,
         broker_epoch: Callable[[], int],
         *,
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
     ) -> None:
         self._channel = channel
         self._catalog = catalog
         self._node = node
         self._directory = directory
         self._broker_epoch = broker_epoch
-        self._clock = clock
-        self._timers = timers
+        self._nursery = nursery
         self._pending: set[Place] = set()
-        self._lines = StateLines(logger, clock.mono_ms)
-        self._worker = Worker(self._work)
+        self._lines = StateLines(logger, nursery.clock.mono_ms)
+        self._worker = nursery.worker("directory assignments", self._work)
 
     def look(self, changes: ImageChanges) -> None:
         """Report every replica among `changes` that metadata places in another directory."""
@@ -76,16 +72,6 @@ class DirectoryAssignments:
         self._pending.update(place for place in changed if self._lies_elsewhere(place))
         if self._pending:
             self._worker.wake()
-
-    def end(self) -> None:
-        """Stop reporting."""
-        self._pending.clear()
-        self._worker.cancel()
-
-    async def stop(self) -> None:
-        """Stop reporting and wait until the task has ended."""
-        self.end()
-        await self._worker.stop()
 
     def _lies_elsewhere(self, place: Place) -> bool:
         """Return whether metadata places this broker's replica in another directory."""
@@ -97,14 +83,12 @@ class DirectoryAssignments:
         return partition.directories[partition.replicas.index(self._node)] != self._directory
 
     async def _work(self) -> None:
-        try:
-            while told := list(islice(filter(self._lies_elsewhere, sorted(self._pending)), PARTITIONS_MAX)):
-                done = await self._tell(told)
-                self._pending.difference_update(done)
-                if len(done) < len(told):
-                    await pause(self._timers, self._clock, RETRY_MS)
-        finally:
-            self._pending.clear()
+        while told := list(islice(filter(self._lies_elsewhere, sorted(self._pending)), PARTITIONS_MAX)):
+            done = await self._tell(told)
+            self._pending.difference_update(done)
+            if len(done) < len(told):
+                await pause(self._nursery.timers, self._nursery.clock, RETRY_MS)
+        self._pending.clear()
 
     async def _tell(self, places: list[Place]) -> set[Place]:
         """Send one request and return the replicas that the controller accepted."""

@@ -8,19 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.life_cycle import Incarnation, LifeCycle, Pace, Request, Response, State, must_register_again
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import Endpoint
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.state_lines import StateLines
 from ottla.broker.core.stored_settings import CORDONED
-from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.core.timers import TimerHandle
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.meta_properties import random_id
@@ -50,8 +51,7 @@ class BrokerLife:
         incarnation: Incarnation,
         pace: Pace,
         *,
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
         published_offset: Callable[[], int],
         on_registered: Callable[[int], object],
         on_lost: Callable[[str], object],
@@ -59,14 +59,13 @@ class BrokerLife:
         self._channel = channel
         self._incarnation = incarnation
         self._life = LifeCycle(incarnation, pace)
-        self._clock = clock
-        self._timers = timers
+        self._nursery = nursery
+        self._clock = nursery.clock
         self._published_offset = published_offset
         self._on_registered = on_registered
         self._on_lost = on_lost
-        self._lines = StateLines(logger, clock.mono_ms)
+        self._lines = StateLines(logger, nursery.clock.mono_ms)
         self._timer: TimerHandle | None = None
-        self._call: asyncio.Task[None] | None = None
         self.caught_up: asyncio.Future[None] = _milestone()
         """Done when the controller confirms that this broker has published metadata up to its own registration. Raises LifeOver."""
         self.unfenced: asyncio.Future[None] = _milestone()
@@ -86,6 +85,7 @@ class BrokerLife:
     def start(self) -> None:
         """Start to register."""
         logger.info("Incarnation %s of broker %d is starting", self._incarnation.incarnation_id.hex(), self._incarnation.broker_id)
+        self._nursery.at_close(self._end, self._end)
         self._life.start(self._clock.mono_ms())
         self._turn()
 
@@ -117,18 +117,15 @@ class BrokerLife:
         """Ask the controller to move this broker's leaderships, and wait for that. Return whether it happened within `timeout_ms`."""
         self._life.begin_controlled_shutdown(self._clock.mono_ms())
         self._turn()
-        late = await wait_at_most(self._timers, self._clock, timeout_ms, [self._over])
+        late = await wait_at_most(self._nursery.timers, self._clock, timeout_ms, [self._over])
         if late:
             logger.error("The controller did not agree to this broker's shutdown in %d ms", timeout_ms)
         return not late
 
-    def stop(self) -> None:
-        """Send nothing more and close the channel."""
+    def _end(self) -> None:
+        """Send nothing more."""
         self._life.end()
         self._turn()
-        if self._call is not None:
-            self._call.cancel()
-        self._channel.close()
 
     def _turn(self) -> None:
         """Send the request that is due now, and schedule the next turn."""
@@ -138,12 +135,12 @@ class BrokerLife:
             self._life.end()
             self._on_lost(why)
         elif (request := self._life.next_request(now_ms, self._published_offset())) is not None:
-            self._call = asyncio.get_running_loop().create_task(self._ask(request))
+            self._nursery.start(type(request).__name__.removesuffix("Request"), partial(self._ask, request))
         self._tell()
         if self._timer is not None:
             self._timer.cancel()
         times = [at for at in (self._life.due_ms, self._life.gives_up_ms) if at is not None]
-        self._timer = self._timers.schedule(min(times), self._turn) if times else None
+        self._timer = self._nursery.timers.schedule(min(times), self._turn) if times else None
 
     async def _ask(self, request: Request) -> None:
         response: Response | None = None

@@ -4,7 +4,7 @@ Invariants:
 - One task fetches from the quorum and writes the local copy of the log; another reads the committed part of that copy and publishes it.
   A slow publication, even one that waits for the quorum, therefore does not block replication.
 - Publications happen in log order, one at a time.
-- A record or response that cannot be applied ends the broker (`on_failure`); none is skipped.
+- A record or response that cannot be applied ends the broker; none is skipped.
 - The copy is synced once a minute. Nothing depends on its durability: after a power loss the missing records are fetched again.
 
 `cluster/observer_state.py` decides what to request and what a response means; `cluster/image_feed.py` builds the images.
@@ -21,6 +21,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from ottla.broker.cluster.election import Election
 from ottla.broker.cluster.image_feed import ImageFeed
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.observer_state import (
@@ -29,7 +30,6 @@ from ottla.broker.cluster.observer_state import (
     Ask,
     BeginDownload,
     DropDownload,
-    Election,
     Observer,
     ObserverLimits,
     ObserverState,
@@ -42,20 +42,18 @@ from ottla.broker.cluster.observer_state import (
     WritePart,
 )
 from ottla.broker.cluster.snapshots import SnapshotId
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.state_lines import StateLines
-from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotRhythm
 from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.upkeep.nursery import Nursery, OnFailure
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.quorum_state import read_election, write_election
 from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
 from ottla.broker.storage.snapshot_files import PartialSnapshot
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.errors import RecordsError
 
 UPKEEP_MS: Final = 60_000
@@ -84,7 +82,7 @@ class MetadataObserver:
 
     `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`.
     `bootstrap` is controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for each image
-    in turn; the first image's changes are its whole contents. `on_failure` is called once with the error that stops replication.
+    in turn; the first image's changes are its whole contents.
     Raises LogDirRefused for a directory without a complete log, and OSError.
     """
 
@@ -95,21 +93,18 @@ class MetadataObserver:
         bootstrap: Sequence[Node],
         *,
         connect: Connect,
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
         flusher: Flusher,
         random: Random,
         on_published: Callable[[Published], Awaitable[None]],
-        on_failure: Callable[[BaseException], None],
         settings: ObserverSettings | None = None,
     ) -> None:
         self._settings = settings or ObserverSettings()
         self._connect = connect
-        self._clock = clock
-        self._timers = timers
+        self._nursery = nursery
+        self._clock = clock = nursery.clock
         self._flusher = flusher
         self._on_published = on_published
-        self._on_failure = on_failure
         self._log = RaftLog(log, self._settings.retention, now_ms=clock.now_ms())
         self._feed = ImageFeed()
         self._maker = SnapshotMaker(self._log, self._feed, flusher, clock, self._settings.snapshots)
@@ -121,7 +116,6 @@ class MetadataObserver:
         self._link: Link | None = None
         self._lines = StateLines(logger, clock.mono_ms)
         self._moved = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
         self.on_controller: Callable[[], object] = lambda: None
         """Called when `controller` has changed."""
         self.applied_offset = -1
@@ -148,33 +142,15 @@ class MetadataObserver:
         return self._state.high_watermark
 
     def start(self) -> None:
-        """Start the tasks. Call once, on the loop."""
-        self._tasks = [asyncio.ensure_future(work()) for work in (self._follow, self._publish, self._upkeep)]
-        for task in self._tasks:
-            task.add_done_callback(self._ended)
+        """Start the work. Call once, on the loop. Unsynced records are left to the code that closes the log."""
+        self._nursery.at_close(self._close, self._hang_up)
+        self._nursery.every("upkeep of the cluster's metadata log", UPKEEP_MS, self._upkeep)
+        self._nursery.start("replication of the cluster's metadata", self._follow, OnFailure.LOST)
+        self._nursery.start("publication of the cluster's metadata", self._publish, OnFailure.LOST)
 
-    def end(self) -> None:
-        """Stop fetching, writing and publishing."""
-        for task in self._tasks:
-            task.cancel()
-        self._hang_up()
-
-    async def stop(self) -> None:
-        """Stop and wait for the tasks; a publication under way is cancelled. Unsynced records are left to the code that closes the log."""
-        self.end()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    def _close(self) -> None:
         self._hang_up()
         self._drop_partial()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is None:
-            return
-        logger.critical("The cluster's metadata cannot be followed any further: %s", error, exc_info=error)
-        for each in self._tasks:
-            each.cancel()
-        tell, self._on_failure = self._on_failure, lambda _: None
-        tell(error)
 
     # --- asking ------------------------------------------------------------------------------------------------------------------
 
@@ -183,7 +159,7 @@ class MetadataObserver:
         while True:
             step = self._state.next_step(self._clock.mono_ms())
             if isinstance(step, Pause):
-                await pause(self._timers, self._clock, step.until_ms - self._clock.mono_ms())
+                await pause(self._nursery.timers, self._clock, step.until_ms - self._clock.mono_ms())
             else:
                 await self._ask(step)
 
@@ -322,13 +298,8 @@ class MetadataObserver:
         # --- upkeep --------------------------------------------------------------------------------------------------------------------
 
     async def _upkeep(self) -> None:
-        while True:
-            await pause(self._timers, self._clock, UPKEEP_MS)
-            now_ms = self._clock.now_ms()
-            try:
-                self._log.clean(now_ms)
-                for remove in self._log.doomed(now_ms):
-                    await self._flusher.run(remove)
-                await self._flusher.flush(self._log.log, lambda _: None)
-            except (Rejected, ProtocolError, OSError) as error:
-                logger.error("Cleaning or syncing the cluster's metadata log failed; retrying in a minute: %s", error)
+        now_ms = self._clock.now_ms()
+        self._log.clean(now_ms)
+        for remove in self._log.doomed(now_ms):
+            await self._flusher.run(remove)
+        await self._flusher.flush(self._log.log, lambda _: None)

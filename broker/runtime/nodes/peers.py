@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
+from ottla.broker.runtime.upkeep.nursery import Job, Nursery
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.schema import Message
 
@@ -77,30 +79,30 @@ class Asked(Generic[QuestionT, AnswerT]):
 
 
 class Batches(Generic[QuestionT, AnswerT]):
-    """Sends the pending questions for a broker in one request.
+    """Sends the pending questions for a broker in one request. `name` is what the questions are about.
 
     `ask(node, asked)` sends one request for all of `asked` and settles each, or leaves some, but never all, for the next request.
     """
 
-    def __init__(self, ask: Callable[[int, Sequence[Asked[QuestionT, AnswerT]]], Awaitable[None]]) -> None:
+    def __init__(self, nursery: Nursery, name: str, ask: Callable[[int, Sequence[Asked[QuestionT, AnswerT]]], Awaitable[None]]) -> None:
+        self._nursery = nursery
+        self._name = name
         self._ask = ask
         self._waiting: dict[int, list[Asked[QuestionT, AnswerT]]] = {}
         self._under_way: dict[int, list[Asked[QuestionT, AnswerT]]] = {}
-        self._workers: dict[int, asyncio.Task[None]] = {}
+        self._workers: dict[int, Job] = {}
 
     def put(self, node: int, question: QuestionT) -> asyncio.Future[AnswerT]:
         """Queue a question; the future returns the broker's answer, or raises Rejected without one."""
-        loop = asyncio.get_running_loop()
-        asked: Asked[QuestionT, AnswerT] = Asked(question, loop.create_future())
+        asked: Asked[QuestionT, AnswerT] = Asked(question, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(node, []).append(asked)
         if node not in self._workers:
-            self._workers[node] = loop.create_task(self._work(node))
+            self._workers[node] = self._nursery.worker(f"{self._name} to broker {node}", partial(self._work, node))
+        self._workers[node].wake()
         return asked.answer
 
     def end(self) -> None:
-        """Send nothing more and fail all pending questions with NETWORK_EXCEPTION."""
-        for worker in self._workers.values():
-            worker.cancel()
+        """Fail all pending questions with NETWORK_EXCEPTION."""
         for each in [*self._waiting.values(), *self._under_way.values()]:
             for asked in each:
                 asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, "this broker is shutting down"))
@@ -108,20 +110,17 @@ class Batches(Generic[QuestionT, AnswerT]):
 
     async def _work(self, node: int) -> None:
         """Send batches to `node` until none of its questions is pending."""
-        try:
-            while waiting := self._waiting.pop(node, None):
-                batch, later = waiting[: limits.QUESTIONS_PER_REQUEST], waiting[limits.QUESTIONS_PER_REQUEST :]
-                self._under_way[node] = batch
-                if later:
-                    self._waiting[node] = later
-                try:
-                    await self._ask(node, batch)
-                except Exception as error:  # noqa: BLE001 # the callers get it; the worker goes on with the next batch
-                    for asked in batch:
-                        asked.fail(error)
-                left = [asked for asked in batch if not asked.answer.done()]
-                if left:
-                    self._waiting[node] = left + self._waiting.get(node, [])
-        finally:
-            self._under_way.pop(node, None)
-            del self._workers[node]
+        while waiting := self._waiting.pop(node, None):
+            batch, later = waiting[: limits.QUESTIONS_PER_REQUEST], waiting[limits.QUESTIONS_PER_REQUEST :]
+            self._under_way[node] = batch
+            if later:
+                self._waiting[node] = later
+            with self._nursery.step("%s to broker %d", self._name, node) as step:
+                await self._ask(node, batch)
+            if step.error is not None:
+                for asked in batch:
+                    asked.fail(step.error)
+            left = [asked for asked in batch if not asked.answer.done()]
+            if left:
+                self._waiting[node] = left + self._waiting.get(node, [])
+        del self._under_way[node]

@@ -12,7 +12,7 @@ Source: Kafka's QuorumController.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from ottla.broker.cluster.features import METADATA_VERSION
@@ -32,7 +32,15 @@ class ActiveController:
     def __init__(self, state: ControllerState, voter: SoleVoter, on_failure: Callable[[BaseException], object]) -> None:
         self.state = state
         self.voter = voter
+        self.published: Callable[[], Awaitable[None]] | None = None
+        """Waits until the broker of the same process has published what is committed. None if responses do not wait for a broker."""
         self._on_failure = on_failure
+
+    def begin(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]]) -> T:
+        """Run a decision of the start, before anything else is decided, and return its response. The caller syncs the log."""
+        effects = decide(self.state)
+        self._carry_out(effects)
+        return effects.response
 
     async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
         """Run a decision and return its response when its records are on disk. Raises what `decide` raises; then nothing has changed."""
@@ -40,6 +48,8 @@ class ActiveController:
         if not validate_only:
             self._carry_out(effects)
         await self.voter.committed()
+        if self.published is not None:
+            await self.published()
         return effects.response
 
     def _carry_out(self, effects: Effects[MetadataRecord, T]) -> None:
@@ -47,6 +57,8 @@ class ActiveController:
             base_offset = self.voter.append(effects.records, self._level(effects.records)) if effects.records else self.voter.end_offset
             self.state.carry_out(effects, base_offset)
         except BaseException as error:
+            if isinstance(error, Rejected) and self.voter.is_alone:
+                raise  # a full disk: nothing was written, and a standalone node serves on
             trace = None if isinstance(error, OSError | Rejected) else error  # a disk error needs no stack trace
             logger.critical("The controller's decision cannot be written or applied: %s", error, exc_info=trace)
             self._on_failure(error)

@@ -1,11 +1,10 @@
-"""Clients' requests about topics, settings, quotas and ACLs as decisions of a cluster's controller: `TopicService` for clusters."""
+"""Clients' requests about topics, settings, quotas and ACLs as decisions of the controller."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.cluster.metadata_records import MetadataRecord
@@ -25,8 +24,6 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.protocol.messages.k30_create_acls import AclCreation
 from ottla.protocol.messages.k49_alter_client_quotas import EntryData
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +69,6 @@ class ClusterDecisions:
     async def delete_acls(self, filters: Sequence[Filter]) -> list[Deleted]:
         """Delete the ACLs that match each filter; the deleted ACLs, or the rejection, per filter."""
         return await self.active.run(lambda state: delete_acls(state.image, filters))
-
-    async def decide(self, decide: Callable[[], Effects[MetadataRecord, T]]) -> T:
-        """Run any other decision and return its response. Raises what `decide` raises."""
-        return await self.active.run(lambda _: decide())
 
 
 def _create_topics(

@@ -1,73 +1,76 @@
 """Publishes the cluster's metadata to a broker that runs in the same process as its controller, in place of a `MetadataObserver`.
 
-There is one log, written by the controller role. Each image that it commits is published here, one at a time.
+There is one log, written by the controller. Each image that it commits is published here, one at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from ottla.broker.cluster.image import EMPTY
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.runtime.nodes.link import Node
-from ottla.broker.runtime.quorum.controller_role import ControllerRole
-
-logger = logging.getLogger(__name__)
+from ottla.broker.runtime.quorum.quorum_controller import QuorumController
+from ottla.broker.runtime.upkeep.nursery import Nursery, OnFailure
 
 
 class LocalMetadata:
-    """Passes the images of `role`, which must have started, to `on_published`.
+    """Passes the images of `controller`, which must have been opened, to `on_published`.
 
-    The first image's changes are its whole contents. `on_failure` receives what `on_published` raises.
+    `applied_offset` is the last offset that the broker has published already; without one the first image's changes are its whole
+    contents. The node is lost if `on_published` raises.
     """
 
     def __init__(
-        self, role: ControllerRole, on_published: Callable[[Published], Awaitable[None]], on_failure: Callable[[BaseException], None]
+        self,
+        controller: QuorumController,
+        on_published: Callable[[Published], Awaitable[None]],
+        nursery: Nursery,
+        applied_offset: int = -1,
     ) -> None:
-        self._role = role
+        self._quorum = controller
         self._on_published = on_published
-        self._on_failure = on_failure
+        self._nursery = nursery
         self._news: deque[Published] = deque()
         self._moved = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self.applied_offset = -1
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.applied_offset = applied_offset
         """The last offset whose records are all published; -1 before the first publication."""
 
     @property
     def controller(self) -> Node:
         """This process's own node: it is always the controller."""
-        me = self._role.voter.me
+        me = self._quorum.voter.me
         return Node(me.node_id, me.endpoints[0].host, me.endpoints[0].port)
 
     @property
     def kraft_version(self) -> int:
         """The finalized kraft.version."""
-        return self._role.voter.quorum.kraft_version
+        return self._quorum.voter.quorum.kraft_version
 
     def start(self) -> None:
         """Start to publish. Call once, on the loop."""
-        first = self._role.newest
-        self._enqueue(first._replace(changes=difference(EMPTY, first.image)))
-        self._role.followers.append(self._enqueue)
-        self._task = asyncio.ensure_future(self._publish())
-        self._task.add_done_callback(self._ended)
+        first = self._quorum.newest
+        if first.provenance.offset > self.applied_offset:
+            self._enqueue(first._replace(changes=difference(EMPTY, first.image)))
+        self._quorum.followers.append(self._enqueue)
+        forget = partial(self._quorum.followers.remove, self._enqueue)
+        self._nursery.at_close(forget, forget)
+        self._nursery.start("publication of the cluster's metadata", self._publish, OnFailure.LOST)
 
-    def end(self) -> None:
-        """Publish nothing more."""
-        if self._enqueue in self._role.followers:
-            self._role.followers.remove(self._enqueue)
-        if self._task is not None:
-            self._task.cancel()
-
-    async def stop(self) -> None:
-        """Stop and wait; a publication under way is cancelled."""
-        self.end()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+    def up_to_date(self) -> asyncio.Future[None]:
+        """Return a future that is done when everything that is committed now is published."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        committed = self._quorum.newest.provenance.offset
+        if self.applied_offset >= committed:
+            done.set_result(None)
+        else:
+            self._waiting.append((committed, done))
+        return done
 
     def _enqueue(self, published: Published) -> None:
         self._news.append(published)
@@ -79,11 +82,8 @@ class LocalMetadata:
                 published = self._news.popleft()
                 await self._on_published(published)
                 self.applied_offset = published.provenance.offset
+                while self._waiting and self._waiting[0][0] <= self.applied_offset:
+                    if not (done := self._waiting.popleft()[1]).done():
+                        done.set_result(None)
             self._moved.clear()
             await self._moved.wait()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            logger.critical("The cluster's metadata cannot be followed any further: %s", error, exc_info=error)
-            self._on_failure(error)

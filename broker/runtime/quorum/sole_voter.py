@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ottla.broker.cluster.election import Election
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.image_feed import ImageFeed, Quorum
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import MetadataRecord
-from ottla.broker.cluster.observer_state import Election
 from ottla.broker.cluster.raft_records import (
     ElectionVoter,
     KRaftVersionFeature,
@@ -29,18 +30,21 @@ from ottla.broker.cluster.raft_records import (
     VotersRecord,
     control_batch,
 )
-from ottla.broker.cluster.record_frames import encode_record
+from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
+from ottla.broker.cluster.registrations import InconsistentRecord
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.membership import MORE_VOTERS
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotRhythm
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.partition_log import Origin, PartitionLog
 from ottla.broker.storage.quorum_state import read_election, write_election
 from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
-from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 RECORDS_AT_ONCE: Final = 10_000
 """Records per batch (Kafka's `QuorumController.MAX_RECORDS_PER_BATCH`)."""
@@ -85,7 +89,7 @@ class SoleVoter:
         self._maker = SnapshotMaker(self.raft_log, self._feed, flusher, clock, rhythm or SnapshotRhythm())
         self._committed: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._news: dict[asyncio.Future[None], None] = {}  # a dict, because it keeps the order of the calls
-        self._syncing = False
+        self._syncing = self._ended = False
 
     @property
     def end_offset(self) -> int:
@@ -103,6 +107,16 @@ class SoleVoter:
         return self._feed.quorum
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no other node can reach this voter, because it has no listener: the controller of a standalone node."""
+        return not self.me.endpoints
+
+    @property
+    def image(self) -> MetadataImage:
+        """The image of the records that were read or committed, without those of an open metadata transaction."""
+        return self._feed.image
+
+    @property
     def in_transaction(self) -> bool:
         """Whether the log ends inside a metadata transaction."""
         return self._feed.in_transaction
@@ -110,18 +124,24 @@ class SoleVoter:
     # --- start -------------------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Read the log and begin a new epoch. Blocks the event loop meanwhile.
+        """Read the log and begin a new epoch; nothing of it is committed before the next sync. Blocks the event loop meanwhile.
 
-        Raises LogDirRefused if this node is not the quorum's only voter, ProtocolError for a damaged log, OSError.
+        Raises LogDirRefused if this node is not the quorum's only voter or the log's records contradict each other, ProtocolError for a
+        damaged log, OSError.
         """
         log = self.raft_log.log
-        log.flush()
+        if log.recovery_point < log.log_end_offset:
+            log.flush()
         log.advance_high_watermark(log.log_end_offset)
-        newest = self.raft_log.snapshots.newest
-        if newest is not None:
-            self._tell(self._feed.load_snapshot(newest, self.raft_log.snapshots.read(newest), self.end_offset))
-        self._load()
-        self._check_is_the_voter()
+        try:
+            newest = self.raft_log.snapshots.newest
+            if newest is not None:
+                self._tell(self._feed.load_snapshot(newest, self.raft_log.snapshots.read(newest), self.end_offset))
+            self._load()
+        except InconsistentRecord as error:
+            raise LogDirRefused(f"{log.directory}: {error}") from error
+        if not self.is_alone:
+            self._check_is_the_voter()
         self._begin_epoch()
 
     def _check_is_the_voter(self) -> None:
@@ -130,7 +150,8 @@ class SoleVoter:
             if not self._is_named:
                 directory = self.raft_log.log.directory.parent
                 raise LogDirRefused(
-                    f"{directory} names no voters: format it with --standalone, or set controller.quorum.voters={me.node_id}@HOST:PORT"
+                    f"the metadata log in {directory} names no voters: set controller.quorum.voters={me.node_id}@HOST:PORT, the address of "
+                    "this controller, in place of controller.quorum.bootstrap.servers, here and on every broker"
                 )
             return
         named = [] if quorum.voters is None else [(voter.voter_id, voter.voter_directory_id) for voter in quorum.voters.voters]
@@ -143,17 +164,16 @@ class SoleVoter:
         log, node = self.raft_log.log, self.me.node_id
         before = read_election(log.files, log.directory) or Election()
         self.epoch = max(before.epoch, self.raft_log.last_epoch) + 1
-        write_election(log.files, log.directory, Election(self.epoch, node), self.quorum.kraft_version, [node])
+        if not self.is_alone:  # the log tells the epoch if no other node can vote
+            write_election(log.files, log.directory, Election(self.epoch, node), self.quorum.kraft_version, [node])
         elected = LeaderChangeMessage(0, node, [ElectionVoter(node)], [ElectionVoter(node)])
         now_ms = self._clock.now_ms()
         self._write(control_batch([elected, *self._voters_to_tell()], self.end_offset, self.epoch, now_ms))
-        log.flush()
-        self._on_disk(self.end_offset)
 
     def _voters_to_tell(self) -> list[KRaftVersionRecord | VotersRecord]:
         """Return the voter records to write. With kraft.version 1 the log names the voters: at its start, and when an endpoint changes."""
         quorum, me = self.quorum, self.me
-        if quorum.kraft_version == 0:
+        if quorum.kraft_version == 0 or self.is_alone:
             return []
         voters = VotersRecord(0, [Voter(me.node_id, me.directory_id, list(me.endpoints), _KRAFT_VERSIONS)])
         if self.end_offset > 0 and voters == quorum.voters:
@@ -163,26 +183,41 @@ class SoleVoter:
     # --- writing -----------------------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[MetadataRecord], metadata_level: int) -> int:
-        """Append records, encoded at this level, and start to sync them. Return the offset of the first.
+        """Append records, encoded at this level. Return the offset of the first. `sync` or `committed` puts them on disk.
 
-        After a crash each batch is there whole or not at all. Raises Rejected, OSError; the process must end then.
+        After a crash each batch is there whole or not at all. Raises Rejected if nothing was written; OSError if a later batch failed, and
+        the process must end.
         """
         base_offset, now_ms = self.end_offset, self._clock.now_ms()
         for start in range(0, len(records), RECORDS_AT_ONCE):
             values = (encode_record(record, version_of(record, metadata_level)) for record in records[start : start + RECORDS_AT_ONCE])
             listed = [SimpleRecord(None, value, now_ms) for value in values]
-            self._write(build_batch(listed, base_offset=self.end_offset, leader_epoch=self.epoch))
-        self._sync()
+            try:
+                self._write(build_batch(listed, base_offset=self.end_offset, leader_epoch=self.epoch))
+            except Rejected as error:
+                if start == 0:
+                    raise
+                raise OSError(f"only {start} of {len(records)} records could be written: {error}") from error
         return base_offset
 
+    def sync(self) -> None:
+        """Commit everything in the log. Blocks; only for a start. Raises FsyncFailed, OSError."""
+        self.raft_log.log.flush()
+        self._on_disk(self.end_offset)
+
     def committed(self) -> asyncio.Future[None]:
-        """Return a future that is done when everything now in the log is committed and published."""
+        """Start to sync the log. Return a future that is done when everything now in it is committed and published."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.high_watermark >= self.end_offset:
             done.set_result(None)
         else:
             self._committed.append((self.end_offset, done))
+            self._sync()
         return done
+
+    def end(self) -> None:
+        """Commit nothing more: the log is being closed."""
+        self._ended = True
 
     def news(self) -> asyncio.Future[None]:
         """Return a future that is done when the high watermark moves; cancel it if it is not needed any more."""
@@ -204,6 +239,8 @@ class SoleVoter:
             self._flusher.fail(error)
 
     def _synced(self, end_offset: int) -> None:
+        if self._ended:
+            return
         self._syncing = False
         self._on_disk(end_offset)
         self._sync()
@@ -215,6 +252,16 @@ class SoleVoter:
             _resolve(self._committed.popleft()[1])
         for waiting in list(self._news):
             _resolve(waiting)
+
+    def records(self) -> Iterator[MetadataRecord]:
+        """Yield the committed records of the log, from its beginning or after the snapshot that replaced it. Raises Rejected."""
+        offset = self.raft_log.start_offset
+        while batches := self.raft_log.committed(offset):
+            for position, header in split_batches(batches):
+                offset = header.next_offset
+                if not header.is_control:
+                    for record in iter_records(memoryview(batches)[position : position + header.size_bytes]):
+                        yield decode_record(record.value or b"")[0]
 
     def _load(self) -> None:
         for batches in self._unread():

@@ -14,8 +14,8 @@ The cost of a request is proportional to the number of changed partitions. Kafka
 implementation reads only those in `FetchSession.dirty`:
 * A partition becomes dirty when a request lists it, or when something changes that a reader could observe: an append, the high watermark,
   the log start offset, the leader, the ISR, an error, or the partition's removal. A partition whose last response is an error stays dirty.
-* A partition becomes clean when a response has carried its whole current state (`FetchContext.finish`). A clean partition has its target as
-  a watcher, which the first change calls and removes. A busy partition thus pays once for each idle period.
+* A partition becomes clean when a response has carried its whole current state. A clean partition has its target as a watcher, which the
+  first change calls and removes. A busy partition thus pays once for each idle period.
 * A request on other terms than the previous one (for instance other ACLs, isolation level or rack) makes all partitions dirty.
 * The responses equal those of a session that reads every partition; tests/property/test_dirty_sessions.py verifies that.
 """
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -110,7 +111,7 @@ class FetchTarget:
 
 @dataclass(slots=True)
 class FetchSession:
-    """A client's partitions in read order. A full request has a session of its own until its response."""
+    """A client's partitions in read order. A request without a session has one of its own while it waits."""
 
     session_id: int
     uses_topic_ids: bool
@@ -184,35 +185,36 @@ class FetchSession:
             target.stir()
 
 
+def _new_session(by_id: bool, now_ms: int, follower: int, terms: Hashable) -> FetchSession:
+    return FetchSession(NO_SESSION, by_id, now_ms, now_ms, follower, terms=terms, pulse=Pulse(now_ms))
+
+
 def _order(target: FetchTarget) -> int:
     return target.order
 
 
-class FetchContext:
-    """One request's view of its session: the targets to read, and by `finish` the results to send."""
+class IncrementalFetchContext:
+    """A request in a session: the dirty targets to read, and by `finish` the results to send."""
 
-    def __init__(self, sessions: FetchSessions, session: FetchSession, *, whole: bool, wants_session: bool = False) -> None:
-        self.session = session
+    def __init__(self, sessions: FetchSessions, session: FetchSession) -> None:
         self._sessions = sessions
+        self._session = session
         self._epoch = session.epoch
-        self._whole = whole
-        self._wants_session = wants_session
-        self._finished = False
+
+    @property
+    def session(self) -> FetchSession:
+        """The session in which the request waits."""
+        return self._session
 
     @property
     def targets(self) -> Sequence[FetchTarget]:
-        """The targets to read now, in order: all of a full request, the dirty ones of an incremental request."""
-        return list(self.session.targets.values()) if self._whole else self.session.pending()
+        """The targets to read now, in order."""
+        return self._session.pending()
 
     @property
     def is_empty(self) -> bool:
         """Whether the session has no partitions."""
-        return not self.session.targets
-
-    @property
-    def incremental(self) -> bool:
-        """Whether the response omits unchanged partitions."""
-        return not self._whole
+        return not self._session.targets
 
     def finish(
         self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
@@ -221,28 +223,81 @@ class FetchContext:
 
         Raises Rejected (INVALID_FETCH_SESSION_EPOCH) if another request has used the session in the meantime.
         """
-        session, self._finished = self.session, True
-        if not self._whole and session.epoch != self._epoch:
+        session = self._session
+        if session.epoch != self._epoch:
             raise Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if self._whole and not (self._wants_session and self._sessions.keep(session, now_ms)):
-            session.close()
-            return NO_SESSION, results
-        send = [found for found in results if _changed(*found) or self._whole]
+        send = [found for found in results if _changed(*found)]
         for target, _ in results:
             session.told_all(target)
-        if not self._whole:
-            for target, data in send:
-                if data.records:
-                    session.move_to_end(target)
+        for target, data in send:
+            if data.records:
+                session.move_to_end(target)
         session.told = [target for target, _ in send]
         if not self._sessions.has(session):
             session.close()
         return session.session_id, send
 
     def abandon(self) -> None:
-        """Release the session of a full request that gets no response. Does nothing after `finish`."""
-        if self._whole and not self._finished:
-            self.session.close()
+        """Do nothing: the session outlives a request that gets no response."""
+
+
+class FullFetchContext:
+    """A request that names all its partitions. It has a session only if it asks for one or has to wait."""
+
+    def __init__(
+        self, sessions: FetchSessions, targets: Sequence[FetchTarget], make: Callable[[], FetchSession], *, wants_session: bool
+    ) -> None:
+        self._sessions = sessions
+        self._targets = targets
+        self._make = make
+        self._wants_session = wants_session
+        self._finished = False
+        self._own: FetchSession | None = None
+        if wants_session:
+            _ = self.session
+
+    @property
+    def session(self) -> FetchSession:
+        """The session, which is made on first use."""
+        if self._own is None:
+            self._own = self._make()
+            for target in self._targets:
+                self._own.add(target)
+        return self._own
+
+    @property
+    def targets(self) -> Sequence[FetchTarget]:
+        """All partitions of the request, in its order."""
+        return self._targets
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the request names no partitions."""
+        return not self._targets
+
+    def finish(
+        self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
+    ) -> tuple[int, Iterable[tuple[FetchTarget, PartitionData]]]:
+        """Return the session id of the response, NO_SESSION if no session is kept, and the results, all of which are sent."""
+        session, self._finished = self._own, True
+        if session is None:
+            return NO_SESSION, results
+        if not (self._wants_session and self._sessions.keep(session, now_ms)):
+            session.close()
+            return NO_SESSION, results
+        for target, data in results:
+            _changed(target, data)
+            session.told_all(target)
+        session.told = [target for target, _ in results]
+        return session.session_id, results
+
+    def abandon(self) -> None:
+        """Close the session of a request that gets no response. Does nothing after `finish`."""
+        if self._own is not None and not self._finished:
+            self._own.close()
+
+
+FetchContext = IncrementalFetchContext | FullFetchContext
 
 
 def _changed(target: FetchTarget, data: PartitionData) -> bool:
@@ -319,15 +374,13 @@ class FetchSessions:
         if session.waiter is not None:
             session.waiter.give_up()
         session.pulse.ms = now_ms
-        return FetchContext(self, session, whole=False)
+        return IncrementalFetchContext(self, session)
 
     def _whole(
         self, targets: Sequence[FetchTarget], by_id: bool, now_ms: int, follower: int, terms: Hashable, *, wants_session: bool
     ) -> FetchContext:
-        session = FetchSession(NO_SESSION, by_id, now_ms, now_ms, follower, terms=terms, pulse=Pulse(now_ms))
-        for target in targets:
-            session.add(target)
-        return FetchContext(self, session, whole=True, wants_session=wants_session)
+        make = partial(_new_session, by_id, now_ms, follower, terms)
+        return FullFetchContext(self, targets, make, wants_session=wants_session)
 
     def has(self, session: FetchSession) -> bool:
         """Return whether the cache still holds the session."""

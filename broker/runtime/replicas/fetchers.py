@@ -21,11 +21,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.java_hash import fetcher_of
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.state_lines import StateLines
-from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits, FetchPlan, FetchStep
 from ottla.broker.replication.follower import Action, AppendFetched, FetchAction, RestartLog, TruncateLog
@@ -33,6 +31,7 @@ from ottla.broker.replication.follower_session import PartitionKey
 from ottla.broker.replication.throttle import Throttle
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
 from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.log_values import EARLIEST, LATEST
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
@@ -74,8 +73,7 @@ class Following:
     connect: Connect
     endpoint_of: Callable[[int], Node | None]
     metadata_level: Callable[[], int]
-    clock: Clock
-    timers: Timers
+    nursery: Nursery
     limits: FetchLimits
     answer_ms: int
     """request.timeout.ms, as in Kafka's BrokerBlockingSender. Kafka uses replica.socket.timeout.ms only for the connection."""
@@ -91,7 +89,7 @@ class Fetchers:
         self._following = following
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_partition: dict[Partition, _Fetcher] = {}
-        self._lines = StateLines(logger, following.clock.mono_ms)
+        self._lines = StateLines(logger, following.nursery.clock.mono_ms)
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch the partition from `leader` in its current leader epoch. A `leader` of -1 stops the fetch.
@@ -124,18 +122,6 @@ class Fetchers:
         fetcher = self._by_partition.get(partition)
         return fetcher is not None and fetcher.fetches(partition)
 
-    def end(self) -> list[asyncio.Task[None]]:
-        """Stop all fetchers, and return their cancelled tasks for the caller to await."""
-        tasks = [fetcher.stop() for fetcher in self._fetchers.values()]
-        self._fetchers.clear()
-        self._by_partition.clear()
-        return tasks
-
-    async def stop(self) -> None:
-        """Stop all fetchers and wait until they have ended."""
-        if ended := self.end():
-            await asyncio.gather(*ended, return_exceptions=True)
-
 
 def _key(partition: Partition) -> PartitionKey:
     return partition.log.topic_id, partition.index
@@ -156,7 +142,7 @@ class _Fetcher:
         self._endpoint: Node | None = None
         self._link: Link | None = None
         self._news: asyncio.Future[None] | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._job = following.nursery.start(f"fetching from broker {leader}", self._run)
 
     def follow(self, partition: Partition) -> None:
         key = _key(partition)
@@ -176,25 +162,24 @@ class _Fetcher:
     def fetches(self, partition: Partition) -> bool:
         return _key(partition) in self._plan
 
-    def stop(self) -> asyncio.Task[None]:
-        self._task.cancel()
-        self._hang_up()
-        return self._task
+    def stop(self) -> None:
+        self._job.cancel()
 
     @property
     def _now_ms(self) -> int:
-        return self._following.clock.mono_ms()
+        return self._following.nursery.clock.mono_ms()
 
     # --- the loop ----------------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        while True:
-            try:
-                await self._round()
-            except Exception as error:  # noqa: BLE001 # a bug in one round must not end replication from this leader
-                line = "Bug in the fetching from broker %d, which goes on after a pause"
-                self._lines.holds(("bug", self._leader), logging.ERROR, line, self._leader, error=error)
-                self._plan.request_failed(self._now_ms)
+        try:
+            while True:
+                with self._following.nursery.step("a round of fetches from broker %d", self._leader) as step:
+                    await self._round()
+                if step.error is not None:
+                    self._plan.request_failed(self._now_ms)
+        finally:
+            self._hang_up()
 
     async def _round(self) -> None:
         now_ms = await self._until_synced()
@@ -213,7 +198,7 @@ class _Fetcher:
     async def _until_something_is_to_be_asked(self) -> None:
         self._news = asyncio.get_running_loop().create_future()
         wakes_ms = self._plan.wakes_ms(self._now_ms)
-        timer = None if wakes_ms is None else self._following.timers.schedule(wakes_ms, self._tell)
+        timer = None if wakes_ms is None else self._following.nursery.timers.schedule(wakes_ms, self._tell)
         try:
             await self._news
         finally:
@@ -327,28 +312,31 @@ class _Fetcher:
         if partition is None or partition.removed or partition.leads:
             self._plan.forget(key)
             return
-        try:
-            if isinstance(action, AppendFetched):
-                assert data is not None, "nothing to append"
-                epoch = partition.append_fetched(data.records or b"", action.leader_epoch)
-                partition.leader_said(data.high_watermark, data.log_start_offset)
-                self._plan.appended(key, epoch, data.high_watermark)
-                if self._lines:
-                    self._lines.over(("refused", key), "What broker %d sends of %s is appended", self._leader, self._name(key))
-                self._note(partition, len(data.records or b""))
-                return
-            if isinstance(action, TruncateLog):
-                partition.truncate(action.offset)
-            elif isinstance(action, RestartLog):
-                partition.restart(action.offset)
-            self._plan.truncated(key)
-        except Rejected as refused:
-            self._refused(key, refused)
-        except Exception as error:  # noqa: BLE001 # an error of one partition must not stop the others of this leader
-            self._fail(key, error)
-        finally:
-            if partition.sync_is_due:
-                self._unsynced.add(key)
+        with self._following.nursery.step("replication of %s from broker %d", self._name(key), self._leader) as step:
+            try:
+                self._apply(key, partition, action, data)
+            except Rejected as refused:
+                self._refused(key, refused)
+        if step.error is not None:
+            self._fail(key, step.error)
+        if partition.sync_is_due:
+            self._unsynced.add(key)
+
+    def _apply(self, key: PartitionKey, partition: Partition, action: Action, data: PartitionData | None) -> None:
+        if isinstance(action, AppendFetched):
+            assert data is not None, "nothing to append"
+            epoch = partition.append_fetched(data.records or b"", action.leader_epoch)
+            partition.leader_said(data.high_watermark, data.log_start_offset)
+            self._plan.appended(key, epoch, data.high_watermark)
+            if self._lines:
+                self._lines.over(("refused", key), "What broker %d sends of %s is appended", self._leader, self._name(key))
+            self._note(partition, len(data.records or b""))
+            return
+        if isinstance(action, TruncateLog):
+            partition.truncate(action.offset)
+        elif isinstance(action, RestartLog):
+            partition.restart(action.offset)
+        self._plan.truncated(key)
 
     def _is_held_back(self, key: PartitionKey) -> bool:
         throttle, partition = self._following.throttle, self.partitions.get(key)
@@ -371,8 +359,7 @@ class _Fetcher:
         self._plan.back_off(key, self._now_ms)
 
     def _fail(self, key: PartitionKey, error: Exception) -> None:
-        trace = None if isinstance(error, OSError | Rejected) else error
-        logger.error("%s is fetched no more until it has a new leader: %s", self._name(key), error, exc_info=trace)
+        logger.error("%s is fetched no more until it has a new leader: %s", self._name(key), error)
         self._plan.fail(key)
 
     def _name(self, key: PartitionKey) -> str:

@@ -69,8 +69,15 @@ class Flusher:
         return asyncio.get_running_loop().run_in_executor(self._computing, work)
 
     def close(self) -> None:
-        """Wait for the threads to end. No flush is possible afterwards."""
-        self._pool.shutdown(wait=True)
+        """Do the work that was given, and wait for the threads to end. No flush is possible afterwards."""
+        self._shut_down(cancel=False)
+
+    def crash(self) -> None:
+        """Begin no more of the work that was given, and wait for the threads to end."""
+        self._shut_down(cancel=True)
+
+    def _shut_down(self, *, cancel: bool) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=cancel)
         if self._computing is not None:
             self._computing.shutdown(wait=True, cancel_futures=True)
 

@@ -14,17 +14,15 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any, Final, Protocol
 
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.state_lines import StateLines
-from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.follower_session import PartitionKey
 from ottla.broker.replication.in_sync import Accepted, Proposal
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
-from ottla.broker.runtime.upkeep.worker import Worker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k56_alter_partition import (
     AlterPartitionRequest,
@@ -50,36 +48,25 @@ class Channel(Protocol):
 class Proposals:
     """All pending and in-flight proposals. `channel` connects to the controller."""
 
-    def __init__(self, channel: Channel, node: int, brokers: Brokers, *, clock: Clock, timers: Timers) -> None:
+    def __init__(self, channel: Channel, node: int, brokers: Brokers, nursery: Nursery) -> None:
         self._channel = channel
         self._node = node
         self._brokers = brokers
-        self._clock = clock
-        self._timers = timers
+        self._nursery = nursery
         self._pending: dict[PartitionKey, Partition] = {}
-        self._lines = StateLines(logger, clock.mono_ms)
-        self._worker = Worker(self._work)
+        self._lines = StateLines(logger, nursery.clock.mono_ms)
+        self._worker = nursery.worker("ISR changes", self._work)
 
     def submit(self, partition: Partition) -> None:
         """Send the proposal of the partition's replica to the controller until it is settled or discarded."""
         self._pending[partition.log.topic_id, partition.index] = partition
         self._worker.wake()
 
-    def end(self) -> None:
-        """Discard pending proposals and cancel the worker."""
-        self._pending.clear()
-        self._worker.cancel()
-
-    async def stop(self) -> None:
-        """Discard pending proposals and wait until the worker has ended."""
-        self.end()
-        await self._worker.stop()
-
     async def _work(self) -> None:
         """Send proposals until none is pending."""
         while asked := self._take():
             if not self._settle(asked, await self._ask(asked)):
-                await pause(self._timers, self._clock, RETRY_MS)
+                await pause(self._nursery.timers, self._nursery.clock, RETRY_MS)
 
     def _take(self) -> dict[PartitionKey, tuple[Partition, Proposal]]:
         """Return the proposals for the next request. They stay pending until they have a result."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.coordination.end_offsets import EndOffsets
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.coordination.share_group_service import ShareGroupService
@@ -17,7 +14,7 @@ from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.share.group_settings import GroupSettings
 from ottla.broker.runtime.share.share_fetch import ShareFetches
 from ottla.broker.runtime.share.share_partitions import SharePartitionManager
-from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.turns import Turns
 
 
@@ -40,18 +37,18 @@ class ShareServices:
         self.fetches.release_all()
         self.partitions.stop()
         self.groups.stop()
-        self.persister.end()
         self.state.stop()
 
 
 def share_services(
-    metadata: MetadataParts, settings: BrokerSettings, clock: Clock, timers: Timers, *, groups: GroupService, turns: Turns
+    metadata: MetadataParts, settings: BrokerSettings, nursery: Nursery, *, groups: GroupService, turns: Turns
 ) -> ShareServices:
     """Build the components and let them follow the metadata."""
     catalog, partitions, publisher = metadata.catalog, metadata.partitions, metadata.publisher
+    clock, timers = nursery.clock, nursery.timers
     peers = None if metadata.other_brokers is None else metadata.other_brokers.share_peers()
-    state = ShareStateService(settings, clock, timers, partitions, create_topic=metadata.topics.ensure, catalog=catalog)
-    persister = SharePersister(state, catalog, settings.node_id, partial(pause, timers, clock), peers)
+    state = ShareStateService(settings, nursery, partitions, create_topic=metadata.topics.ensure, catalog=catalog)
+    persister = SharePersister(state, catalog, settings.node_id, nursery, peers)
     led = SharePartitionManager(
         partitions,
         persister,

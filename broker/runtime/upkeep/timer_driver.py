@@ -119,7 +119,8 @@ class Deadline:
 def pause(timers: Timers, clock: Clock, ms: int) -> asyncio.Future[None]:
     """Return a future that is done when `ms` have passed on the broker's clock."""
     passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timers.schedule(clock.mono_ms() + ms, lambda: None if passed.done() else passed.set_result(None))
+    timer = timers.schedule(clock.mono_ms() + ms, lambda: None if passed.done() else passed.set_result(None))
+    passed.add_done_callback(lambda _: timer.cancel())
     return passed
 
 

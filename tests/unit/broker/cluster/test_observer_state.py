@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ottla.broker.cluster.election import Election
 from ottla.broker.cluster.observer_state import (
     AppendRecords,
     Ask,
     BeginDownload,
     DropDownload,
-    Election,
     Observer,
     ObserverState,
     Pause,

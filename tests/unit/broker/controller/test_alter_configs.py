@@ -4,7 +4,7 @@ import pytest
 
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import ConfigOp, OpType
-from ottla.broker.controller.alter_configs import AlterResource, alter_configs
+from ottla.broker.controller.alter_configs import AlterResource
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.catalogs import LiveCatalog, code_of
@@ -22,7 +22,7 @@ def live() -> LiveCatalog:
 
 
 def alter(live: LiveCatalog, *resources: AlterResource) -> list[ErrorCode]:
-    return [code_of(error) for error in live.run(alter_configs(live.catalog, resources, live.settings))]
+    return [code_of(error) for error in live.alter(*resources)]
 
 
 def change(live: LiveCatalog, *ops: tuple[str, int, str | None], name: str = "t", kind: int = TOPIC) -> ErrorCode:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import struct
+import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import cast
@@ -113,6 +115,23 @@ async def test_a_closed_connection_cancels_the_delayed_response() -> None:
         assert scene.timers.next_deadline() == scene.clock.mono_ms() + 100
     await scene.shared.until_empty()
     assert scene.timers.next_deadline() is None
+
+
+@pytest.mark.parametrize("password", ["pass word", "nope"])
+async def test_a_closed_connection_is_freed_without_the_garbage_collector(password: str) -> None:
+    """The collector runs seldom, so a cycle would let failed log-ins fill the memory."""
+    scene = Scene(secured(connection_failed_authentication_delay_ms="0"))
+    gc.disable()
+    try:
+        async with connected(scene) as ask:
+            await ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password=password))) + WHO)
+            connection = weakref.ref(next(iter(scene.shared.connections)))
+        while scene.shared.connections:  # noqa: ASYNC110 # no event signals this
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the transport lets go of its protocol in the next turn
+        assert connection() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_session_is_valid_until_it_expires() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cluster.observer_state import Election
+from ottla.broker.cluster.election import Election
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import FILES

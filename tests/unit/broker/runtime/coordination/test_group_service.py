@@ -25,10 +25,12 @@ from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState
 from ottla.broker.runtime.coordination.group_service import GroupService, new_member_id
 from ottla.broker.runtime.coordination.shards import LOAD_BEFORE_SERVING_MS
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import subscription
 from tests.support.memory_partition import MemoryPartition
+from tests.support.simulation import settle
 
 
 class Place:
@@ -43,6 +45,7 @@ class Place:
 
     def open(self, chunk_bytes: int = 5_000_000) -> GroupService:
         self.timers = Timers()
+        self.nursery = Nursery(self.timers, self.clock, lambda _: None)
         registry = SimpleNamespace(
             by_name=lambda name: self.topic if name == CONSUMER_OFFSETS else None,
             get=lambda name, index: self.topic.partitions[index],
@@ -58,8 +61,7 @@ class Place:
         )
         self.service = GroupService(
             BrokerSettings(offsets_load_buffer_size=chunk_bytes),
-            self.clock,
-            self.timers,
+            self.nursery,
             partitions,
             self.create,
             cluster=cluster,
@@ -70,9 +72,14 @@ class Place:
         assert name == CONSUMER_OFFSETS
         self.topic = SimpleNamespace(partitions={0: self.partition}, count=1)
 
-    def pass_ms(self, ms: int) -> None:
+    def tick(self, ms: int) -> None:
+        """Advance the clock and run the timers that are due, but no task."""
         self.clock.advance(ms)
         self.timers.run_due(self.clock.mono_ms())
+
+    async def pass_ms(self, ms: int) -> None:
+        self.tick(ms)
+        await settle()
 
     def join(self, member_id: str = "", new_member_id: str = "m", **changes: object) -> JoinAnswer | asyncio.Future[JoinAnswer]:
         fields: dict[str, Any] = {
@@ -134,18 +141,18 @@ async def test_a_waiting_client_that_disconnected_is_skipped(place: Place) -> No
 
 async def test_a_silent_member_is_removed_when_its_session_expires(place: Place) -> None:
     place.stable()
-    place.pass_ms(9_000)
+    await place.pass_ms(9_000)
     place.service.heartbeat("g", "m", None, 1)
-    place.pass_ms(9_999)
+    await place.pass_ms(9_999)
     assert place.state() is ClassicState.STABLE
-    place.pass_ms(1)
+    await place.pass_ms(1)
     assert place.state() is ClassicState.EMPTY
 
 
 async def test_a_group_has_at_most_one_timer_however_many_heartbeats_come(place: Place) -> None:
     place.stable()
     for _ in range(100):
-        place.pass_ms(50)
+        await place.pass_ms(50)
         place.service.heartbeat("g", "m", None, 1)
     assert len(place.timers) == 1
 
@@ -206,7 +213,7 @@ async def test_groups_and_sessions_are_restored_from_the_log(place: Place) -> No
     fetched = place.service.fetch("h", [("t", [0])], require_stable=False)
     assert isinstance(fetched, list)
     assert fetched[0][1][0].offset == 5
-    place.pass_ms(10_000)
+    await place.pass_ms(10_000)
     assert place.state() is ClassicState.EMPTY
 
 
@@ -268,9 +275,9 @@ async def test_no_coordinator_is_available_until_the_offsets_topic_exists(place:
 async def test_offsets_expire_at_the_next_check_after_their_retention(place: Place) -> None:
     await place.service.load()
     place.commit(5)
-    place.pass_ms(7 * 24 * 3_600_000 - 1)
+    await place.pass_ms(7 * 24 * 3_600_000 - 1)
     assert place.service.get("h") is not None
-    place.pass_ms(600_000)
+    await place.pass_ms(600_000)
     assert place.service.get("h") is None
 
 
@@ -282,10 +289,10 @@ async def test_each_partitions_offsets_expire_in_a_turn_of_their_own(place: Plac
     await service.load()
     for group_id in ("g", "h"):
         service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
-    place.pass_ms(7 * 24 * 3_600_000 + 600_000)
+    place.tick(7 * 24 * 3_600_000 + 600_000)
+    await asyncio.sleep(0)
     assert len(list(service.all_groups())) == 1
     await asyncio.sleep(0)
-    place.pass_ms(0)
     assert list(service.all_groups()) == []
 
 
@@ -313,6 +320,7 @@ async def test_a_stop_answers_every_waiting_request_and_leaves_no_timer(place: P
     assert isinstance(waiting, asyncio.Future)
     place.service.stop()
     assert (await waiting).error is ErrorCode.NOT_COORDINATOR
+    await place.nursery.stop()
     assert len(place.timers) == 0
 
 
@@ -332,7 +340,7 @@ async def test_a_slow_load_does_not_delay_the_start(place: Place) -> None:
         place.commit(offset)
     starting = asyncio.ensure_future(place.open(chunk_bytes=1).load())
     await asyncio.sleep(0)
-    place.pass_ms(LOAD_BEFORE_SERVING_MS)
+    place.tick(LOAD_BEFORE_SERVING_MS)
     await starting
     with pytest.raises(Rejected):
         place.service.get("h")
@@ -350,7 +358,7 @@ async def test_a_partition_that_fails_to_load_is_logged_and_the_start_continues(
 
     place.partition.log.read = broken  # type: ignore[method-assign,assignment]  # the disk breaks
     await place.open().load()
-    assert "Could not load __consumer_offsets-0" in caplog.text
+    assert "loading of __consumer_offsets-0 failed" in caplog.text
     with pytest.raises(Rejected) as refused:
         place.service.get("h")
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
@@ -363,7 +371,7 @@ async def test_a_damaged_batch_disables_only_its_partitions_groups(place: Place,
     damaged[-1] ^= 0xFF
     place.partition.log.batches[0] = bytes(damaged)
     await place.open().load()
-    assert "Could not load __consumer_offsets-0" in caplog.text
+    assert "loading of __consumer_offsets-0 failed" in caplog.text
     assert "offset 0" in caplog.text
     assert place.service.heartbeat("h", "m", None, 1) is ErrorCode.NOT_COORDINATOR
 
@@ -400,13 +408,13 @@ async def test_a_consumer_group_heartbeat_with_a_failed_write_can_be_retried() -
 async def test_a_consumer_group_members_session_expires_without_heartbeats() -> None:
     place = Place()
     beat(place)
-    place.pass_ms(30_000)
+    await place.pass_ms(30_000)
     beat(place, 2)
-    place.pass_ms(44_999)
+    await place.pass_ms(44_999)
     group = place.service.get("g")
     assert isinstance(group, ConsumerGroup)
     assert set(group.members) == {"m"}
-    place.pass_ms(1)
+    await place.pass_ms(1)
     assert group.members == {}
 
 
@@ -440,15 +448,15 @@ async def test_a_classic_member_that_does_not_rejoin_is_removed_after_its_rebala
     joined = place.join("old", session_timeout_ms=45_000, rebalance_timeout_ms=1_000)
     assert isinstance(joined, JoinAnswer)
     place.sync("old", joined.generation)
-    place.pass_ms(2_000)
+    await place.pass_ms(2_000)
     first: dict[str, Any] = {"rebalance_timeout_ms": 45_000, "topic_names": frozenset({"t"}), "owned": {}}
     place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="third", epoch=0, **first))
     assert place.service.heartbeat("g", "old", None, joined.generation) is ErrorCode.REBALANCE_IN_PROGRESS
     group = place.service.get("g")
     assert isinstance(group, ConsumerGroup)
-    place.pass_ms(999)
+    await place.pass_ms(999)
     assert "old" in group.members
-    place.pass_ms(1)
+    await place.pass_ms(1)
     assert "old" not in group.members
 
 
@@ -465,11 +473,11 @@ async def test_a_bug_while_offsets_expire_stops_neither_other_partitions_nor_the
     with monkeypatch.context() as patched:
         for shard in service.shards.serving()[-1:]:
             patched.setattr(shard.machine, "expire_offsets", lambda _: 1 // 0)
-        place.pass_ms(7 * 24 * 3_600_000 + 600_000)
-        place.pass_ms(limits.TIMER_RETRY_MS)
+        await place.pass_ms(7 * 24 * 3_600_000 + 600_000)
+        await place.pass_ms(limits.TIMER_RETRY_MS)
         assert len(list(service.all_groups())) == 1
     for wait_ms in (1, 600_000, 1):
-        place.pass_ms(wait_ms)
+        await place.pass_ms(wait_ms)
     assert list(service.all_groups()) == []
 
 
@@ -479,7 +487,7 @@ async def test_a_member_whose_expiry_hit_a_bug_is_removed_later(place: Place, mo
     (shard,) = place.service.shards.serving()
     with monkeypatch.context() as patched:
         patched.setattr(shard.machine, "expire_members", lambda *_: 1 // 0)
-        place.pass_ms(60_000)
+        await place.pass_ms(60_000)
     assert place.state() is ClassicState.STABLE
-    place.pass_ms(limits.TIMER_RETRY_MS)
+    await place.pass_ms(limits.TIMER_RETRY_MS)
     assert place.state() is ClassicState.EMPTY

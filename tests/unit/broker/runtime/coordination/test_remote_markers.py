@@ -36,7 +36,7 @@ class Scene(BrokerOne):
         self.written: list[tuple[TopicPartition, TxnMarker]] = []
         self.codes: dict[TopicPartition, int] = {}
         self.held: asyncio.Event | None = None
-        self.markers = RemoteMarkers(self._local, self.catalog, 1, self.peers)
+        self.markers = RemoteMarkers(self._local, self.catalog, 1, self.peers, self.nursery)
 
     def _local(self, place: TopicPartition, marker: TxnMarker) -> Durable:
         self.written.append((place, marker))
@@ -157,5 +157,5 @@ async def test_after_a_stop_nobody_waits() -> None:
     await scene.other(2, scene.answer)
     sent = scene.send(AT_2)
     await settle()
-    scene.markers.end()
+    await scene.nursery.stop()
     assert await code_of(sent) is ErrorCode.NETWORK_EXCEPTION

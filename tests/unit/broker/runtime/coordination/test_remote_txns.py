@@ -45,7 +45,7 @@ class Scene(BrokerOne):
         self.here = Here()
         self.codes: dict[tuple[str, int], int] = {}
         self.held: asyncio.Event | None = None
-        self.txns = RemoteTxns(self.here, self.catalog, 1, self.peers)
+        self.txns = RemoteTxns(self.here, self.catalog, 1, self.peers, self.nursery)
 
     async def answer(self, request: Request) -> Any:
         if self.held is not None:
@@ -159,5 +159,5 @@ async def test_after_a_stop_nobody_waits() -> None:
     answer = scene.txns.verify_partitions("tx", 7, 5, PLACES)
     assert isinstance(answer, asyncio.Future)
     await settle()
-    scene.txns.end()
+    await scene.nursery.stop()
     assert answer.done()

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.java_hash import partition_of
@@ -17,6 +16,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.coordination.shard import Life, Shard
 from ottla.broker.runtime.coordination.shards import Shards
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
 from tests.support.memory_partition import MemoryPartition
@@ -54,6 +54,7 @@ class Place:
         self.loaded: list[int] = []
         self.closed: list[int] = []
         self.clock, self.timers = VirtualClock(), Timers()
+        self.nursery = Nursery(self.timers, self.clock, lambda _: None)
         registry: Any = SimpleNamespace(by_name=lambda _: SimpleNamespace(partitions=self.partitions), get=self._get)
         self.shards: Shards[Shard[str, Words]] = Shards(
             TOPIC,
@@ -61,8 +62,7 @@ class Place:
             lambda: self.count,
             lambda partition: Shard(partition, Words(), lambda word: (b"k", word.encode()), _decode),
             create_topic=self._create_topic,
-            clock=self.clock,
-            timers=self.timers,
+            nursery=self.nursery,
             loaded=lambda shard: self.loaded.append(shard.partition.index),
             closed=lambda shard: self.closed.append(shard.partition.index),
             chunk_bytes=1,
@@ -129,7 +129,7 @@ async def test_a_damaged_partition_is_logged_and_not_served(place: Place, caplog
     place.partitions[0].log.batches[0] = place.partitions[0].log.batches[0][:-1] + b"\xff"
     with caplog.at_level(logging.ERROR):
         await place.shards.load()
-    assert f"Could not load {TOPIC}-0" in caplog.text
+    assert f"loading of {TOPIC}-0 failed" in caplog.text
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
     assert place.refusal(OTHER_KEY) is None
 
@@ -253,7 +253,7 @@ async def test_a_bug_while_loading_stops_neither_other_loads_nor_the_start(
     place.write(0, "a", "bug")
     place.write(1, "a", "b")
     await place.shards.load()
-    assert "Bug while loading" in caplog.text
+    assert "loading of __words-0 failed" in caplog.text
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
     assert place.shards.of(OTHER_KEY).machine.words == ["a", "b"]
 
@@ -266,15 +266,15 @@ async def test_a_sweep_visits_one_partition_per_turn_despite_a_bug(place: Place)
         swept.append(shard.partition.index)
         assert len(swept) > 1, "a bug"
 
-    place.shards.sweep_every(1_000, sweep)
+    place.shards.sweep_every("sweep", 1_000, sweep)
     turns = []
-    for ms in (999, 1, limits.TIMER_RETRY_MS, 1_000):
+    for ms in (999, 1, 1_000):
         place.clock.advance(ms)
-        for _ in range(2):  # the clock stands still meanwhile
-            place.timers.run_due(place.clock.mono_ms())
+        place.timers.run_due(place.clock.mono_ms())
+        for _ in range(4):  # the clock stands still meanwhile
             turns.append(len(swept))
             await asyncio.sleep(0)
-    assert turns == [0, 0, 1, 1, 2, 2, 3, 4]
+    assert turns == [0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 4, 4]
     assert sorted(swept) == [0, 0, 1, 1]
-    place.shards.stop()
+    await place.nursery.stop()
     assert place.timers.next_deadline() is None

@@ -13,14 +13,14 @@ AT = Dialled("PLAINTEXT", "me", 1)
 
 
 def view(opened: TopicDir, node_id: int = 1, rack: str | None = None) -> ClusterView:
-    return ClusterView(opened.service.catalog, opened.partitions, node_id, rack)
+    return ClusterView(opened.catalog, opened.partitions, node_id, rack)
 
 
 async def test_groups_see_all_topics_and_their_changes(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     topics = view(opened)
     before = topics.version
-    await opened.service.create_topics([NewTopic("t", 3)])
+    await opened.decisions.create_topics([NewTopic("t", 3)])
     assert topics.version != before
     info = topics.by_name("t")
     assert info is not None
@@ -29,7 +29,7 @@ async def test_groups_see_all_topics_and_their_changes(tmp_path: Path) -> None:
     assert list(topics.names()) == ["t"]
     assert (topics.by_name("u"), topics.partition_count("u")) == (None, 0)
     before = topics.version
-    await opened.service.delete_topics([TopicRef(name="t")])
+    await opened.decisions.delete_topics([TopicRef(name="t")])
     assert topics.version != before
     assert topics.by_id(info.topic_id) is None
     opened.close()
@@ -37,7 +37,7 @@ async def test_groups_see_all_topics_and_their_changes(tmp_path: Path) -> None:
 
 async def test_every_topic_is_in_the_brokers_rack(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
-    await opened.service.create_topics([NewTopic("t")])
+    await opened.decisions.create_topics([NewTopic("t")])
     info = view(opened, rack="r").by_name("t")
     assert info is not None
     assert info.racks == (("r",),)
@@ -46,7 +46,7 @@ async def test_every_topic_is_in_the_brokers_rack(tmp_path: Path) -> None:
 
 async def test_a_topic_that_is_not_served_still_has_all_its_partitions(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
-    await opened.service.create_topics([NewTopic("t", 2)])
+    await opened.decisions.create_topics([NewTopic("t", 2)])
     for index in range(2):
         opened.partitions.remove("t", index)
     assert view(opened).partition_count("t") == 2
@@ -56,8 +56,8 @@ async def test_a_topic_that_is_not_served_still_has_all_its_partitions(tmp_path:
 
 async def test_an_offline_partition_has_no_leader(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
-    await opened.service.create_topics([NewTopic("t")])
-    topic = opened.service.catalog.topic("t")
+    await opened.decisions.create_topics([NewTopic("t")])
+    topic = opened.catalog.topic("t")
     assert topic is not None
     here = view(opened).place(topic, 0, AT)
     assert (here.leader, here.offline, here.error) == (1, (), ErrorCode.NONE)

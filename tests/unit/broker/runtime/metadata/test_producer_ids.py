@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.simulation import settle
 
@@ -35,7 +38,7 @@ async def blocks() -> Blocks:
 
 
 async def test_no_producer_id_is_given_before_its_block_is_allocated(blocks: Blocks) -> None:
-    ids = ProducerIds(blocks.allocate)
+    ids = ProducerIds(blocks.allocate, Nursery(Timers(), VirtualClock(), lambda _: None))
     with pytest.raises(NoProducerId) as none:
         ids.take()
     assert none.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -49,7 +52,7 @@ async def test_no_producer_id_is_given_before_its_block_is_allocated(blocks: Blo
 
 async def test_the_next_block_is_requested_once_before_the_current_is_used_up(blocks: Blocks) -> None:
     blocks.may.set()
-    ids = ProducerIds(blocks.allocate)
+    ids = ProducerIds(blocks.allocate, Nursery(Timers(), VirtualClock(), lambda _: None))
     await ids.wait()
     given = [ids.take() for _ in range(SIZE - 3)]
     await asyncio.sleep(0)
@@ -67,7 +70,7 @@ async def test_the_next_block_is_requested_once_before_the_current_is_used_up(bl
 async def test_a_failed_block_fails_its_waiters_and_a_later_call_retries(blocks: Blocks, caplog: pytest.LogCaptureFixture) -> None:
     blocks.may.set()
     blocks.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
-    ids = ProducerIds(blocks.allocate)
+    ids = ProducerIds(blocks.allocate, Nursery(Timers(), VirtualClock(), lambda _: None))
     with pytest.raises(Rejected, match="the disk is full"):
         await ids.wait()
     assert "the disk is full" in caplog.text
@@ -77,7 +80,7 @@ async def test_a_failed_block_fails_its_waiters_and_a_later_call_retries(blocks:
 
 
 async def test_a_cancelled_waiter_uses_no_producer_id(blocks: Blocks) -> None:
-    ids = ProducerIds(blocks.allocate)
+    ids = ProducerIds(blocks.allocate, Nursery(Timers(), VirtualClock(), lambda _: None))
     gone, stays = asyncio.ensure_future(ids.wait()), asyncio.ensure_future(ids.wait())
     await asyncio.sleep(0)
     gone.cancel()
@@ -87,7 +90,7 @@ async def test_a_cancelled_waiter_uses_no_producer_id(blocks: Blocks) -> None:
 
 
 async def test_block_allocations_of_other_nodes_are_ignored(blocks: Blocks) -> None:
-    ids = ProducerIds(blocks.allocate, local=False)
+    ids = ProducerIds(blocks.allocate, Nursery(Timers(), VirtualClock(), lambda _: None), local=False)
     for _ in range(2):
         with pytest.raises(NoProducerId):
             ids.take()

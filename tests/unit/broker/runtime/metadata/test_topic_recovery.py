@@ -21,14 +21,14 @@ from tests.support.topic_dirs import TopicDir
 
 
 def topic(opened: TopicDir, name: str) -> TopicImage:
-    found = opened.service.catalog.topic(name)
+    found = opened.catalog.topic(name)
     assert found is not None
     return found
 
 
 async def with_topic(path: Path, *topics: NewTopic) -> TopicDir:
     opened = TopicDir(path)
-    await opened.service.create_topics(topics)
+    await opened.decisions.create_topics(topics)
     return opened
 
 
@@ -98,22 +98,22 @@ async def test_a_directory_without_a_metadata_log_is_adopted_with_its_topic_ids(
         assert not keep_ids or topic(again, "a").topic_id == topic_id
         assert id_text(topic(again, "a").topic_id) in (tmp_path / "a-2" / "partition.metadata").read_text()
         assert again.partitions.get("__consumer_offsets", 0).log.config.compacts
-        assert (await again.service.allocate_producer_ids()).start >= 5_000
+        assert (await again.topics.allocate_producer_ids()).start >= 5_000
         again.close()
 
 
 async def test_invalid_topic_configs_from_kafka_are_dropped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     opened = await with_topic(tmp_path, NewTopic("t", configs=[("retention.ms", "5")]))
     foreign = [("segment.bytes", "1000"), ("remote.storage.enable", "true"), ("message.format.version", "2.8-IV1")]
-    opened.service.metadata_log.write_now([ConfigRecord(ResourceType.TOPIC, "t", name, value) for name, value in foreign])
+    opened.write([ConfigRecord(ResourceType.TOPIC, "t", name, value) for name, value in foreign])
     opened.close()
     again = TopicDir(tmp_path)
     assert (again.partitions.get("t", 0).log.config.retention_ms, again.partitions.get("t", 0).log.config.segment_bytes) == (5, 1 << 30)
     assert [name for name, _ in foreign if f"{name}=" in caplog.text] == [name for name, _ in foreign]
-    described = describe_configs(again.service.catalog, again.service.broker_configs, ResourceType.TOPIC, "t", ["segment.bytes"])
+    described = describe_configs(again.catalog, again.metadata.broker_configs, ResourceType.TOPIC, "t", ["segment.bytes"])
     assert [(entry.value, entry.source) for entry in described] == [("1073741824", ConfigSource.DEFAULT)]
     change = AlterResource(ResourceType.TOPIC, "t", [ConfigOp("retention.ms", OpType.SET, "6")])
-    assert await again.service.alter_configs([change]) == [None]
+    assert await again.decisions.alter_configs([change]) == [None]
     again.crash()
 
 
@@ -143,14 +143,14 @@ async def test_partitions_of_another_nodes_metadata_are_led_by_this_node(tmp_pat
 
 async def test_a_directory_keeps_its_older_feature_levels(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
-    opened.service.metadata_log.write_now([FeatureLevelRecord("metadata.version", 17), FeatureLevelRecord("transaction.version", 1)])
+    opened.write([FeatureLevelRecord("metadata.version", 17), FeatureLevelRecord("transaction.version", 1)])
     opened.close()
     again = TopicDir(tmp_path)
-    assert again.service.catalog.features == {"metadata.version": 17, "group.version": 1, "transaction.version": 1}
-    assert again.service.settings.transaction_version == 1
-    start = again.service.metadata_log.log.log_end_offset
-    await again.service.create_topics([NewTopic("t")])
-    chunk = again.service.metadata_log.log.read(start, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
+    assert again.catalog.features == {"metadata.version": 17, "group.version": 1, "transaction.version": 1}
+    assert again.settings.transaction_version == 1
+    start = again.controller.voter.raft_log.log.log_end_offset
+    await again.decisions.create_topics([NewTopic("t")])
+    chunk = again.controller.voter.raft_log.log.read(start, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
     written = [bytes(record.value or b"") for record in iter_records(chunk)]
     assert [(value[1], value[2]) for value in written] == [(2, 0), (3, 1)]
     again.crash()
@@ -161,8 +161,8 @@ async def test_a_given_transaction_version_applies_and_is_in_the_log(tmp_path: P
     for level in (1, 0, 2):
         given = BrokerSettings(transaction_version=level, explicit={"transaction.version": "command line"})
         opened = TopicDir(tmp_path, settings=given)
-        assert opened.service.settings.transaction_version == level
-        assert opened.service.catalog.features.get("transaction.version", 0) == level
+        assert opened.settings.transaction_version == level
+        assert opened.catalog.features.get("transaction.version", 0) == level
         opened.close()
 
 
@@ -171,5 +171,5 @@ async def test_a_transaction_version_applies_until_it_is_changed(tmp_path: Path,
     TopicDir(tmp_path, settings=BrokerSettings(transaction_version=level, explicit={"transaction.version": "command line"})).close()
     for _ in range(2):
         opened = TopicDir(tmp_path)
-        assert opened.service.settings.transaction_version == level
+        assert opened.settings.transaction_version == level
         opened.close()

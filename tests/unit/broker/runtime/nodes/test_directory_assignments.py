@@ -13,6 +13,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes import directory_assignments
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.directory_assignments import RETRY_MS, DirectoryAssignments
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -35,9 +36,10 @@ class Told:
 
     def __init__(self) -> None:
         self.clock, self.timers, self.catalog = VirtualClock(), Timers(), Catalog()
+        self.nursery = Nursery(self.timers, self.clock, lambda _: None)
         self.requests: list[AssignReplicasToDirsRequest] = []
         self.answers: list[asyncio.Future[Any]] = []
-        self.assignments = DirectoryAssignments(self, self.catalog, NODE, OWN, lambda: EPOCH, clock=self.clock, timers=self.timers)
+        self.assignments = DirectoryAssignments(self, self.catalog, NODE, OWN, lambda: EPOCH, nursery=self.nursery)
 
     async def call(self, request: Message) -> Any:
         assert isinstance(request, AssignReplicasToDirsRequest)
@@ -137,6 +139,6 @@ async def test_no_assignments_are_sent_below_the_metadata_version_with_directori
 
 async def test_no_assignments_are_sent_after_a_stop(told: Told) -> None:
     await told.publish(*START, partition(0, OLD))
-    await told.assignments.stop()
+    await told.nursery.stop()
     await told.wait(RETRY_MS)
     assert told.asked == [[0]]

@@ -47,8 +47,7 @@ class Living(LinkedPlace):
             ),
             Incarnation(5, "cluster", b"\x07" * 16, [Endpoint("PLAINTEXT", "h", 9092, 0)], [DIRECTORY]),
             Pace(INTERVAL, registration_timeout_ms=60_000),
-            clock=self.clock,
-            timers=self.timers,
+            nursery=self.nursery,
             published_offset=lambda: self.published_offset,
             on_registered=self.registered.append,
             on_lost=self.lost.append,
@@ -220,7 +219,7 @@ async def test_a_broker_registers_again_if_metadata_lacks_its_directories(
 
 async def test_no_requests_are_sent_after_a_stop(living: Living) -> None:
     await living.run()
-    living.life.stop()
+    await living.nursery.stop()
     before = len(living.asked)
     await living.pass_ms(10 * INTERVAL)
     assert (len(living.asked), len(living.timers), living.life.state) == (before, 0, State.SHUTTING_DOWN)

@@ -38,7 +38,7 @@ async def test_a_new_observer_finds_the_leader_and_publishes_the_whole_image_fir
     scene.quorum.commit()
     await settle()
     assert scene.published[-1].changes.configs == {(2, "topic"): {"a": "2"}}
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert scene.failures == []
 
 
@@ -48,7 +48,7 @@ async def test_uncommitted_records_are_written_and_not_published(scene: Observer
     scene.quorum.put("a", "1")
     await settle()
     assert (scene.observer.end_offset, scene.observer.applied_offset) == (3, 1)
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_nothing_is_published_before_the_observer_has_reached_the_high_watermark(scene: ObserverScene) -> None:
@@ -60,7 +60,7 @@ async def test_nothing_is_published_before_the_observer_has_reached_the_high_wat
     await scene.pass_time(100)
     assert len(scene.published) == 1
     assert scene.published[0].image == scene.quorum.image(scene.quorum.high_watermark)
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_nothing_is_published_of_a_log_without_controller_records(scene: ObserverScene) -> None:
@@ -75,7 +75,7 @@ async def test_nothing_is_published_of_a_log_without_controller_records(scene: O
     quorum.commit()
     await settle()
     assert len(scene.published) == 1
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_a_log_that_diverges_from_the_new_leader_is_truncated_and_continues(scene: ObserverScene) -> None:
@@ -93,7 +93,7 @@ async def test_a_log_that_diverges_from_the_new_leader_is_truncated_and_continue
     assert scene.observer.controller == Node(2, "c2", 9093)
     assert scene.log_bytes == quorum.committed_bytes(0, quorum.high_watermark)
     assert scene.published[-1].image.configs == {(2, "topic"): {"kept": "1"}}
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_a_leader_without_committed_records_stops_the_broker(scene: ObserverScene) -> None:
@@ -106,7 +106,7 @@ async def test_a_leader_without_committed_records_stops_the_broker(scene: Observ
     scene.quorum.elect(2)
     await scene.pass_time(600)
     assert "below the high watermark 3" in str(scene.failures[0])
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert len(scene.failures) == 1
 
 
@@ -118,7 +118,7 @@ async def test_an_unknown_record_type_stops_the_broker(scene: ObserverScene) -> 
     await settle()
     assert "kind 127" in str(scene.failures[0])
     assert scene.observer.applied_offset == 1
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert len(scene.failures) == 1
 
 
@@ -134,7 +134,7 @@ async def test_an_observer_continues_its_log_after_a_clean_stop_and_after_a_kill
         assert scene.quorum.asked[0][1].topics[0].partitions[0].fetch_offset == scene.quorum.high_watermark
         assert scene.published[-1].image == scene.quorum.image(scene.quorum.high_watermark)
         assert scene.published[-1].changes.configs == {(2, "topic"): {"a": "1"}}
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert scene.failures == []
 
 
@@ -157,7 +157,7 @@ async def test_a_late_observer_fetches_a_snapshot_in_parts_and_then_the_log(scen
     await scene.restart()
     await scene.pass_time(40)
     assert scene.published[-1].image == quorum.image(quorum.high_watermark)
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert scene.failures == []
 
 
@@ -167,7 +167,7 @@ async def test_a_snapshot_removes_what_it_does_not_contain(scene: ObserverScene)
     quorum.commit()
     scene.observer.start()
     await scene.pass_time(40)
-    await scene.observer.stop()
+    await scene.nursery.stop()
     quorum.put("b", "1")
     quorum.unset("a")
     quorum.commit()
@@ -175,7 +175,7 @@ async def test_a_snapshot_removes_what_it_does_not_contain(scene: ObserverScene)
     await scene.restart()
     await scene.pass_time(100)
     assert scene.published[-1].image.configs == {(2, "topic"): {"b": "1"}}
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert scene.failures == []
 
 
@@ -196,7 +196,7 @@ async def test_a_deleted_snapshot_is_replaced_by_the_newer_one_during_the_fetch(
     assert newer.file_name in names
     assert older.file_name + ".part" not in names
     assert scene.published[-1].image.configs == {(2, "topic"): {"a": "2"}}
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_a_start_removes_partial_snapshots_and_uses_one_that_is_ahead_of_the_log(
@@ -207,7 +207,7 @@ async def test_a_start_removes_partial_snapshots_and_uses_one_that_is_ahead_of_t
     quorum.commit()
     scene.observer.start()
     await scene.pass_time(40)
-    await scene.observer.stop()
+    await scene.nursery.stop()
     quorum.put("a", "2")
     quorum.commit()
     made = quorum.snapshot(drop_log=True)
@@ -219,7 +219,7 @@ async def test_a_start_removes_partial_snapshots_and_uses_one_that_is_ahead_of_t
     assert quorum.asked[0][1].topics[0].partitions[0].fetch_offset == made.end_offset
     assert scene.published[-1].image.configs == {(2, "topic"): {"a": "2"}}
     assert not [entry for entry in scene.files.scan(scene.directory) if entry.name.endswith(".part")]
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert scene.failures == []
 
 
@@ -232,7 +232,7 @@ async def test_an_epoch_is_stored_and_used_after_a_restart(scene: ObserverScene)
     await scene.restart()
     await scene.pass_time(40)
     assert {request.topics[0].partitions[0].current_leader_epoch for _, request in scene.quorum.asked} == {1}
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_configured_voters_are_asked_and_after_a_restart_the_known_leader_first(scene: ObserverScene) -> None:
@@ -244,7 +244,7 @@ async def test_configured_voters_are_asked_and_after_a_restart_the_known_leader_
     await settle()
     assert {node for node, _ in scene.quorum.asked} == {1}
     assert scene.observer.controller == Node(1, "c1", 9093)
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_a_slow_publication_does_not_block_fetching(scene: ObserverScene) -> None:
@@ -267,7 +267,7 @@ async def test_a_slow_publication_does_not_block_fetching(scene: ObserverScene) 
     held.set()
     await settle()
     assert scene.observer.applied_offset == scene.quorum.high_watermark - 1
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_a_restart_without_bootstrap_servers_uses_the_voters_in_its_log(
@@ -283,4 +283,4 @@ async def test_a_restart_without_bootstrap_servers_uses_the_voters_in_its_log(
     scene.quorum.commit()
     await scene.pass_time(40)
     assert scene.published[-1].image.configs == {(2, "topic"): {"a": "1"}}
-    await scene.observer.stop()
+    await scene.nursery.stop()

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.broker.runtime.nodes.peers import Asked, Batches
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -44,7 +47,8 @@ class Requests:
     """The requests to each broker, answered when the test lets it."""
 
     def __init__(self) -> None:
-        self.batches: Batches[int, str] = Batches(self._ask)
+        self.nursery = Nursery(Timers(), VirtualClock(), lambda _: None)
+        self.batches: Batches[int, str] = Batches(self.nursery, "questions", self._ask)
         self.asked: list[tuple[int, list[int]]] = []
         self.gate = asyncio.Event()
 

@@ -8,14 +8,17 @@ import pytest
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import PartitionRecord, TopicRecord
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings_load import load
+from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
 from ottla.broker.runtime.metadata.topic_making import Asker
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.remote_topics import REFUSED_MS, RemoteTopics
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request
 from ottla.protocol.error_codes import ErrorCode
@@ -192,7 +195,7 @@ async def test_an_error_or_invalid_block_allocates_no_producer_id(member: Member
 async def test_a_refused_block_request_is_repeated_only_after_a_pause(member: Member) -> None:
     refusal = AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     topics = await member.begin(refusal, AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000))
-    ids = ProducerIds(topics.allocate_producer_ids, local=False)
+    ids = ProducerIds(topics.allocate_producer_ids, Nursery(Timers(), VirtualClock(), lambda _: None), local=False)
     for ms in (0, 1, REFUSED_MS - 2):
         await member.pass_ms(ms)
         with pytest.raises(NoProducerId):

@@ -50,7 +50,7 @@ async def test_a_snapshot_is_made_after_the_configured_bytes_and_equals_the_log(
     await scene.restart()
     await scene.pass_time(40)
     assert scene.published[-1].image == scene.quorum.image(scene.quorum.high_watermark)
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert scene.failures == []
 
 
@@ -62,7 +62,7 @@ async def test_a_snapshot_is_made_after_the_configured_time_if_the_log_grew() ->
     assert [each.end_offset for each in made(scene)] == [3]
     await change(scene, "2")
     assert len(made(scene)) == 1
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 @pytest.mark.parametrize("rhythm", [SnapshotRhythm(), SnapshotRhythm(interval_ms=0)], ids=["not yet", "never by time"])
@@ -71,7 +71,7 @@ async def test_no_snapshot_is_made_before_it_is_due(rhythm: SnapshotRhythm) -> N
     await scene.pass_time(3_500_000, 500_000)
     await change(scene, "1")
     assert made(scene) == {}
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_no_snapshot_is_made_inside_a_metadata_transaction() -> None:
@@ -87,7 +87,7 @@ async def test_no_snapshot_is_made_inside_a_metadata_transaction() -> None:
     scene.quorum.commit()
     await settle()
     assert max(made(scene)).end_offset == scene.quorum.high_watermark
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_a_full_disk_skips_the_snapshot_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -105,7 +105,7 @@ async def test_a_full_disk_skips_the_snapshot_and_nothing_else(caplog: pytest.Lo
     scene.files.heal()
     await change(scene, "2")
     assert len(made(scene)) == before + 1
-    await scene.observer.stop()
+    await scene.nursery.stop()
 
 
 async def test_each_minute_the_log_is_synced_and_retention_deletes() -> None:
@@ -121,5 +121,5 @@ async def test_each_minute_the_log_is_synced_and_retention_deletes() -> None:
     assert scene.log.recovery_point == scene.log.log_end_offset
     await scene.pass_time(2 * UPKEEP_MS, 1_000)
     assert not [entry for entry in scene.files.scan(scene.directory) if entry.name.endswith(".deleted")]
-    await scene.observer.stop()
+    await scene.nursery.stop()
     assert scene.failures == []

@@ -8,9 +8,12 @@ from typing import cast
 from ottla.broker.cluster.image import EMPTY
 from ottla.broker.cluster.image_changes import ImageChanges
 from ottla.broker.cluster.metadata_loader import Provenance, Published
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
 from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from tests.support.simulation import settle
 from tests.support.voter_scene import VoterScene
 
@@ -37,7 +40,8 @@ async def test_images_are_published_in_order_and_counted_afterwards() -> None:
         seen.append(news.provenance.offset)
         await held.wait()
 
-    metadata = LocalMetadata(cast(ControllerRole, role), published, lambda _: None)
+    nursery = Nursery(Timers(), VirtualClock(), lambda _: None)
+    metadata = LocalMetadata(cast(ControllerRole, role), published, nursery)
     metadata.start()
     role.tell(4)
     await settle()
@@ -45,7 +49,7 @@ async def test_images_are_published_in_order_and_counted_afterwards() -> None:
     held.set()
     await settle()
     assert (seen, metadata.applied_offset) == ([3, 4], 4)
-    await metadata.stop()
+    await nursery.stop()
     role.tell(5)
     await settle()
     assert seen == [3, 4]
@@ -58,7 +62,7 @@ async def test_a_failed_publication_stops_the_process() -> None:
     async def published(_: Published) -> None:
         raise ValueError("no")
 
-    metadata = LocalMetadata(cast(ControllerRole, Role()), published, failures.append)
+    metadata = LocalMetadata(cast(ControllerRole, Role()), published, Nursery(Timers(), VirtualClock(), failures.append))
     metadata.start()
     await settle()
     assert [str(error) for error in failures] == ["no"]

@@ -129,7 +129,7 @@ async def test_a_directory_with_another_voter_is_refused(node: int, directory: b
 
 
 async def test_a_directory_without_voters_is_refused_if_none_are_configured() -> None:
-    with pytest.raises(LogDirRefused, match="--standalone"):
+    with pytest.raises(LogDirRefused, match=r"set controller\.quorum\.voters=1@"):
         VoterScene(static=False).begin()
 
 

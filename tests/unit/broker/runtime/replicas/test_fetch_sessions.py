@@ -340,6 +340,25 @@ def test_a_session_that_is_evicted_while_a_request_is_read_watches_nothing_after
     assert watched(scene) == []
 
 
-def test_a_whole_request_without_a_session_watches_nothing_after_its_answer(sessions: FetchSessions, scene: PartitionScene) -> None:
-    assert read(begin(sessions, 0, -1, target(0), target(1)), scene) == [0, 1]
+def test_a_request_without_a_session_watches_nothing_after_its_response(sessions: FetchSessions, scene: PartitionScene) -> None:
+    fetch = begin(sessions, 0, -1, target(0), target(1))
+    assert fetch.session.targets, "it waits, so its targets have a session to notify"
+    assert read(fetch, scene) == [0, 1]
     assert watched(scene) == []
+
+
+def test_a_request_without_a_session_that_waits_and_gets_no_response_watches_nothing(
+    sessions: FetchSessions, scene: PartitionScene
+) -> None:
+    fetch = begin(sessions, 0, -1, target(0))
+    _ = fetch.session
+    fetch.targets[0].watch(scene.partitions.get("t", 0), quiet=False)
+    assert watched(scene) == [0]
+    fetch.abandon()
+    assert watched(scene) == []
+
+
+def test_a_request_without_a_session_has_none_to_notify_unless_it_waits(sessions: FetchSessions) -> None:
+    fetch = begin(sessions, 0, -1, target(0))
+    fetch.finish([(fetch.targets[0], data(0))], 0)
+    assert fetch.targets[0].session is None

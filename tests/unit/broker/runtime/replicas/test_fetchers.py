@@ -16,6 +16,7 @@ from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.broker.runtime.replicas.fetchers import Fetchers, Following, fetch_version, list_offsets_version
 from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -56,6 +57,7 @@ class Follower:
     def __init__(self, path: Path, config: LogConfig | None = None, files: Files = FILES) -> None:
         self.clock = VirtualClock()
         self.timers = Timers()
+        self.nursery = Nursery(self.timers, self.clock, lambda _: None)
         self.links: list[ScriptedLink] = []
         self.endpoints: dict[int, Node] = {1: Node(1, "one", 9092), 3: Node(3, "three", 9092)}
         self.level = 30
@@ -63,7 +65,7 @@ class Follower:
         membership = Membership(brokers, lambda _: None, lambda *_: True)
         self.scene = PartitionScene(path, self.clock, config, partitions=3, files=files, membership=membership)
         self.following = Following(
-            2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.clock, self.timers, FetchLimits(), answer_ms=30_000
+            2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.nursery, FetchLimits(), answer_ms=30_000
         )
         self.fetchers = Fetchers(self.following)
 
@@ -117,7 +119,7 @@ class Disk(SlowDisk):
 async def follower(tmp_path: Path) -> AsyncIterator[Follower]:
     made = Follower(tmp_path / "data")
     yield made
-    await made.fetchers.stop()
+    await made.nursery.stop()
     made.scene.close()
 
 
@@ -293,7 +295,7 @@ async def synced(tmp_path: Path, disk: Disk) -> AsyncIterator[Follower]:
     await made.answer(data(0, b"a"))
     yield made
     disk.gate.release(1000)
-    await made.fetchers.stop()
+    await made.nursery.stop()
     made.scene.close()
 
 
@@ -346,7 +348,7 @@ async def test_what_came_while_another_sync_was_under_way_is_waited_for_only_whe
         assert await until_it_asks_again(follower, 2) == [(0, 2)]
     finally:
         disk.gate.release(1000)
-        await follower.fetchers.stop()
+        await follower.nursery.stop()
         follower.scene.close()
 
 
@@ -377,7 +379,7 @@ async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the
         await follower.answer()
         assert await until_it_asks_again(follower, 4) == [(0, 1)]
     finally:
-        await follower.fetchers.stop()
+        await follower.nursery.stop()
         follower.scene.close()
 
 

@@ -15,6 +15,7 @@ from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.replicas.partition import Membership
 from ottla.broker.runtime.replicas.proposals import RETRY_MS, Proposals
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse, PartitionResult, TopicResult
 from ottla.protocol.schema import Message
@@ -44,10 +45,11 @@ class Leader:
     def __init__(self, path: Path) -> None:
         self.clock = VirtualClock()
         self.timers = Timers()
+        self.nursery = Nursery(self.timers, self.clock, lambda _: None)
         self.channel = Asked()
         self.brokers = Brokers(own_epoch=11)
         self.brokers.standings = {1: BrokerStanding(11), 2: BrokerStanding(12)}
-        self.proposals = Proposals(self.channel, 1, self.brokers, clock=self.clock, timers=self.timers)
+        self.proposals = Proposals(self.channel, 1, self.brokers, self.nursery)
         membership = Membership(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
         self.scene = PartitionScene(path, self.clock, partitions=2, membership=membership)
         self.partitions = [self.scene.partitions.get("t", index) for index in (0, 1)]
@@ -182,7 +184,7 @@ async def test_who_joins_is_named_with_the_epoch_with_which_it_fetched(leader: L
 
 async def test_after_a_stop_nothing_is_asked(leader: Leader) -> None:
     await leader.lag(0)
-    await leader.proposals.stop()
+    await leader.nursery.stop()
     await leader.wait(RETRY_MS)
     assert leader.asked == [[0]]
 

@@ -16,10 +16,12 @@ from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.runtime.upkeep.background import start_background_work
-from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
+from ottla.broker.runtime.upkeep.background import Background
+from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.files import FILES, Files
 from tests.support.partition_logs import PartitionScene, one_batch
+from tests.support.simulation import settle
 
 
 class WatchedFiles(Files):
@@ -41,18 +43,21 @@ class Scene:
         self.clock, self.timers = VirtualClock(), Timers()
         self.clock.advance(1)
         self.logs = PartitionScene(path, self.clock, config, partitions=partitions, files=files, membership=membership)
-        housekeeping = Housekeeping(self.timers, self.clock, self.logs.failures.append)
         logs = self.logs
-        start_background_work(housekeeping, BrokerSettings(), self.clock, logs.log_dir, logs.partitions, flusher=logs.flusher)
+        nursery = Nursery(self.timers, self.clock, logs.failures.append)
+        Background(
+            nursery, Turns(self.clock), BrokerSettings(), log_dir=logs.log_dir, partitions=logs.partitions, flusher=logs.flusher
+        ).start()
         self.jobs = len(self.timers)
 
     def append(self, partition: int = 0, *, age_ms: int = 0) -> None:
         self.logs.partitions.get("t", partition).append(one_batch(timestamp=self.clock.now_ms() - age_ms))
 
-    def advance(self, ms: int, step: int = 500) -> None:
+    async def advance(self, ms: int, step: int = 500) -> None:
         for _ in range(ms // step):
             self.clock.advance(step)
             self.timers.run_due(self.clock.mono_ms())
+            await settle(10)
 
     async def settled(self) -> None:
         """Wait until no job waits for a thread and each has its timer again."""
@@ -77,16 +82,16 @@ async def test_retention_runs_after_30_seconds_and_files_are_deleted_after_their
     for _ in range(5):
         scene.append(age_ms=7_200_000)
     log = scene.logs.partitions.get("t", 0).log
-    scene.advance(29_000)
+    await scene.advance(29_000)
     assert log.log_start_offset == 0
-    scene.advance(2_000)
+    await scene.advance(2_000)
     assert log.log_start_offset == 5
     assert list(log.directory.glob("*.deleted"))
-    scene.advance(58_000)
+    await scene.advance(58_000)
     assert list(log.directory.glob("*.deleted"))
     async with asyncio.timeout(5):
         while list(log.directory.glob("*.deleted")):
-            scene.advance(500)
+            await scene.advance(500)
             await asyncio.sleep(0)
 
 
@@ -109,13 +114,13 @@ async def test_deleting_files_does_not_block_the_loop_and_one_failure_stops_no_o
     for partition in (0, 1):
         for _ in range(3):
             scene.append(partition, age_ms=7_200_000)
-    scene.advance(31_000)
+    await scene.advance(31_000)
     logs = [scene.logs.partitions.get("t", partition).log for partition in (0, 1)]
     assert all(list(log.directory.glob("*.deleted")) for log in logs)
     files.removing.clear()
     async with asyncio.timeout(5):
         while any(len(list(log.directory.glob("*.deleted"))) > 1 for log in logs):
-            scene.advance(500)
+            await scene.advance(500)
             await asyncio.sleep(0)
     await scene.settled()
     assert all(name.startswith("flush") for name in files.removing)
@@ -124,7 +129,7 @@ async def test_deleting_files_does_not_block_the_loop_and_one_failure_stops_no_o
 
 async def test_high_watermarks_are_on_disk_within_5_seconds(scene: Scene) -> None:
     scene.append()
-    scene.advance(5_500)
+    await scene.advance(5_500)
     await scene.settled()
     assert "t 0 1\n" in (scene.path / "replication-offset-checkpoint").read_text()
 
@@ -134,12 +139,12 @@ async def test_writing_a_checkpoint_does_not_block_the_loop(tmp_path: Path) -> N
     scene = Scene(tmp_path / "data", LogConfig(), files)
     files.syncing.clear()
     scene.append()
-    scene.advance(5_500)
+    await scene.advance(5_500)
     await scene.settled()
-    scene.advance(60_000)
+    await scene.advance(60_000)
     await scene.settled()
     await scene.synced(1)
-    scene.advance(60_000)
+    await scene.advance(60_000)
     await scene.settled()
     assert "t 0 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
     assert all(name.startswith("flush") for name in files.syncing)
@@ -149,12 +154,12 @@ async def test_writing_a_checkpoint_does_not_block_the_loop(tmp_path: Path) -> N
 
 async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(scene: Scene) -> None:
     scene.append(1)
-    scene.advance(60_500)
+    await scene.advance(60_500)
     await scene.settled()
     async with asyncio.timeout(5):
         while scene.logs.partitions.get("t", 1).log.recovery_point < 1:  # noqa: ASYNC110 # as above
             await asyncio.sleep(0)
-    scene.advance(60_500)
+    await scene.advance(60_500)
     await scene.settled()
     assert "t 1 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
 
@@ -182,10 +187,10 @@ async def test_syncs_before_a_checkpoint_use_few_descriptors(tmp_path: Path) -> 
     scene = Scene(tmp_path / "data", LogConfig(), files, partitions=40)
     for partition in range(40):
         scene.append(partition)
-    scene.advance(60_500)
+    await scene.advance(60_500)
     async with asyncio.timeout(5):
         while scene.logs.flusher.syncs < 40:
-            scene.advance(500)
+            await scene.advance(500)
             await asyncio.sleep(0)
     assert files.most <= limits.FLUSH_THREADS + 1
     scene.logs.close()
@@ -193,9 +198,9 @@ async def test_syncs_before_a_checkpoint_use_few_descriptors(tmp_path: Path) -> 
 
 async def test_a_log_is_synced_when_its_flush_ms_has_passed(scene: Scene) -> None:
     scene.append()
-    scene.advance(1_500)
+    await scene.advance(1_500)
     assert scene.logs.flusher.syncs == 0
-    scene.advance(1_000)
+    await scene.advance(1_000)
     await scene.synced(1)
 
 
@@ -204,7 +209,7 @@ async def test_an_offline_partition_does_not_stop_the_work_of_others(scene: Scen
         for _ in range(3):
             scene.append(partition, age_ms=7_200_000)
     scene.logs.partitions.get("t", 0).log.failure = OSError("gone")
-    scene.advance(31_000)
+    await scene.advance(31_000)
     assert scene.logs.partitions.get("t", 1).log.log_start_offset == 3
 
 
@@ -215,12 +220,12 @@ async def test_a_bug_in_one_partition_does_not_stop_the_work_of_others(
     for partition in (0, 1):
         scene.append(partition, age_ms=7_200_000)
     monkeypatch.setattr(logs[0], "apply_retention", lambda _: 1 // 0)
-    scene.advance(31_000)
-    scene.advance(300_000)
+    await scene.advance(31_000)
+    await scene.advance(300_000)
     assert [log.log_start_offset for log in logs] == [0, 1]
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ZeroDivisionError]
     monkeypatch.undo()
-    scene.advance(300_000)
+    await scene.advance(300_000)
     assert [log.log_start_offset for log in logs] == [1, 1]
 
 
@@ -231,9 +236,9 @@ async def test_lagging_replicas_are_checked_every_half_replica_lag_time_max_ms(t
     partition = scene.logs.partitions.get("t", 0)
     partition.lead(Registration(1, (1, 2), (1, 2), 1, 1))
     scene.append()
-    scene.advance(30_000)
+    await scene.advance(30_000)
     assert proposed == []
-    scene.advance(15_000)
+    await scene.advance(15_000)
     assert proposed == [partition]
     scene.logs.close()
 
@@ -244,7 +249,7 @@ async def test_frequent_jobs_visit_only_partitions_with_work(tmp_path: Path, mon
     walk = Partitions.__iter__
     monkeypatch.setattr(Partitions, "__iter__", lambda self: walks.append(self) or walk(self))  # type: ignore[func-returns-value]  # append gives None, and that is meant
     scene.append(3)
-    scene.advance(10_000, step=100)
+    await scene.advance(10_000, step=100)
     assert walks == []
     async with asyncio.timeout(5):
         while scene.logs.partitions.get("t", 3).log.recovery_point < 1:  # noqa: ASYNC110 # moved by a callback of a thread's work

@@ -1,0 +1,14 @@
+"""The state of a quorum's newest election, as a node knows it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+NO_LEADER: Final = -1
+
+
+class Election(NamedTuple):
+    """The election state on disk: the newest known epoch and its leader, -1 if unknown."""
+
+    epoch: int = 0
+    leader_id: int = NO_LEADER

@@ -1,0 +1,38 @@
+"""Decides the start of a standalone node, which is the only broker of its metadata log: it registers itself and leads every partition.
+
+A cluster broker instead registers with the controller, which fences it until it has caught up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.broker.cluster.metadata_records import MetadataRecord, PartitionChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord
+from ottla.broker.cluster.record_versions import DIRECTORIES
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.effects import Effects
+
+
+def register_standalone(state: ControllerState, me: RegisterBrokerRecord, *, clean: bool) -> Effects[MetadataRecord, int]:
+    """Register this node, remove the brokers of another cluster, and elect this node for every partition that it does not lead alone.
+
+    After an unclean shutdown every partition gets a new leader epoch, so that clients can detect records that replaced those they have read
+    (KIP-320). Return the broker epoch.
+    """
+    if state.metadata_level < DIRECTORIES:
+        me.log_dirs = []
+    others = [UnregisterBrokerRecord(broker.broker_id, broker.epoch) for broker in state.image.brokers.values()]
+    others = [other for other in others if other.broker_id != me.broker_id]
+    return Effects([*others, me, *_elections(state, me, clean=clean)], me.broker_epoch)
+
+
+def _elections(state: ControllerState, me: RegisterBrokerRecord, *, clean: bool) -> Iterator[MetadataRecord]:
+    alone = (me.broker_id,)
+    for topic in state.catalog.topics():
+        for index, partition in topic.partitions.items():
+            if clean and partition.leader == me.broker_id and partition.replicas == partition.isr == alone:
+                continue
+            elected = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, isr=[me.broker_id], leader=me.broker_id)
+            if partition.replicas != alone:
+                elected.replicas, elected.directories = [me.broker_id], me.log_dirs or None
+            yield elected

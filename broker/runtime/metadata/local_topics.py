@@ -1,0 +1,75 @@
+"""Creates topics and allocates producer ids for a standalone node's broker, by decisions of the controller in the same process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import TopicImage
+from ottla.broker.configs.topic_config import internal_topic_configs, internal_topic_partitions
+from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.controller.producer_ids import allocate_block_to
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
+from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+from ottla.protocol.error_codes import ErrorCode
+
+
+class LocalTopics:
+    """A `TopicMaker`. A topic is served when a call returns it. `published` waits until the broker has published what is committed."""
+
+    def __init__(self, decisions: ClusterDecisions, catalog: Catalog, broker_epoch: int, published: Callable[[], Awaitable[None]]) -> None:
+        self._decisions, self._catalog, self._broker_epoch, self._published = decisions, catalog, broker_epoch, published
+        self._auto_creation = AutoCreation(self.auto_create)
+
+    @property
+    def _settings(self) -> BrokerSettings:
+        return self._decisions.broker_configs.settings
+
+    async def allocate_producer_ids(self) -> range:
+        """Return a block of producer ids that no other request got. Raises Rejected if none are left."""
+        decide = partial(allocate_block_to, broker_id=self._settings.node_id, broker_epoch=self._broker_epoch)
+        return await self._decisions.active.run(decide)
+
+    async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
+        """Create missing topics with the broker's defaults, or an internal topic's own. None: the topic exists. Raises Rejected."""
+        wanted = [self._defaults_for(name) for name in names]
+        return await (self.create(wanted) if asker is None else self.create(wanted, asker.charge))
+
+    async def create(self, topics: Sequence[NewTopic], charge: Callable[[int], None] = lambda _: None) -> dict[str, Rejected | None]:
+        """Create topics as requested. None: the topic exists. Raises Rejected."""
+        created = await self._decisions.create_topics(topics, charge=charge)
+        return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
+
+    def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
+        """Start to create missing topics without waiting; see `TopicMaker.begin_auto_create`."""
+        self._auto_creation.begin(names, asker)
+
+    async def ensure(self, name: str) -> TopicImage:
+        """Return the topic; create it with its defaults if it does not exist. Raises Rejected."""
+        if self._catalog.topic(name) is None:
+            error = (await self.auto_create([name]))[name]
+            if error is not None:
+                raise error
+        await self._published()
+        topic = self._catalog.topic(name)
+        if topic is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {name} was deleted as soon as it was created.")
+        return topic
+
+    async def stop(self) -> None:
+        """Wait for the creations that have started."""
+        await self._auto_creation.finish()
+
+    def _defaults_for(self, name: str) -> NewTopic:
+        configs = tuple(internal_topic_configs(name, self._settings).items())
+        if not configs:
+            return NewTopic(name)
+        # A single node cannot hold the three replicas of Kafka's default, and groups must work nevertheless.
+        return NewTopic(name, internal_topic_partitions(name, self._settings), 1, configs=configs)
+
+
+def _exists(error: Rejected | None) -> bool:
+    return error is None or error.code is ErrorCode.TOPIC_ALREADY_EXISTS

@@ -1,0 +1,123 @@
+"""The metadata of a standalone node: a controller and a broker in one process, connected by calls.
+
+The controller decides and writes the metadata log, as in a cluster. What it commits is published in the broker, and a response waits for
+that: a topic that a client has created is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import SUPPORTED, TRANSACTION_VERSION, Features, finalized
+from ottla.broker.cluster.metadata_records import Endpoint, FeatureLevelRecord, FeatureRange, MetadataRecord, RegisterBrokerRecord
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.controller.standalone import register_standalone
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.metadata.local_topics import LocalTopics
+from ottla.broker.runtime.metadata.publisher import Publisher
+from ottla.broker.runtime.metadata.topic_recovery import first_records, settle_directories
+from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
+from ottla.broker.runtime.quorum.quorum_controller import QuorumController
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.meta_properties import random_id
+
+
+class StandaloneMetadata:
+    """Opens the metadata log and serves every partition. Blocks; to be made before the broker accepts connections, on its loop.
+
+    `listeners` are the broker's, with the addresses that clients use. `on_failure` gets an error that must end the process. Raises
+    ProtocolError for an invalid metadata record, LogDirRefused if the directory cannot be used as it is.
+    """
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        settings: BrokerSettings,
+        *,
+        nursery: Nursery,
+        flusher: Flusher,
+        partitions: Partitions,
+        random: Random,
+        listeners: Sequence[Endpoint],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.catalog = Catalog()
+        """The metadata as the broker has published it; the controller's own may be ahead."""
+        self._settings = settings
+        try:
+            self.controller = controller = QuorumController(
+                settings, log_dir, [], nursery=nursery, flusher=flusher, random=random, on_failure=on_failure
+            )
+            broker_epoch = self._begin(log_dir, listeners, random)
+            settle_directories(log_dir, controller.voter)
+            self.broker_configs = BrokerConfigs(settings, self.catalog)
+            self.publisher = Publisher(
+                self.catalog, self.broker_configs, log_dir=log_dir, partitions=partitions, flusher=flusher, clock=nursery.clock
+            )
+            self.publisher.open(controller.newest)
+        except Rejected as error:
+            raise LogDirRefused(f"{log_dir.path}: {error}") from error
+        self._local = LocalMetadata(controller, self.publisher.take, nursery, controller.newest.provenance.offset)
+        controller.active.published = self.published
+        self.decisions = ClusterDecisions(controller.active, self.broker_configs, is_forwarded=True)
+        self.topics = LocalTopics(self.decisions, self.catalog, broker_epoch, self.published)
+        self._local.start()
+        controller.start_upkeep()
+        nursery.at_close(self._stop, self.broker_configs.loggers.reset)
+
+    def _begin(self, log_dir: LogDir, listeners: Sequence[Endpoint], random: Random) -> int:
+        """Become the controller, register this node and elect it. All of it is committed at once. Return the broker epoch."""
+        controller, voter = self.controller, self.controller.voter
+        controller.open(first_records(log_dir, self._settings, random.randbytes))
+        controller.active.begin(partial(_settle_transaction_version, settings=self._settings))
+        me = RegisterBrokerRecord(
+            broker_id=self._settings.node_id,
+            incarnation_id=random_id(random.randbytes),
+            broker_epoch=voter.end_offset,
+            end_points=list(listeners),
+            features=[FeatureRange(name, low, high) for name, (low, high) in SUPPORTED.items()],
+            rack=self._settings.broker_rack,
+            fenced=False,
+            log_dirs=[log_dir.meta.directory_id],
+        )
+        broker_epoch = controller.active.begin(partial(register_standalone, me=me, clean=log_dir.was_clean))
+        voter.sync()
+        return broker_epoch
+
+    def features(self) -> Features:
+        """Return the supported and finalized features, as ApiVersions reports them."""
+        return Features(SUPPORTED, finalized(self.catalog.features), self.controller.newest.provenance.offset)
+
+    async def published(self) -> None:
+        """Wait until the broker has published everything that is committed."""
+        await self._local.up_to_date()
+
+    async def _stop(self) -> None:
+        """Wait until the decisions made so far are committed and published."""
+        await self.controller.voter.committed()
+        await self.published()
+        self.broker_configs.loggers.reset()
+
+
+def _settle_transaction_version(state: ControllerState, settings: BrokerSettings) -> Effects[MetadataRecord, None]:
+    """Make `transaction.version` agree between log and settings.
+
+    The log's level is in force (0 if it has none), unless the setting was given explicitly; then a record of that level is written.
+    """
+    stored = state.image.features.get(TRANSACTION_VERSION, 0)
+    if TRANSACTION_VERSION not in settings.explicit:
+        settings.transaction_version = min(stored, SUPPORTED[TRANSACTION_VERSION][1])
+    elif settings.transaction_version != stored:
+        return Effects([FeatureLevelRecord(TRANSACTION_VERSION, settings.transaction_version)], None)
+    return Effects([], None)

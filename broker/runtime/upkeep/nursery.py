@@ -1,0 +1,262 @@
+"""Owns a node's background work and everything else that must be closed, and closes it in one of two ways: `stop` and `crash`.
+
+Invariants:
+- Each piece of work has a name, and a policy for failure: `OnFailure`.
+- A failure is logged once, a bug with its traceback, until the work has succeeded again. Retries wait, each time twice as long.
+- A failed fsync loses the broker whatever the policy: the page cache's content is unknown afterwards.
+- `stop` closes in reverse order of start and waits for each; `crash` closes in the same order and waits for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack
+from enum import Enum
+from types import TracebackType
+from typing import Any
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.state_lines import StateLines
+from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.storage.errors import FsyncFailed
+
+logger = logging.getLogger(__name__)
+
+Work = Callable[[], Coroutine[Any, Any, Any]]
+
+
+class OnFailure(Enum):
+    """What follows when work raises."""
+
+    RETRY = "it is retried"
+    GIVE_UP = "it is given up"
+    LOST = "the node stops"
+
+
+class Nursery:
+    """The background work of one node. `on_lost` is called with the error that must end the process."""
+
+    def __init__(self, timers: Timers, clock: Clock, on_lost: Callable[[BaseException], object]) -> None:
+        self.timers = timers
+        self.clock = clock
+        self._on_lost = on_lost
+        self._owned: dict[Job | _Closing, None] = {}
+        self._failing: dict[tuple[str, tuple[object, ...]], set[type[BaseException]]] = {}
+        self._lines = StateLines(logger, clock.mono_ms)
+        self._closed = False
+
+    def start(self, name: str, work: Work, on_failure: OnFailure = OnFailure.RETRY) -> Job:
+        """Start `work` now."""
+        job = Job(self, name, work, on_failure)
+        job.wake()
+        return job
+
+    def run(self, name: str, work: Work) -> asyncio.Future[Any]:
+        """Start `work`, which is given up if it fails, and return the future of its result; cancelled if the node is closed."""
+        job = self.start(name, work, OnFailure.GIVE_UP)
+        if job.task is not None:
+            return job.task
+        closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        closed.cancel()
+        return closed
+
+    def worker(self, name: str, work: Work) -> Job:
+        """Return a job that runs `work` when it is woken, at most once at a time. `work` returns when nothing is left to do."""
+        return Job(self, name, work, OnFailure.RETRY)
+
+    def every(self, name: str, interval_ms: int | Callable[[], int], work: Work, *, first_ms: int | None = None) -> Job:
+        """Start `work` after `first_ms` (default: the interval), and again whenever the interval has passed since it ended or failed.
+
+        An interval that may change is a function, called each time.
+        """
+        job = Job(self, name, work, OnFailure.RETRY, interval_ms)
+        job.wake_in(job.interval_ms() if first_ms is None else first_ms)
+        return job
+
+    def at_close(self, stop: Callable[[], Awaitable[None] | None], crash: Callable[[], object]) -> None:
+        """Call `stop` and wait for it, or `crash`, when everything that starts from now on is closed."""
+        self._owned[_Closing(stop, crash)] = None
+
+    def step(self, name: str, *args: object) -> GuardedStep:
+        """Log a bug of one step, named `name % args`, so that the steps after it are done. A failed fsync passes."""
+        return GuardedStep(self, name, args)
+
+    async def stop(self) -> None:
+        """Close everything, the newest first, each when the one before has ended. Raises the first error at the end."""
+        errors: list[Exception] = []
+        while self._owned:
+            newest, _ = self._owned.popitem()
+            try:
+                await newest.stop()
+            except Exception as error:  # noqa: BLE001 # raised below, after the rest is closed
+                errors.append(error)
+        self._closed = True
+        if errors:
+            raise errors[0]
+
+    def crash(self) -> None:
+        """Close everything without waiting: what runs is cancelled, and nothing starts any more."""
+        self._closed = True
+        with ExitStack() as newest_first:
+            for owned in self._owned:
+                newest_first.callback(owned.crash)
+        self._owned.clear()
+
+    def _failed(self, error: BaseException, on_failure: OnFailure, name: str, *args: object) -> None:
+        trace = None if isinstance(error, OSError | Rejected) else error
+        if on_failure is OnFailure.LOST or isinstance(error, FsyncFailed):
+            logger.critical(f"{name} failed; {OnFailure.LOST.value}: %s", *args, error, exc_info=trace)
+            self._on_lost(error)
+            return
+        if len(self._failing) == limits.STATES_MAX:
+            del self._failing[next(iter(self._failing))]
+        self._failing.setdefault((name, args), set()).add(type(error))
+        self._lines.holds((name, args, type(error)), logging.ERROR, f"{name} failed; {on_failure.value}: %s", *args, error, error=trace)
+
+    def _succeeded(self, name: str, *args: object) -> None:
+        if self._failing:
+            for kind in self._failing.pop((name, args), ()):
+                self._lines.over((name, args, kind), f"{name} works again", *args)
+
+
+class GuardedStep:
+    """A context that logs an exception instead of raising it. Made by a nursery."""
+
+    __slots__ = ("_args", "_name", "_nursery", "error")
+
+    def __init__(self, nursery: Nursery, name: str, args: tuple[object, ...]) -> None:
+        self._nursery = nursery
+        self._name = name
+        self._args = args
+        self.error: Exception | None = None
+        """The exception, if there was one."""
+
+    def __enter__(self) -> GuardedStep:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> bool:
+        if error is None:
+            self._nursery._succeeded(self._name, *self._args)
+        if not isinstance(error, Exception) or isinstance(error, FsyncFailed):
+            return False
+        self.error = error
+        self._nursery._failed(error, OnFailure.GIVE_UP, self._name, *self._args)
+        return True
+
+
+class Job:
+    """One piece of background work, through all its runs. Made by a nursery."""
+
+    __slots__ = ("_began_ms", "_interval", "_name", "_nursery", "_on_failure", "_over", "_retry_ms", "_timer", "_work", "task")
+
+    def __init__(
+        self, nursery: Nursery, name: str, work: Work, on_failure: OnFailure, interval_ms: int | Callable[[], int] | None = None
+    ) -> None:
+        self._nursery = nursery
+        self._name = name
+        self._work = work
+        self._on_failure = on_failure
+        self._interval = interval_ms
+        self._retry_ms = limits.BACKGROUND_RETRY_MS
+        self._began_ms = 0
+        self._timer: TimerHandle | None = None
+        self._over = False
+        self.task: asyncio.Task[Any] | None = None
+        """The run under way."""
+
+    def interval_ms(self) -> int:
+        """Return the time from the end of a run to the next."""
+        assert self._interval is not None, "only periodic work has an interval"
+        return self._interval if isinstance(self._interval, int) else self._interval()
+
+    def wake(self) -> None:
+        """Run the work, unless it runs already or waits for its next run; a running one must find new work itself."""
+        if self.task is not None and self.task.done():
+            self._ended(self.task)  # the loop would call it a turn later, when the new work would have been missed
+        if self.task is None and self._timer is None:
+            self._begin()
+
+    def wake_in(self, ms: int) -> None:
+        """Run the work after `ms`."""
+        if not self._nursery._closed:
+            self._nursery._owned[self] = None
+            self._timer = self._nursery.timers.schedule(self._nursery.clock.mono_ms() + ms, self._begin)
+
+    def cancel(self) -> None:
+        """Cancel the run under way and every later one."""
+        self._over = True
+        self._nursery._owned.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.task is not None:
+            self.task.cancel()
+
+    crash = cancel
+
+    async def stop(self) -> None:
+        """Cancel the work and wait until it has ended."""
+        self.cancel()
+        if self.task is not None:
+            await asyncio.wait([self.task])
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._over or self._nursery._closed:
+            return
+        self._began_ms = self._nursery.clock.mono_ms()
+        self._nursery._owned[self] = None
+        self.task = asyncio.get_running_loop().create_task(self._work(), name=self._name)
+        self.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        if task is not self.task:
+            return
+        self.task = None
+        if self._over:
+            return
+        if task.cancelled():
+            self._failed(asyncio.CancelledError("something that it waited for was cancelled"))
+        elif (error := task.exception()) is not None:
+            self._failed(error)
+        else:
+            self._succeeded()
+
+    def _succeeded(self) -> None:
+        self._retry_ms = limits.BACKGROUND_RETRY_MS
+        self._nursery._succeeded(self._name)
+        if self._interval is not None:
+            self.wake_in(self.interval_ms())
+        else:
+            self._nursery._owned.pop(self, None)
+
+    def _failed(self, error: BaseException) -> None:
+        self._nursery._failed(error, self._on_failure, self._name)
+        if self._over:
+            return
+        if self._on_failure is not OnFailure.RETRY or isinstance(error, FsyncFailed):
+            self._nursery._owned.pop(self, None)
+        elif self._interval is not None:
+            self.wake_in(self.interval_ms())
+        else:
+            if self._nursery.clock.mono_ms() - self._began_ms > limits.BACKGROUND_RETRY_MS_MAX:
+                self._retry_ms = limits.BACKGROUND_RETRY_MS
+            self.wake_in(self._retry_ms)
+            self._retry_ms = min(2 * self._retry_ms, limits.BACKGROUND_RETRY_MS_MAX)
+
+
+class _Closing:
+    """Something to close with the node."""
+
+    __slots__ = ("_stop", "crash")
+
+    def __init__(self, stop: Callable[[], Awaitable[None] | None], crash: Callable[[], object]) -> None:
+        self._stop = stop
+        self.crash = crash
+
+    async def stop(self) -> None:
+        if (closing := self._stop()) is not None:
+            await closing

@@ -1,0 +1,51 @@
+"""The first decision of a standalone node."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.cluster.metadata_records import FeatureLevelRecord, PartitionChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord
+from ottla.broker.controller.standalone import register_standalone
+from tests.support.controllers import LiveController, directory, replicas
+
+
+def me(controller: LiveController) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(broker_id=1, broker_epoch=controller.next_offset, fenced=False, log_dirs=[directory(1)])
+
+
+@pytest.fixture
+def controller() -> LiveController:
+    return LiveController()
+
+
+@pytest.mark.parametrize(("clean", "epoch"), [(True, 0), (False, 1)])
+def test_a_new_leader_epoch_begins_only_after_an_unclean_shutdown(controller: LiveController, clean: bool, epoch: int) -> None:
+    controller.run(register_standalone(controller.state, me(controller), clean=True))
+    controller.add_topic("t", replicas(1))
+    controller.run(register_standalone(controller.state, me(controller), clean=clean))
+    (topic,) = controller.state.catalog.topics()
+    assert (topic.partitions[0].leader, topic.partitions[0].leader_epoch) == (1, epoch)
+
+
+def test_the_brokers_of_another_cluster_are_removed_and_lead_nothing(controller: LiveController) -> None:
+    controller.add_broker(2)
+    controller.add_broker(3)
+    controller.add_topic("t", replicas(2, 3))
+    effects = register_standalone(controller.state, me(controller), clean=True)
+    assert [type(record) for record in effects.records] == [
+        UnregisterBrokerRecord,
+        UnregisterBrokerRecord,
+        RegisterBrokerRecord,
+        PartitionChangeRecord,
+    ]
+    controller.run(effects)
+    (topic,) = controller.state.catalog.topics()
+    partition = topic.partitions[0]
+    assert (partition.leader, partition.replicas, partition.isr) == (1, (1,), (1,))
+    assert list(controller.state.sessions.usable()) == [1]
+
+
+def test_a_registration_has_no_directories_below_the_level_that_knows_them(controller: LiveController) -> None:
+    controller.write(FeatureLevelRecord("metadata.version", 14))
+    controller.run(register_standalone(controller.state, me(controller), clean=True))
+    assert controller.state.image.brokers[1].directories == ()
