@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -178,6 +178,9 @@ audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark
 
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)
+
+share-crash: $(STAMP) ## SIGKILL the broker 100 times while a share group works; no accepted record may be delivered again (ARGS="--kills 5")
+	@$(PY) -m client_compat.share_crash $(ARGS)
 
 chaos: $(STAMP) maven ## Inject 500 faults (kills, pauses, cut links, full disks) into three brokers and a controller under load, and judge the result (ARGS="--faults 20 --seed 3")
 	@$(PY) -m client_compat.chaos $(ARGS)

@@ -29,10 +29,12 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, encode_response
 from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.k78_share_fetch import ShareFetchRequest, ShareFetchResponse
 
 _OLD_HEADER_BYTES: Final = 4
 _HEADER_BYTES: Final = 5
 """The size of a response header, which does not count against the quota. The response's size prefix of four bytes does."""
+_FETCHES: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 _NOT_THROTTLED: Final = frozenset(api.key for api in APIS if not api.throttled)
 
 
@@ -45,9 +47,9 @@ class Throttling:
     def around(self, ctx: Context, request: Request, size: int, handle: Callable[[], Any]) -> Any:
         """Call the handler and return its response with the client's throttle time. `size` is the request frame's size."""
         key = request.header.api_key
-        if key == ApiKey.FETCH:
-            if self._sessions is None or _of_follower(ctx, request.body):
-                return handle()
+        if key == ApiKey.FETCH and (self._sessions is None or _of_follower(ctx, request.body)):
+            return handle()
+        if key in _FETCHES:
             self._limit(ctx, request.body)
         if key in _NOT_THROTTLED or ctx.peer.has_to_log_in:
             return handle()
@@ -71,9 +73,9 @@ class Throttling:
             wait_ms = max(wait_ms, quotas.request.waits(used_ms))
         if key == ApiKey.PRODUCE:
             wait_ms = max(wait_ms, quotas.produce.waits(quotas.produce.use(user, client_id, size, now_ms)))
-        elif key == ApiKey.FETCH and quotas.fetch:
+        elif key in _FETCHES and quotas.fetch:
             written = sum(map(len, encode_response(key, ctx.version, 0, response)))
-            response_bytes = written - (_HEADER_BYTES if ctx.version >= FetchResponse.FLEXIBLE_SINCE else _OLD_HEADER_BYTES)
+            response_bytes = written - (_HEADER_BYTES if ctx.version >= response.FLEXIBLE_SINCE else _OLD_HEADER_BYTES)
             wait_ms = max(wait_ms, quotas.fetch.waits(quotas.fetch.use(user, client_id, response_bytes, now_ms)))
             if wait_ms:
                 quotas.fetch.take_back(user, client_id, response_bytes, now_ms)
@@ -81,12 +83,14 @@ class Throttling:
             return response
         if key == ApiKey.FETCH:
             response = self._without_records(response)
+        elif key == ApiKey.SHARE_FETCH:
+            _remove_acquired(response)
         if wait_ms != given_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
         ctx.peer.throttle(wait_ms)
         return response
 
-    def _limit(self, ctx: Context, request: FetchRequest) -> None:
+    def _limit(self, ctx: Context, request: FetchRequest | ShareFetchRequest) -> None:
         most = self._quotas.fetch.most_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
         request.max_bytes = min(request.max_bytes, rounded(most))
 
@@ -97,6 +101,13 @@ class Throttling:
         assert self._sessions is not None
         kept = self._sessions.untold(response.session_id)
         return FetchResponse(session_id=response.session_id if kept else 0)
+
+
+def _remove_acquired(response: ShareFetchResponse) -> None:
+    """Remove the records, but not the results of acknowledgements. The records stay acquired until their locks expire, as in Kafka."""
+    for topic in response.responses:
+        for partition in topic.partitions:
+            partition.records, partition.acquired_records = b"", []
 
 
 def _of_follower(ctx: Context, request: FetchRequest) -> bool:

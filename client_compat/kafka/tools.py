@@ -37,6 +37,8 @@ MAIN_CLASSES: Mapping[str, str] = {
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
+    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -35,4 +36,4 @@ def test_combined_state_batches_have_the_newest_state_of_each_offset(seed: int) 
             expected[offset] = max(expected.get(offset, (0, 0)), (count, state))
     found = {offset: (count, state) for first, last, state, count in combined for offset in range(first, last + 1)}
     assert found == expected
-    assert all(left.last_offset < right.first_offset for left, right in zip(combined, combined[1:], strict=False))
+    assert all(left.last_offset < right.first_offset for left, right in pairwise(combined))

@@ -1,4 +1,4 @@
-"""Short forms of ShareFetch and ShareAcknowledge, for a member without a group coordinator's assignment: the leader does not ask for one."""
+"""Short forms of ShareFetch and ShareAcknowledge, for members without an assignment: a partition's leader does not ask for one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.broker.cluster.topic_ids import id_text
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
@@ -69,8 +71,8 @@ class ShareMember:
     def __post_init__(self) -> None:
         self.topic_id = describe(self.client, self.topic)[0].topic_id
 
-    def fetch(self, given: list[Given] | None = None, *, max_wait_ms: int = 0, **changes: Any) -> ShareFetchResponse:
-        """Fetch in the session, and acknowledge records of partition 0. The first fetch of a session names the partitions."""
+    def request(self, given: list[Given] | None = None, *, max_wait_ms: int = 0, **changes: Any) -> ShareFetchRequest:
+        """Return a fetch in the session that acknowledges records of partition 0. The first one of a session names the partitions."""
         batches = [FetchAcknowledgement(*one) for one in given or ()]
         listed = [FetchPartition(index) for index in self.partitions] if self.epoch == 0 else []
         if batches:
@@ -85,9 +87,23 @@ class ShareMember:
             "batch_size": 500,
             "topics": [FetchTopic(self.topic_id, listed)] if listed else [],
         }
-        response: ShareFetchResponse = self.client.call(ShareFetchRequest(**(fields | changes)), version=self.version)
+        return ShareFetchRequest(**(fields | changes))
+
+    def fetch(self, given: list[Given] | None = None, **changes: Any) -> ShareFetchResponse:
+        """Send a fetch and return its response."""
+        response: ShareFetchResponse = self.client.call(self.request(given, **changes), version=self.version)
         if response.error_code == 0 and self.epoch >= 0:
             self.epoch += 1
+        return response
+
+    def begin(self, **changes: Any) -> None:
+        """Send a fetch that waits for a minute."""
+        self.client.send(self.request(max_wait_ms=60_000, **changes), self.version)
+        self.epoch += 1
+
+    def end(self) -> ShareFetchResponse:
+        """Return the response of the fetch that was begun."""
+        response: ShareFetchResponse = decode_response(ApiKey.SHARE_FETCH, self.version, self.client.read_frame())[1]
         return response
 
     def forget(self, *partitions: int) -> ShareFetchResponse:

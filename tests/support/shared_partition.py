@@ -208,7 +208,7 @@ class SharedPartition:
         for offset, (_, deadline) in list(self.owners.items()):
             if deadline <= self.now_ms and offset not in self.pending:
                 del self.owners[offset]
-        for first, last, state, count in expired:
+        for _, last, state, count in expired:
             if state == RecordState.ARCHIVED:
                 assert count >= self.settings.delivery_count_limit or last < self.partition.start_offset, "archived too early"
         if expired:

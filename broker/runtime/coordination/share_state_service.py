@@ -31,7 +31,6 @@ from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
 
 if TYPE_CHECKING:
-    from ottla.broker.share.state_coordinator import ShareStateCoordinator
     from ottla.broker.share.state_records import ShareRecord
 
 logger = logging.getLogger(__name__)

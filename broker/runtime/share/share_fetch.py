@@ -21,7 +21,7 @@ from typing import Final
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.share.share_partitions import SharePartitionInUse, SharePartitions
+from ottla.broker.runtime.share.share_partitions import SharePartitionInUse, SharePartitionManager
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.share.aborted import aborted_batches
 from ottla.broker.share.acquisition import Acquisition, Fetched, acquire
@@ -117,7 +117,7 @@ class _Fetch:
 class ShareFetches:
     """Carries out share fetches, and has those that wait."""
 
-    def __init__(self, shares: SharePartitions, timers: Timers, turns: Turns) -> None:
+    def __init__(self, shares: SharePartitionManager, timers: Timers, turns: Turns) -> None:
         self._shares = shares
         self._timers = timers
         self._turns = turns

@@ -74,7 +74,7 @@ class SharePartitionInUse:
             woken()
 
 
-class SharePartitions:
+class SharePartitionManager:
     """All share partitions in use, with the share sessions. `settings_of` returns a group's current settings."""
 
     def __init__(

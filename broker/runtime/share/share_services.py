@@ -16,7 +16,7 @@ from ottla.broker.runtime.coordination.share_state_service import ShareStateServ
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.share.group_settings import GroupSettings
 from ottla.broker.runtime.share.share_fetch import ShareFetches
-from ottla.broker.runtime.share.share_partitions import SharePartitions
+from ottla.broker.runtime.share.share_partitions import SharePartitionManager
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.runtime.upkeep.turns import Turns
 
@@ -28,7 +28,7 @@ class ShareServices:
     state: ShareStateService
     persister: SharePersister
     groups: ShareGroupService
-    partitions: SharePartitions
+    partitions: SharePartitionManager
     fetches: ShareFetches
 
     async def load(self) -> None:
@@ -52,7 +52,7 @@ def share_services(
     peers = None if metadata.other_brokers is None else metadata.other_brokers.share_peers()
     state = ShareStateService(settings, clock, timers, partitions, create_topic=metadata.topics.ensure, catalog=catalog)
     persister = SharePersister(state, catalog, settings.node_id, partial(pause, timers, clock), peers)
-    led = SharePartitions(
+    led = SharePartitionManager(
         partitions,
         persister,
         clock,

@@ -1,0 +1,48 @@
+"""A share group works off a queue: any number of workers take records of one partition, and acknowledge each by itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from confluent_kafka import AcknowledgeType, KafkaException, ShareConsumer
+
+ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
+
+
+class Later(Exception):
+    """Raised for a job that cannot be done now: another worker may try it."""
+
+
+def work(bootstrap: str, topic: str, do: Callable[[str], None], *, count: int) -> list[str]:
+    """Work until `count` jobs are done or rejected, and return them."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "workers", "share.acknowledgement.mode": "explicit"}
+    finished: list[str] = []
+    with ShareConsumer(settings) as consumer:
+        consumer.subscribe([topic])
+        while len(finished) < count:
+            for message in consumer.poll(1.0):
+                if (error := message.error()) is not None:
+                    raise KafkaException(error)
+                job = (message.value() or b"").decode()
+                kind = _done(do, job)
+                consumer.acknowledge(message, kind)
+                if kind != RELEASE:
+                    finished.append(job)
+            consumer.commit_sync()  # only what was acknowledged here is never delivered again
+    return finished
+
+
+def _done(do: Callable[[str], None], job: str) -> AcknowledgeType:
+    """Do a job, and return what the broker has to know about it."""
+    try:
+        do(job)
+    except Later:
+        return RELEASE
+    except ValueError:
+        return REJECT
+    return ACCEPT
+
+
+if __name__ == "__main__":
+    print("\n".join(work(sys.argv[1], sys.argv[2], print, count=int(sys.argv[3]))))

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.share.acknowledgement import AcknowledgementBatch
+from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, SharePartitionKey, StateBatch
+from ottla.broker.share.sessions import TopicPartition
+from ottla.broker.share.settings import BY_DURATION, EARLIEST, LATEST, ShareSettings
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.partition_logs import TOPIC_ID
+from tests.support.share_scene import KEY, LOCK_MS, ShareScene, acquired
+
+ACCEPT = [AcknowledgementBatch(0, 1, [1])]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[ShareScene]:
+    """A partition with a batch of two records."""
+    opened = ShareScene(tmp_path / "data")
+    opened.append(b"a", b"b")
+    yield opened
+    opened.logs.close()
+
+
+def test_an_acknowledgement_that_is_persisted_at_once_is_answered_at_once(scene: ShareScene) -> None:
+    assert acquired(scene.fetch()) == [(0, 1, 1)]
+    assert scene.shares.acknowledge(KEY, "m", ACCEPT) is None
+    assert scene.persister.state(KEY).batches == [StateBatch(0, 1, 2, 1)]
+
+
+async def test_an_acknowledgement_is_answered_when_it_is_persisted(scene: ShareScene) -> None:
+    scene.fetch()
+    scene.persister.holds_back = True
+    durable = scene.shares.acknowledge(KEY, "m", ACCEPT)
+    assert durable is not None
+    assert not durable.done()
+    scene.persister.let_go()
+    await durable
+    assert scene.shares.get(KEY).state.start_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND),
+        (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_a_failed_write_is_told_and_gives_the_records_back(scene: ShareScene, code: ErrorCode, told: ErrorCode) -> None:
+    scene.fetch()
+    scene.persister.holds_back = True
+    durable = scene.shares.acknowledge(KEY, "m", ACCEPT)
+    shared = scene.shares.get(KEY)
+    scene.persister.fail(code)
+    assert durable is not None
+    with pytest.raises(Rejected) as refused:
+        await durable
+    assert refused.value.code is told
+    assert shared.state.release("m").batches == [StateBatch(0, 1, 0, 1)]
+
+
+def test_a_fenced_share_partition_is_loaded_again(scene: ShareScene) -> None:
+    scene.fetch()
+    scene.persister.refusal = Rejected(ErrorCode.FENCED_STATE_EPOCH)
+    with pytest.raises(Rejected):
+        scene.shares.acknowledge(KEY, "m", ACCEPT)
+    scene.persister.refusal = None
+    assert acquired(scene.fetch("n")) == [(0, 1, 1)]
+    assert scene.persister.reads == 2
+
+
+def test_an_expired_lock_is_persisted_and_its_records_are_delivered_again(scene: ShareScene) -> None:
+    scene.fetch()
+    scene.advance(LOCK_MS - 1)
+    assert acquired(scene.fetch("n")) == []
+    scene.advance(1)
+    assert scene.persister.state(KEY).batches == [StateBatch(0, 1, 0, 1)]
+    assert acquired(scene.fetch("n")) == [(0, 1, 2)]
+
+
+def test_an_expired_lock_takes_effect_even_if_it_cannot_be_persisted(scene: ShareScene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.fetch()
+    scene.persister.refusal = Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    scene.advance(LOCK_MS)
+    assert "The expired locks of t-0 could not be written" in caplog.text
+    assert acquired(scene.fetch("n")) == [(0, 1, 2)]
+
+
+def test_a_share_partition_has_one_timer(scene: ShareScene) -> None:
+    for value in (b"c", b"d", b"e"):
+        scene.fetch()
+        scene.append(value)
+    assert len(scene.timers) == 1
+
+
+def test_a_closed_connection_releases_the_records_and_drops_an_empty_group(scene: ShareScene) -> None:
+    session = scene.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
+    scene.fetch()
+    scene.shares.disconnected(session)
+    assert (len(scene.shares), len(scene.shares.sessions)) == (0, 0)
+    assert acquired(scene.fetch("n")) == [(0, 1, 2)]
+
+
+def test_an_older_connection_ends_no_newer_session(scene: ShareScene) -> None:
+    older = scene.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
+    scene.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
+    scene.fetch()
+    scene.shares.disconnected(older)
+    assert len(scene.shares.sessions) == 1
+    assert acquired(scene.fetch("n")) == []
+
+
+def test_the_end_of_leadership_drops_the_share_partition(scene: ShareScene) -> None:
+    scene.fetch()
+    scene.shares.resigned("t", 0, 1)
+    with pytest.raises(Rejected) as refused:
+        scene.shares.acknowledge(KEY, "m", ACCEPT)
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_unknown_partition_is_refused(scene: ShareScene) -> None:
+    with pytest.raises(Rejected) as refused:
+        scene.shares.get(SharePartitionKey("g", TOPIC_ID, 9))
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("reset", "duration_ms", "start"), [(EARLIEST, 0, 0), (LATEST, 0, 4), (BY_DURATION, 60_000, 0), (BY_DURATION, 5_000, 2)]
+)
+def test_a_new_group_starts_at_its_reset_offset(tmp_path: Path, reset: str, duration_ms: int, start: int) -> None:
+    settings = ShareSettings(auto_offset_reset=reset, reset_duration_ms=duration_ms)
+    scene = ShareScene(tmp_path / "data", start_offset=UNINITIALIZED_START_OFFSET, settings=settings)
+    scene.append(b"a", b"b")
+    scene.advance(10_000)
+    scene.append(b"c", b"d")
+    assert scene.shares.get(KEY).state.start_offset == start
+    scene.logs.close()
+
+
+def test_a_duration_without_a_record_in_it_has_no_offset(tmp_path: Path) -> None:
+    settings = ShareSettings(auto_offset_reset=BY_DURATION, reset_duration_ms=1_000)
+    scene = ShareScene(tmp_path / "data", start_offset=UNINITIALIZED_START_OFFSET, settings=settings)
+    with pytest.raises(Rejected) as refused:
+        scene.shares.get(KEY)
+    assert refused.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+    scene.logs.close()
