@@ -116,12 +116,15 @@ class ShareStateService:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _make_shard(self, partition: Partition) -> _Shard:
-        from ottla.broker.share import state_coordinator, state_records  # noqa: PLC0415 # a start does not need them
+        from ottla.broker.share.state_records import decode_record, encode_record  # noqa: PLC0415 # a start does not need it
 
-        machine = state_coordinator.ShareStateCoordinator(
-            self._settings.share_coordinator_snapshot_update_records_per_snapshot, self._has_partition
-        )
-        return _Shard(partition, machine, state_records.encode_record, state_records.decode_record, self._overdue)
+        return _Shard(partition, self._make_machine(), encode_record, decode_record, self._overdue)
+
+    def _make_machine(self) -> ShareStateCoordinator:
+        from ottla.broker.share import state_coordinator  # noqa: PLC0415 # a start does not need it
+
+        updates_per_snapshot = self._settings.share_coordinator_snapshot_update_records_per_snapshot
+        return state_coordinator.ShareStateCoordinator(updates_per_snapshot, self._has_partition)
 
     def _has_partition(self, topic_id: bytes, index: int) -> bool:
         topic = self._catalog.topic_by_id(topic_id)
