@@ -31,6 +31,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
 
 if TYPE_CHECKING:
+    from ottla.broker.share.state_coordinator import ShareStateCoordinator
     from ottla.broker.share.state_records import ShareRecord
 
 logger = logging.getLogger(__name__)
