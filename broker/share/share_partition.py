@@ -162,6 +162,11 @@ class SharePartition:
         return any(run.state.lock_deadline_ms == deadline for run in self.runs(first_offset, last_offset))
 
     @property
+    def watched_locks(self) -> int:
+        """The number of acquisitions whose deadlines are watched, including some that are outdated."""
+        return len(self._locks)
+
+    @property
     def next_lock_deadline_ms(self) -> int | None:
         """The time of the next `expire_locks`, or None. There may be nothing to expire then."""
         return self._locks[0][0] if self._locks else None

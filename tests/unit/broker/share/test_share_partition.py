@@ -118,7 +118,7 @@ def test_outdated_lock_entries_do_not_pile_up() -> None:
     fetch(partition, (0, 0))
     for now_ms in range(1_000):
         acknowledge(partition, "m", [AcknowledgementBatch(0, 0, [4])], now_ms)
-    assert len(partition._locks) <= 65
+    assert partition.watched_locks <= 65
 
 
 def test_a_member_that_leaves_releases_what_it_has() -> None:

@@ -161,7 +161,7 @@ async def test_very_many_partitions_are_read_in_slices(tmp_path: Path) -> None:
     scene.append(b"a", index=many - 1)
     assert acquired(await scene.begin(partitions=many)) == [(0, 0, 1)]
     waiting = scene.begin(partitions=many)
-    await asyncio.sleep(0.0)
+    await asyncio.sleep(0)
     scene.append(b"b", index=3)
     assert acquired(await waiting) == [(0, 0, 1)]
     scene.logs.close()
