@@ -15,6 +15,7 @@ from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -28,10 +29,27 @@ def handle(ctx: Context[CoordinationServices], request: DeleteGroupsRequest) -> 
     def one(group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
         if not allowed(ctx, Operation.DELETE, Resource.GROUP, group_id):
             return DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if _is_share_group(ctx, group_id):
+            return _delete_share_group(ctx, group_id)
         return answered(
-            lambda: ctx.services.share.groups.delete_group(group_id),
+            lambda: ctx.services.groups.delete_group(group_id),
             lambda _: DeletableGroupResult(group_id, ErrorCode.NONE),
             lambda rejected: DeletableGroupResult(group_id, rejected.code),
         )
 
     return all_answered([one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results))
+
+
+def _is_share_group(ctx: Context[CoordinationServices], group_id: str) -> bool:
+    try:
+        return ctx.services.share.groups.has(group_id)
+    except Rejected:  # the deletion is rejected for the same reason
+        return False
+
+
+async def _delete_share_group(ctx: Context[CoordinationServices], group_id: str) -> DeletableGroupResult:
+    try:
+        await ctx.services.share.groups.delete_group(group_id)
+    except Rejected as rejected:
+        return DeletableGroupResult(group_id, rejected.code)
+    return DeletableGroupResult(group_id, ErrorCode.NONE)

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.end_offsets import EndOffsets
 from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.upkeep.nursery import Nursery, OnFailure
 from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, Persister, SharePartitionKey, StateSummary
 from ottla.protocol.error_codes import ErrorCode
 
@@ -56,16 +58,11 @@ class DescribedOffset:
 class ShareGroupService:
     """All share groups of this broker. `groups` has their state machines."""
 
-    def __init__(self, groups: GroupService, persister: Persister, end_offsets: EndOffsets) -> None:
+    def __init__(self, groups: GroupService, persister: Persister, end_offsets: EndOffsets, nursery: Nursery) -> None:
         self._groups = groups
         self._persister = persister
         self._end_offsets = end_offsets
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    def stop(self) -> None:
-        """Stop the initializations under way; later heartbeats begin them again."""
-        for task in self._tasks:
-            task.cancel()
+        self._nursery = nursery
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
@@ -85,7 +82,8 @@ class ShareGroupService:
         finally:
             self._groups.settle(shard, beat.group_id, Effects((), []))
         if initialization.start_offsets:
-            self._spawn(self._initialize_after(response, beat.group_id, initialization))
+            work = partial(self._initialize_after, response, beat.group_id, initialization)
+            self._nursery.start("initialization of share partitions", work, OnFailure.GIVE_UP)
         return response
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> Mapping[Place, Rejected]:
@@ -106,12 +104,23 @@ class ShareGroupService:
             await self._write(group_id, lambda shares: shares.deleted(group_id, done, self._groups.now()))
         return results, deletion.unknown
 
-    def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
-        """Delete an empty group of any kind; a share group with all its state. Raises Rejected."""
+    def has(self, group_id: str) -> bool:
+        """Return whether this broker coordinates a share group with this id. Raises Rejected."""
         group = self._groups.get(group_id)
-        if group is None or group.protocol_type != "share":
-            return self._groups.delete_group(group_id)
-        return self._spawn(self._delete_share_group(group_id))
+        return group is not None and group.protocol_type == "share"
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete an empty share group with all its state. Raises Rejected."""
+
+        def begin(shares: ShareGroups) -> Effects[GroupRecord, SharedTopics]:
+            return shares.begin_deletion(shares.existing(group_id), self._groups.now())
+
+        failures = await self._delete(group_id, await self._write(group_id, begin))
+        if failures:
+            raise next(iter(failures.values()))
+        deleted = self._groups.delete_group(group_id)
+        if deleted is not None:
+            await deleted
 
     async def describe_offsets(self, group_id: str, topics: Mapping[bytes, Sequence[int]]) -> dict[bytes, list[DescribedOffset]]:
         """Return the start offsets of partitions, by topic id."""
@@ -175,17 +184,6 @@ class ShareGroupService:
         results = await self._each(places, lambda place: self._persister.delete(SharePartitionKey(group_id, *place)))
         return {place[0]: result for place, result in zip(places, results, strict=True) if isinstance(result, Rejected)}
 
-    async def _delete_share_group(self, group_id: str) -> None:
-        def begin(shares: ShareGroups) -> Effects[GroupRecord, SharedTopics]:
-            return shares.begin_deletion(shares.existing(group_id), self._groups.now())
-
-        failures = await self._delete(group_id, await self._write(group_id, begin))
-        if failures:
-            raise next(iter(failures.values()))
-        deleted = self._groups.delete_group(group_id)
-        if deleted is not None:
-            await deleted
-
     async def _write(self, group_id: str, decide: Callable[[ShareGroups], Effects[GroupRecord, T]]) -> T:
         """Append a decision and return its response when it is committed. Raises Rejected."""
         shard = self._groups.shards.of(group_id)
@@ -209,19 +207,6 @@ class ShareGroupService:
             except Rejected as rejected:
                 results.append(rejected)
         return results
-
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        """Log a bug; a rejection is the result of whoever waits for the task."""
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Rejected):
-            logger.error("Bug in an operation on a share group", exc_info=error)
 
 
 def _by_topic(places: Iterable[Place]) -> dict[bytes, frozenset[int]]:

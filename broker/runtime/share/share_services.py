@@ -36,7 +36,6 @@ class ShareServices:
         """Complete pending fetches and stop all work; leaders and coordinators of the next start continue from the log."""
         self.fetches.release_all()
         self.partitions.stop()
-        self.groups.stop()
         self.state.stop()
 
 
@@ -61,4 +60,5 @@ def share_services(
     publisher.on_deleted.append(lambda topic: state.forget_topic(topic.topic_id))
     publisher.on_resigned.append(led.resigned)
     end_offsets = EndOffsets(partitions, catalog, settings.node_id, peers)
-    return ShareServices(state, persister, ShareGroupService(groups, persister, end_offsets), led, ShareFetches(led, timers, turns))
+    group_service = ShareGroupService(groups, persister, end_offsets, nursery)
+    return ShareServices(state, persister, group_service, led, ShareFetches(led, timers, turns))

@@ -75,15 +75,8 @@ class Scene(BrokerOne):
         self.catalog.apply([TopicRecord(SHARE_GROUP_STATE, STATE_TOPIC), PartitionRecord(0, STATE_TOPIC, [1, 2], [1, 2], leader=leader)])
         self.here = Here()
         self.codes: list[ErrorCode] = []
-        self.paused: list[int] = []
         local: Any = self.here
-        self.persister = SharePersister(local, self.catalog, 1, self.pause, self.peers)
-
-    def pause(self, ms: int) -> asyncio.Future[None]:
-        self.paused.append(ms)
-        passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        passed.set_result(None)
-        return passed
+        self.persister = SharePersister(local, self.catalog, 1, self.nursery, self.peers)
 
     async def answer(self, request: Request) -> Any:
         response, result, part = RESULTS[request.header.api_key]
@@ -92,6 +85,13 @@ class Scene(BrokerOne):
         return response(
             [result(topic.topic_id, [part(each.partition, code, **fields) for each in topic.partitions]) for topic in request.body.topics]
         )
+
+    async def after(self, *pauses_ms: int) -> None:
+        """Let these pauses pass, one after the other."""
+        for pause_ms in pauses_ms:
+            await settle()
+            await self.pass_ms(pause_ms)
+        await settle()
 
 
 async def result(begun: Any) -> Any:
@@ -116,7 +116,6 @@ async def test_every_operation_reaches_another_brokers_coordinator() -> None:
         k87.PartitionData(0, -1),
         k86.PartitionData(0),
     ]
-    persister.end()
 
 
 async def test_operations_that_wait_are_sent_in_one_request() -> None:
@@ -140,11 +139,17 @@ async def test_what_a_coordinator_cannot_do_now_is_tried_again(code: ErrorCode) 
     scene = Scene()
     scene.codes = [code, code]
     await scene.other(2, scene.answer, SERVED)
-    assert await result(scene.persister.write(KEY, WRITTEN)) is None
-    assert scene.paused == [100, 200]
+    written = scene.persister.write(KEY, WRITTEN)
+    assert isinstance(written, asyncio.Future)
+    await scene.after(100, 199)
+    assert not written.done()
+    await scene.after(1)
+    assert await written is None
     local = Scene(leader=1)
     local.here.codes = [code]
-    assert await result(local.persister.write(KEY, WRITTEN)) is None
+    written = local.persister.write(KEY, WRITTEN)
+    await local.after(100)
+    assert await result(written) is None
 
 
 async def test_other_errors_are_final() -> None:
@@ -163,19 +168,25 @@ async def test_other_errors_are_final() -> None:
 
 async def test_a_coordinator_that_stays_away_ends_the_attempts() -> None:
     scene = Scene(leader=NO_LEADER)
+    written = scene.persister.write(KEY, WRITTEN)
+    assert isinstance(written, asyncio.Future)
+    await scene.after(*(100 << attempt for attempt in range(ATTEMPTS - 2)))
+    assert not written.done()
+    await scene.after(100 << ATTEMPTS - 2)
     with pytest.raises(Rejected) as failed:
-        await result(scene.persister.write(KEY, WRITTEN))
+        await written
     assert failed.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert len(scene.paused) == ATTEMPTS - 1
 
 
 async def test_a_broken_connection_is_tried_again() -> None:
     scene = Scene()
     await scene.other(2, lambda _: HANG_UP, SERVED)
-    scene.persister.write(KEY, WRITTEN)
+    written = scene.persister.write(KEY, WRITTEN)
     await settle()
-    assert scene.paused == [100]
-    scene.persister.end()
+    assert isinstance(written, asyncio.Future)
+    assert not written.done()
+    await scene.nursery.stop()
+    assert written.done(), "nothing waits for a broker that has stopped"
 
 
 async def test_the_first_operation_creates_the_topic() -> None:
