@@ -26,4 +26,5 @@ def test_a_cluster_broker_forwards_the_apis_that_the_controller_answers() -> Non
 def test_only_requests_between_nodes_are_not_throttled() -> None:
     exempt = {api.key for api in APIS if not api.throttled}
     only_controllers = {api.key for api in APIS if ListenerType.BROKER not in api.listeners}
-    assert exempt == only_controllers | {ApiKey.WRITE_TXN_MARKERS}
+    of_share_state = {key for key in ApiKey if "_SHARE_GROUP_STATE" in key.name}
+    assert exempt == only_controllers | of_share_state | {ApiKey.WRITE_TXN_MARKERS}

@@ -1,0 +1,135 @@
+"""The service of share groups over a partition in memory and a persister that fails when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.groups.share_heartbeat import ShareHeartbeat
+from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.share_group_service import DescribedOffset, ShareGroupService
+from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.share.persister import SharePartitionKey, StateSummary
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.consumer_groups import FakeTopics, topic_id
+from tests.support.memory_partition import MemoryPartition
+from tests.support.simulation import settle
+
+T = topic_id("t")
+
+
+class States:
+    """A persister. `failing` are the partitions whose operations are rejected."""
+
+    def __init__(self) -> None:
+        self.failing: set[int] = set()
+        self.states: dict[SharePartitionKey, StateSummary] = {}
+
+    def _check(self, key: SharePartitionKey) -> None:
+        if key.partition in self.failing:
+            raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        self._check(key)
+        self.states[key] = StateSummary(state_epoch, 0, start_offset, -1 if start_offset < 0 else 0)
+
+    def delete(self, key: SharePartitionKey) -> None:
+        self._check(key)
+        self.states.pop(key, None)
+
+    def summary(self, key: SharePartitionKey) -> StateSummary:
+        self._check(key)
+        return self.states.get(key, StateSummary())
+
+
+class EndAt10:
+    async def of(self, topic: bytes, index: int) -> int:
+        return 10
+
+
+class Place:
+    def __init__(self) -> None:
+        clock, partition = VirtualClock(), MemoryPartition()
+        self.nursery = Nursery(Timers(), clock, pytest.fail)
+        topic = SimpleNamespace(partitions={0: partition})
+        partitions: Any = SimpleNamespace(by_name=lambda _: topic, get=lambda _, index: topic.partitions[index])
+        cluster: Any = FakeTopics(t=2)
+        cluster.partition_count = lambda _: 1
+        settings = BrokerSettings(group_share_assignment_interval_ms=0)
+
+        async def exists(_: str) -> None: ...
+
+        self.groups = GroupService(settings, self.nursery, partitions, exists, cluster=cluster)
+        self.states = States()
+        persister: Any = self.states
+        end_offsets: Any = EndAt10()
+        self.service = ShareGroupService(self.groups, persister, end_offsets, self.nursery)
+
+    async def beat(self, epoch: int = 0) -> int:
+        """Send a heartbeat, wait for what follows it, and return the member's epoch."""
+        names = frozenset({"t"}) if epoch == 0 else None
+        answer: Any = self.service.heartbeat(ShareHeartbeat(group_id="g", member_id="m", epoch=epoch, topic_names=names))
+        await settle()
+        return int(answer.epoch)
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    made = Place()
+    yield made
+    await made.nursery.stop()
+
+
+async def test_a_heartbeat_begins_the_initialization_of_new_partitions(place: Place) -> None:
+    epoch = await place.beat()
+    assert {key.partition for key in place.states.states} == {0, 1}
+    assert place.service.initialized_partitions("g") == {T: [0, 1]}
+    assert await place.beat(epoch) == epoch + 1, "they are assigned"
+
+
+async def test_an_initialization_that_fails_is_begun_again_by_the_next_heartbeat(place: Place) -> None:
+    place.states.failing = {1}
+    epoch = await place.beat()
+    assert place.service.initialized_partitions("g") == {}
+    place.states.failing = set()
+    await place.beat(epoch)
+    assert place.service.initialized_partitions("g") == {T: [0, 1]}
+
+
+async def test_altered_offsets_have_a_failure_for_each_partition(place: Place) -> None:
+    place.states.failing = {1}
+    failures = await place.service.alter_offsets("g", {(T, 0): 4, (T, 1): 5})
+    assert {found: failure.code for found, failure in failures.items()} == {(T, 1): ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    described = await place.service.describe_offsets("g", {T: [0, 1]})
+    assert described == {T: [DescribedOffset(0, 4, lag=6), DescribedOffset(1)]}
+
+
+async def test_offsets_that_cannot_be_deleted_stay(place: Place) -> None:
+    await place.beat()
+    await place.beat(-1)
+    place.states.failing = {0}
+    results, unknown = await place.service.delete_offsets("g", ["t", "u"])
+    failure = results[T]
+    assert failure is not None
+    assert (failure.code, unknown) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ["u"])
+    place.states.failing = set()
+    assert (await place.service.delete_offsets("g", ["t"]))[0] == {T: None}
+
+
+async def test_a_group_whose_state_cannot_be_deleted_stays(place: Place) -> None:
+    await place.beat()
+    await place.beat(-1)
+    place.states.failing = {0}
+    with pytest.raises(Rejected):
+        await place.service.delete_group("g")
+    assert place.service.has("g")
+    place.states.failing = set()
+    await place.service.delete_group("g")
+    assert (place.service.has("g"), place.states.states) == (False, {})
