@@ -151,6 +151,15 @@ async def test_a_cancelled_wait_does_not_end_background_work_for_good(scene: Sce
     await scene.nursery.stop()
 
 
+async def test_work_that_the_ending_loop_cancels_loses_no_node(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.nursery.start("metadata", scene.lasting("metadata"), OnFailure.LOST)
+    await settle()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await settle()
+    assert (scene.lost, errors(caplog)) == ([], [])
+
+
 async def test_a_worker_runs_once_at_a_time_and_again_after_its_end(scene: Scene) -> None:
     waits: list[asyncio.Future[None]] = []
 
