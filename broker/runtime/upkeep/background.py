@@ -100,10 +100,13 @@ class Background:
                 await asyncio.wait([pending])
             await self._turns.mine()
 
-    async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> None:
-        """Run each callable of `steps` on a thread, one after the other. Raises what it raises."""
+    async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> bool:
+        """Run each callable of `steps` on a thread, one after the other. Return whether there was any step. Raises what it raises."""
+        any_step = False
         for step in steps:
+            any_step = True
             await (self._turns.mine() if step is None else self._flusher.run(step))
+        return any_step
 
     async def _remove_files(self) -> None:
         """Remove files on a thread: unlinking a gigabyte can take a file system long. After a failure the others wait for the next time."""
@@ -124,9 +127,14 @@ class Background:
         await self._off_the_loop([self._log_dir.high_watermark_checkpoint()])
 
     async def _clean(self) -> None:
-        """Compact the dirtiest log. The cleaner is imported at its first turn."""
+        """Compact one log after the other, the dirtiest first, until none needs it (Kafka's CleanerThread).
+
+        A pass may fail to make progress, so there are at most as many passes as logs. The cleaner is imported at its first turn.
+        """
         if self._cleaner is None:
             from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # keeps it out of the start-up time
 
             self._cleaner = LogCleanerManager(self._log_dir.cleaned, self._log_dir.cleaner_checkpoint)
-        await self._off_the_loop(self._cleaner.clean_dirtiest(self._log_dir.logs, self._clock.now_ms()))
+        for _ in range(len(self._log_dir.logs)):
+            if not await self._off_the_loop(self._cleaner.clean_dirtiest(self._log_dir.logs, self._clock.now_ms())):
+                return
