@@ -9,7 +9,7 @@ import pytest
 from tests.support.soak import SHORT_DAYS, SHORT_TICKS, grown, live
 
 GROWTH, FEW = 0.25, 15
-"""A short day has few segments and files, and their number differs from day to day."""
+"""A short day has little of everything, so one piece counts for more."""
 
 
 def test_a_cluster_holds_no_more_after_a_second_day_than_after_the_first(caplog: pytest.LogCaptureFixture) -> None:
@@ -20,9 +20,9 @@ def test_a_cluster_holds_no_more_after_a_second_day_than_after_the_first(caplog:
 
 
 def test_growth_is_more_than_a_few_pieces_and_more_than_a_twentieth() -> None:
-    first = {"broker 1": {"tasks": 5, "files": 100, "objects": 1000}}
-    assert list(grown(first, {"broker 1": {"tasks": 10, "files": 105, "objects": 1050}})) == []
-    assert list(grown(first, {"broker 1": {"tasks": 11, "files": 106, "objects": 900}})) == [
+    first = {"broker 1": {"tasks": 5, "producers": 100, "objects": 1000}}
+    assert list(grown(first, {"broker 1": {"tasks": 10, "producers": 105, "objects": 1050}})) == []
+    assert list(grown(first, {"broker 1": {"tasks": 11, "producers": 106, "objects": 900}})) == [
         "broker 1: tasks 5 -> 11",
-        "broker 1: files 100 -> 106",
+        "broker 1: producers 100 -> 106",
     ]
