@@ -155,11 +155,6 @@ class Broker:
         return self._shared.budget.used
 
     @property
-    def starved_count(self) -> int:
-        """The number of connections that are not read because all together buffer too much."""
-        return len(self._shared.starved)
-
-    @property
     def waiting_requests(self) -> int:
         """The number of requests without a response yet."""
         return self._dispatcher.waiting
