@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.core import limits
@@ -85,12 +84,15 @@ class Background:
         *,
         first_ms: int | None = None,
     ) -> None:
-        job = partial(self._each, name, work, self._partitions if among is None else among)
+        def job() -> Coroutine[object, object, None] | None:
+            partitions = list(self._partitions if among is None else among)
+            return self._each(name, work, partitions) if partitions else None
+
         self._nursery.every(name, interval_ms, job, first_ms=first_ms)
 
-    async def _each(self, name: str, work: Callable[[Partition], object], among: Iterable[Partition]) -> None:
+    async def _each(self, name: str, work: Callable[[Partition], object], partitions: Iterable[Partition]) -> None:
         """Do `work` on each partition, and wait for the future that it may return."""
-        for partition in list(among):
+        for partition in partitions:
             if partition.removed or partition.log.failure is not None:
                 continue
             pending = None
@@ -121,7 +123,7 @@ class Background:
             begun.append(partition.flush())
             return begun.popleft() if len(begun) > limits.FLUSH_THREADS else None
 
-        await self._each("recovery point checkpoint", flush, self._partitions)
+        await self._each("recovery point checkpoint", flush, list(self._partitions))
 
     async def _checkpoint_high_watermarks(self) -> None:
         await self._off_the_loop([self._log_dir.high_watermark_checkpoint()])

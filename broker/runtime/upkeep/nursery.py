@@ -26,7 +26,8 @@ from ottla.broker.storage.errors import FsyncFailed
 
 logger = logging.getLogger(__name__)
 
-Work = Callable[[], Coroutine[Any, Any, Any]]
+Work = Callable[[], "Coroutine[Any, Any, Any] | None"]
+"""Returns a coroutine; None if there is nothing to do, so that an idle node makes no tasks."""
 
 
 class OnFailure(Enum):
@@ -216,8 +217,11 @@ class Job:
         if self._over or self._nursery._closed:
             return
         self._began_ms = self._nursery.clock.mono_ms()
+        if (work := self._work()) is None:
+            self._succeeded()
+            return
         self._nursery._owned[self] = None
-        self.task = asyncio.get_running_loop().create_task(self._work(), name=self._name)
+        self.task = asyncio.get_running_loop().create_task(work, name=self._name)
         self.task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:

@@ -208,6 +208,14 @@ async def test_periodic_work_runs_at_its_first_time_and_then_after_each_interval
     await scene.nursery.stop()
 
 
+async def test_periodic_work_without_anything_to_do_makes_no_task_and_goes_on(scene: Scene) -> None:
+    asked: list[int] = []
+    scene.nursery.every("job", 100, lambda: asked.append(scene.clock.mono_ms()))
+    await scene.advance(250)
+    assert asked == [100, 200]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
 async def test_a_stop_ends_everything_in_reverse_order_and_waits(scene: Scene) -> None:
     for name in ("first", "second"):
         scene.nursery.start(name, scene.lasting(name))
