@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations soak fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -199,6 +199,9 @@ sim: $(STAMP) ## Simulate a cluster with clients and faults from many seeds, and
 
 sim-mutations: $(STAMP) ## Break rules of replication, idempotence, transactions and the controller on purpose: the simulation has to find each
 	@$(PY) -m ottla.broker.sim --mutations --seeds $(SEEDS) $(ARGS)
+
+soak: $(STAMP) ## Live a week of a small busy cluster, its clocks advanced, and compare what each node holds with the first day (ARGS="--days 2")
+	@$(PY) -m tests.support.soak $(ARGS)
 
 fuzz: $(STAMP) maven ## Fuzz frames, batches, TLS and authentication of a live broker, with and without security, five minutes each; then its memory and event loop
 	@$(PY) -m client_compat.fuzz $(ARGS)

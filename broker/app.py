@@ -4,8 +4,9 @@ Start: bind the listeners (a port that is in use is found before anything is cha
 the metadata log and open the topics -> load groups and transactions -> background work -> accept connections.
 
 Stop (SIGTERM, SIGINT): accept and read nothing more -> release long polls and waiting group members -> answer requests in flight, for a
-bounded time -> finish topic operations -> sync and close the logs, write the checkpoints and, last, the clean-shutdown marker. A second
-signal, a signal during the start, or a failed fsync ends the process at once; the next start then recovers, as after a crash.
+bounded time -> end background work, the newest first -> sync and close the logs, write the checkpoints and, last, the clean-shutdown
+marker. A second signal, a signal during the start, or a failed fsync ends the process at once; the next start then recovers, as after a
+crash.
 """
 
 from __future__ import annotations
@@ -155,11 +156,6 @@ class Broker:
         return self._shared.budget.used
 
     @property
-    def starved_count(self) -> int:
-        """The number of connections that are not read because all together buffer too much."""
-        return len(self._shared.starved)
-
-    @property
     def waiting_requests(self) -> int:
         """The number of requests without a response yet."""
         return self._dispatcher.waiting
@@ -205,7 +201,7 @@ class Broker:
             logger.info("Fault %s", line)
 
     async def _stop_serving(self) -> None:
-        """Release long polls and waiting group members, answer the requests in flight for a bounded time, and finish topic operations."""
+        """Release long polls and waiting group members, and answer the requests in flight for a bounded time."""
         self.accept_no_more()
         self.services.fetch_waits.release_all()
         self.services.groups.stop()
@@ -215,7 +211,6 @@ class Broker:
         if late:
             logger.warning("%d requests were not answered in time", late)
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
-        await self.services.topic_maker.stop()
 
     def _abort(self) -> None:
         """Answer nothing more."""
@@ -239,6 +234,7 @@ class Broker:
         logger.critical("Stopping at once: %s", error)
         logging.shutdown()
         self._exit_now(1)
+        self._nursery.crash_soon()  # reached only with an `exit_now` that returns
 
     def _open_log_dir(self) -> LogDir:
         path, files = data_dir(self.settings), FillableFiles(self._faults, self.environment.files)

@@ -112,7 +112,7 @@ class ClusterComponents:
             log_dir=log_dir,
             partitions=partitions,
             flusher=flusher,
-            clock=environment.clock,
+            nursery=nursery,
             brokers=self._brokers,
             throttles=self._throttles,
         )
@@ -122,9 +122,7 @@ class ClusterComponents:
             self._catalog, settings.node_id, lambda: Peers(links.to_broker, self.address_of, settings.request_timeout_ms), nursery
         )
         self._directories = self._make_directories()
-        self._topics = RemoteTopics(
-            forwarding, self._catalog, settings, lambda: self._brokers.own_epoch, clock=environment.clock, timers=nursery.timers
-        )
+        self._topics = RemoteTopics(forwarding, self._catalog, settings, lambda: self._brokers.own_epoch, nursery=nursery)
         self.parts = MetadataParts(
             self._catalog,
             configs,

@@ -247,3 +247,4 @@ class ControllerNode:
         logger.critical("Stopping at once: %s", error)
         logging.shutdown()
         self._exit_now(1)
+        self._nursery.crash_soon()  # reached only with an `exit_now` that returns

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -107,8 +106,3 @@ class Verdict:
     def to_json(self) -> str:
         """Return all fields and the exit code as JSON."""
         return json.dumps({"exit_code": self.exit_code, **asdict(self)}, indent=2, default=str)
-
-    @classmethod
-    def unjudged(cls, directories: Sequence[DirectoryVerdict]) -> Verdict:
-        """Return a verdict without findings, for directories on which no rule ran."""
-        return cls(list(directories))

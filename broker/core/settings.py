@@ -471,10 +471,6 @@ class BrokerSettings:
         """Return the maximum number of new connections a second of a listener. The broker-wide rate is a separate limit."""
         return self.listener_connections.get(f"listener.name.{listener.lower()}.max.connection.creation.rate", 2**31 - 1)
 
-    def set_value(self, name: str, text: str) -> None:
-        """Change one setting of a running broker. Raises InvalidConfig. The caller checks that the setting may be changed."""
-        setattr(self, attribute_of(name), BROKER_KEYS[name].parse(text))
-
 
 def attribute_of(name: str) -> str:
     """Return the attribute of a setting: `log.segment.bytes` -> `log_segment_bytes`."""

@@ -77,9 +77,6 @@ class LeaderEpochs:
         number = bisect_right(self._entries, offset, key=lambda e: e.start_offset) - 1
         return self._entries[number].epoch if number >= 0 else UNDEFINED
 
-    def start_of(self, epoch: int) -> int | None:
-        return next((e.start_offset for e in self._entries if e.epoch == epoch), None)
-
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (the greatest epoch up to `epoch`, the start of the next one); (-1, -1) if unknown (KIP-101)."""
         if epoch == UNDEFINED or epoch > self.latest:

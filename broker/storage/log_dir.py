@@ -91,7 +91,8 @@ class LogDir:
         self._with_doomed: set[Key] = set()
         self._checkpoints = itertools.count()
         self._checkpoint_lock = threading.Lock()
-        self._written: dict[str, tuple[int, bytes]] = {}
+        self._written: dict[str, tuple[int, dict[Key, int]]] = {}
+        """By checkpoint, the number and the content of the last write."""
         self._found: dict[str, dict[Key, int]] = {}
         self._lock = files.lock(path)
 
@@ -188,7 +189,7 @@ class LogDir:
             self.findings.append(Damage(path, f"not usable ({e}); the logs themselves are read instead"))
             self.was_clean = self.was_clean and name != checkpoints.RECOVERY_POINT
             return {}
-        self._written[name] = -1, data
+        self._written[name] = -1, self._found[name]
         return self._found[name]
 
     def _load_log(self, key: Key, recovery_point: int, log_start: int, high_watermark: int) -> None:
@@ -386,13 +387,12 @@ class LogDir:
 
         def write() -> None:
             with self._checkpoint_lock:
-                newest, known = self._written.get(name, (-1, b""))
+                newest, known = self._written.get(name, (-1, None))
                 if number < newest:
                     return
-                data = encode_offsets(dict(sorted(offsets.items())))
-                if known != data:
-                    self._files.write_atomic(self.path / name, data)
-                self._written[name] = number, data
+                if known != offsets:  # most checkpoints of idle partitions end here
+                    self._files.write_atomic(self.path / name, encode_offsets(dict(sorted(offsets.items()))))
+                self._written[name] = number, offsets
 
         return write
 

@@ -17,13 +17,14 @@ import zlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from client_compat.matrix.clients import CLIENTS
 from client_compat.matrix.control import ClientError, ClientMissing, ProgramFailed
 from client_compat.matrix.facades import Client, Consumer, ConsumerOptions, Partition
+from client_compat.support.counted import Counted
 from client_compat.support.reading import Consumed
 from client_compat.support.workers import RunFailed
 
@@ -39,30 +40,22 @@ POLLS_MAX = 100
 """Polls after which a member leaves and rejoins."""
 PAUSE_S = 0.2
 NOTHING: Final = -1
-SAMPLES_MAX = 10
 _LOG = logging.getLogger("client_compat.groups")
 _LOG.propagate = False
 
 
 @dataclass(slots=True)
-class GroupVerdict:
-    """Counts of records, except for `backwards`, which counts checks of committed offsets; `samples` has the first that are wrong."""
+class GroupVerdict(Counted):
+    """Counts of records, except for `backwards`, which counts checks of committed offsets."""
 
+    JUDGED = "given"
+    WRONG = ("missed", "different", "backwards")
     given: int = 0
     """Received records, by group and position: a record that is received again counts once."""
     missed: int = 0
     different: int = 0
     """Received records that differ from the log or are not in it."""
     backwards: int = 0
-    samples: list[str] = field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        return self.given > 0 and not (self.missed or self.different or self.backwards)
-
-    def note(self, text: str) -> None:
-        if len(self.samples) < SAMPLES_MAX:
-            self.samples.append(text)
 
 
 def checksum(value: bytes) -> int:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from client_compat.support.counted import Counted
 from ottla.protocol.records.batch import split_batches
 
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NOT_REPLICATED = "__cluster_metadata-0"
 """Not compared: every node has a different part of it."""
-SAMPLES_MAX = 10
 
 
 class Batch(NamedTuple):
@@ -40,22 +40,15 @@ class Replica:
 
 
 @dataclass(slots=True)
-class ReplicasVerdict:
-    """Counts of partitions, compared batches and bytes; `samples` has the first that differ."""
+class ReplicasVerdict(Counted):
+    """Counts of partitions, of compared batches, and of replicas that differ."""
 
+    JUDGED = "batches"
+    WRONG = ("differ", "epochs_differ")
     partitions: int = 0
     batches: int = 0
     differ: int = 0
     epochs_differ: int = 0
-    samples: list[str] = field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        return self.batches > 0 and not (self.differ or self.epochs_differ)
-
-    def note(self, text: str) -> None:
-        if len(self.samples) < SAMPLES_MAX:
-            self.samples.append(text)
 
 
 def compare(directories: Sequence[Path]) -> ReplicasVerdict:

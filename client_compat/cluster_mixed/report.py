@@ -85,10 +85,10 @@ def print_run(console: Console, found: MixedRun, directory: Path) -> None:
     for column in ("acknowledged", "lost", "doubled", "torn", "otherwise wrong"):
         table.add_column(column, justify="right")
     acks, txns = found.acks, found.transactions
-    wrong = acks.misplaced + acks.reordered + acks.refused + acks.unanswered + acks.foreign
+    shown = ("lost", "doubled", "torn")
     for name, numbers in (
-        ("records", (acks.acked, acks.lost, acks.doubled, 0, wrong)),
-        ("transactions", (txns.committed, txns.lost, txns.doubled, txns.torn, txns.shown + txns.strange)),
+        ("records", (acks.acked, acks.lost, acks.doubled, 0, acks.wrong_but(*shown))),
+        ("transactions", (txns.committed, txns.lost, txns.doubled, txns.torn, txns.wrong_but(*shown))),
     ):
         table.add_row(name, *(f"{number:,}" for number in numbers))
     console.print(table)

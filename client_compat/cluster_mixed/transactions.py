@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
@@ -20,13 +20,13 @@ from client_compat.cluster_mixed.groups import logged_to
 from client_compat.matrix.clients import CLIENTS
 from client_compat.matrix.control import ClientError, ClientMissing, ProgramFailed
 from client_compat.matrix.facades import Client, Consumer, Producer, Record
+from client_compat.support.counted import SAMPLES_MAX, Counted
 from client_compat.support.workers import RunFailed
 
 ABORT_EVERY = 7
 PAUSE_S = 0.1
 TRANSACTION_TIMEOUT_MS = 60_000
 SEND_TIMEOUT_MS = 60_000
-SAMPLES_MAX = 10
 _LOG = logging.getLogger("client_compat.transactions")
 _LOG.propagate = False
 
@@ -40,9 +40,11 @@ class Outcome(IntEnum):
 
 
 @dataclass(slots=True)
-class TxnVerdict:
-    """Counts of transactions; `samples` has the first that are wrong. Only `strange` counts records."""
+class TxnVerdict(Counted):
+    """Counts of transactions. Only `strange` counts records."""
 
+    JUDGED = "committed"
+    WRONG = ("lost", "torn", "doubled", "shown", "strange")
     committed: int = 0
     aborted: int = 0
     unknown: int = 0
@@ -52,15 +54,6 @@ class TxnVerdict:
     shown: int = 0
     """Aborted transactions that readers received."""
     strange: int = 0
-    samples: list[str] = field(default_factory=list)
-
-    @property
-    def good(self) -> bool:
-        return self.committed > 0 and not any((self.lost, self.torn, self.doubled, self.shown, self.strange))
-
-    def note(self, text: str) -> None:
-        if len(self.samples) < SAMPLES_MAX:
-            self.samples.append(text)
 
 
 def value_of(client: str, number: int) -> bytes:

@@ -123,7 +123,7 @@ def _times(path: Path) -> array[int]:
 def promises(safe: Judged, alone: Judged, unclean: Judged) -> list[Promise]:
     """Return everything that the demo promises, kept or not."""
     acks = safe.acks
-    wrong = acks.misplaced + acks.reordered + acks.refused + acks.unanswered + acks.foreign
+    wrong = acks.wrong_but("lost", "doubled")
     again = f" ({acks.excused} stored again by librdkafka itself, its issue 4953)" if acks.excused else ""
     told = f"acks=all: lost {acks.lost}, doubled {acks.doubled}{again}, otherwise wrong {wrong}, of {acks.acked:,} acknowledged"
     return [

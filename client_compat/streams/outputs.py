@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from client_compat.streams.application import StreamsFailed
 from client_compat.streams.flights import Key
+from client_compat.support.counted import Counted
 
 TOPICS = ("by-airline", "by-route", "by-origin")
 PARTITIONS = 2
@@ -20,18 +21,18 @@ POLL_S = 0.02
 RECORDS_AT_ONCE = 2_000
 READ_TIMEOUT_S = 120.0
 ADMIN_TIMEOUT_S = 30.0
-SAMPLES_MAX = 5
 
 
 @dataclass(slots=True)
-class Counts:
+class Counts(Counted):
     """Updates in log order. `doubled` counts repeated values, `missed` counts skipped ones."""
 
+    JUDGED = "updates"
+    WRONG = ("doubled", "missed")
     last: dict[Key, int] = field(default_factory=dict)
     updates: int = 0
     doubled: int = 0
     missed: int = 0
-    samples: list[str] = field(default_factory=list)
 
     def take(self, key: Key, count: int) -> None:
         before = self.last.get(key, 0)
@@ -48,10 +49,6 @@ class Counts:
         for key in keys:
             self.note(f"{key[0]} {key[1]} is {self.last.get(key, 0)} and should be {expected.get(key, 0)}")
         return len(keys)
-
-    def note(self, text: str) -> None:
-        if len(self.samples) < SAMPLES_MAX:
-            self.samples.append(text)
 
 
 class Outputs:

@@ -6,11 +6,10 @@ from array import array
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from client_compat.support.counted import Counted
 from client_compat.support.load import Load, parts_of
 from client_compat.support.places import GIVEN_UP, NOT_ACKED, REFUSED, SOMEWHERE, describe_place, place
 from client_compat.support.reading import read_with_aiokafka
-
-SAMPLES_MAX = 10
 
 
 class Double(NamedTuple):
@@ -25,9 +24,11 @@ class Double(NamedTuple):
 
 
 @dataclass(slots=True)
-class AckVerdict:
-    """Counts of values; `samples` has the first that are wrong."""
+class AckVerdict(Counted):
+    """Counts of values."""
 
+    JUDGED = "acked"
+    WRONG = ("lost", "doubled", "misplaced", "reordered", "refused", "unanswered", "foreign")
     acked: int = 0
     in_log: int = 0
     lost: int = 0
@@ -41,19 +42,9 @@ class AckVerdict:
     """Given up without a response, with a client that could not continue; not a broker's fault."""
     excused: int = 0
     """Duplicated by the client itself, under two epochs of its producer id; not a broker's fault."""
-    samples: list[str] = field(default_factory=list)
     doubles: list[Double] = field(default_factory=list)
     losses: list[tuple[str, int, int]] = field(default_factory=list)
     """Lost values: client, number, and the acknowledged position."""
-
-    @property
-    def good(self) -> bool:
-        wrong = (self.lost, self.doubled, self.misplaced, self.reordered, self.refused, self.unanswered, self.foreign)
-        return self.acked > 0 and not any(wrong)
-
-    def note(self, text: str) -> None:
-        if len(self.samples) < SAMPLES_MAX:
-            self.samples.append(text)
 
     def excuse(self, double: Double) -> None:
         """Count the value as duplicated by its client."""

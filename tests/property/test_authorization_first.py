@@ -38,7 +38,7 @@ from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.schema import Message
-from tests.support.altering_requests import AT_BROKERS, AT_BROKERS_OF_KRAFT, AT_CONTROLLERS, TOPIC, requests
+from tests.support.altering_requests import AT_BROKERS, AT_CONTROLLERS, TOPIC, requests
 from tests.support.owned_cluster import OwnedCluster
 from tests.support.simulation import TimelessLoop
 
@@ -110,7 +110,7 @@ class Scene:
             "standalone": Door(Dispatcher(self._alone.services, Faults()), AT_BROKERS, lambda: state_of(self._alone)),
             "broker": Door(
                 Dispatcher(broker.services, Faults(), broker_routes(in_cluster=True)),
-                AT_BROKERS + AT_BROKERS_OF_KRAFT,
+                AT_BROKERS,
                 lambda: (state_of(broker), role.newest.image),
             ),
             "controller": Door(ControllerDispatcher(controller), AT_CONTROLLERS, state_of_controller),

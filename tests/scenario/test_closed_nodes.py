@@ -56,7 +56,7 @@ def settings(path: Path, **given: str) -> BrokerSettings:
 
 
 async def lone_broker(path: Path) -> list[Node]:
-    broker = Broker(settings(path), Faults())
+    broker = Broker(settings(path), Faults(), exit_now=lambda _: None)
     await broker.start()
     return [broker]
 
@@ -66,7 +66,7 @@ async def cluster(path: Path) -> list[Node]:
         return load({**SMALL, **given}, {}, None).settings
 
     layout = Layout(path, 2, HOST, 0)
-    running = LocalCluster(layout, settings_of, Faults)
+    running = LocalCluster(layout, settings_of, Faults, exit_now=lambda _: None)
     await running.start()
     return [*running.brokers.values(), running.controller]
 
@@ -100,21 +100,23 @@ def contents(path: Path) -> dict[Path, bytes]:
     return {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
 
 
-async def closed(nodes: list[Node], path: Path, *, crash: bool) -> None:
+async def close(nodes: list[Node], path: Path, how: str) -> None:
     for node in nodes:
-        if crash:
+        if how == "stop":
+            await node.stop()
+        elif how == "crash":
             node.crash()
         else:
-            await node.stop()
+            node.stop_at_once(OSError(5, "Input/output error"))
+            await asyncio.sleep(0)
     left = contents(path)
     await settle()
-    if crash:
-        assert contents(path) == left
+    assert contents(path) == left
 
 
-@pytest.mark.parametrize("crash", [False, True], ids=["stop", "crash"])
+@pytest.mark.parametrize("how", ["stop", "crash", "failed fsync"])
 @pytest.mark.parametrize("start", [lone_broker, cluster])
-def test_nothing_is_left_of_closed_nodes(start: Callable[[Path], Awaitable[list[Node]]], crash: bool, tmp_path: Path) -> None:
+def test_nothing_is_left_of_closed_nodes(start: Callable[[Path], Awaitable[list[Node]]], how: str, tmp_path: Path) -> None:
     threads = set(threading.enumerate())
 
     async def scene() -> None:
@@ -123,7 +125,7 @@ def test_nothing_is_left_of_closed_nodes(start: Callable[[Path], Awaitable[list[
         nodes = await start(tmp_path / "data")
         assert isinstance(nodes[0], Broker)
         held = await keep_busy(nodes[0])
-        await closed(nodes, tmp_path, crash=crash)
+        await close(nodes, tmp_path, how)
         await asyncio.gather(*held)
         await loop.shutdown_default_executor()
         assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -26,6 +26,7 @@ from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.link import Node, UnsupportedByPeer
 from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
@@ -93,9 +94,8 @@ class Place:
 
     def remote_topics(self, broker_epoch: int = -1) -> RemoteTopics:
         broker = self.broker
-        return RemoteTopics(
-            self.channel, broker.services.topics, broker.settings, lambda: broker_epoch, clock=self.clock, timers=self.timers
-        )
+        nursery = Nursery(self.timers, self.clock, pytest.fail)
+        return RemoteTopics(self.channel, broker.services.topics, broker.settings, lambda: broker_epoch, nursery=nursery)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from ottla.broker.app import StartError
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.replication.waits import Condition
-from ottla.protocol.error_codes import ErrorCode
+from ottla.broker.runtime.nodes.link import LinkBroken
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
@@ -147,7 +147,8 @@ def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads() -> None:
         await create(cluster, 1, 2, 3)
         member = cluster.members[1]
         member.files.room = 0
-        assert (await produce(cluster, 1, b"a")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(LinkBroken):
+            await produce(cluster, 1, b"a")
         assert member.exit_codes == [1]
         member.crash()
         await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
+from ottla.broker.api.routes import broker_routes, controller_routes
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codegen import fields_at
 from ottla.protocol.fields import ArrayOf, Kind, WireField
@@ -17,10 +18,19 @@ from ottla.protocol.schema import Message
 from tests.support.logs import batch
 
 TOPIC: Final = "t"
-AT_BROKERS: Final = (0, 8, 11, 12, 13, 14, 19, 20, 21, 22, 24, 25, 26, 27, 28, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51)
-AT_BROKERS_OF_KRAFT: Final = (57, 64, 68, 80, 81)
-AT_CONTROLLERS: Final = (19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 49, 51, 53, 54, 56, 57, 58, 59, 62, 63, 64, 67, 70, 73, 80, 81, 82)
-"""Every API with which a client or a node changes something."""
+READING: Final = frozenset(
+    {
+        *(ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_GROUPS),
+        *(ApiKey.LIST_GROUPS, ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS, ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_ACLS),
+        *(ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.SASL_AUTHENTICATE, ApiKey.DESCRIBE_DELEGATION_TOKEN),
+        *(ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS),
+        *(ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS),
+        *(ApiKey.LIST_TRANSACTIONS, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.LIST_CONFIG_RESOURCES, ApiKey.DESCRIBE_TOPIC_PARTITIONS),
+    }
+)
+"""The APIs that change nothing."""
+AT_BROKERS: Final = tuple(key for key in broker_routes() if key not in READING)
+AT_CONTROLLERS: Final = tuple(key for key in controller_routes() if key not in READING)
 
 _NAMES: Final = (TOPIC, TOPIC, "", "1", "g", "a/b", "new", "*", "kafka-cluster", "User:ann", "ann", "user", "metadata.version")
 _SETTINGS: Final = ("retention.ms", "cleanup.policy", "log.retention.ms", "interval.ms", "consumer.session.timeout.ms", "root", "no.such")

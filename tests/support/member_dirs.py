@@ -10,11 +10,13 @@ from ottla.broker.cluster.metadata_records import Endpoint, MetadataRecord, Part
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
 
@@ -55,7 +57,7 @@ class MemberDir:
             log_dir=self.log_dir,
             partitions=self.partitions,
             flusher=self.flusher,
-            clock=self.clock,
+            nursery=Nursery(Timers(), self.clock, lambda _: None),
             brokers=self.brokers,
         )
         self.publisher.fetchers = self.fetchers

@@ -33,7 +33,8 @@ class TopicDir:
         self.flusher = Flusher(self._on_failure)
         self.partitions = Partitions(self.flusher, self.clock)
         self.log_dir = LogDir.open(path, settings or BrokerSettings(), self.clock.now_ms(), files=files)
-        self.nursery = Nursery(Timers(), self.clock, self._on_failure)
+        self.timers = Timers()
+        self.nursery = Nursery(self.timers, self.clock, self._on_failure)
         try:
             self.metadata = StandaloneMetadata(
                 self.log_dir,

@@ -9,7 +9,6 @@ from typing import TypeVar
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.runtime.coordination.group_service import GroupService
@@ -17,7 +16,6 @@ from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import Answer, TxnService
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
-from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.txns.decide import Expected
@@ -46,8 +44,6 @@ class TxnDir(TopicDir):
         self.crashed = False
         super().__init__(path, files=files, settings=settings or BrokerSettings(**SETTINGS))  # type: ignore[arg-type] # all are ints
         in_force = self.settings
-        self.timers = Timers()
-        self.nursery = Nursery(self.timers, self.clock, self._on_failure)
         self.groups = GroupService(
             in_force,
             self.nursery,

@@ -14,15 +14,24 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
 from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 
 
 class LocalTopics:
     """A `TopicMaker`. A topic is served when a call returns it. `published` waits until the broker has published what is committed."""
 
-    def __init__(self, decisions: ClusterDecisions, catalog: Catalog, broker_epoch: int, published: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        decisions: ClusterDecisions,
+        catalog: Catalog,
+        broker_epoch: int,
+        *,
+        published: Callable[[], Awaitable[None]],
+        nursery: Nursery,
+    ) -> None:
         self._decisions, self._catalog, self._broker_epoch, self._published = decisions, catalog, broker_epoch, published
-        self._auto_creation = AutoCreation(self.auto_create)
+        self._auto_creation = AutoCreation(self.auto_create, nursery)
 
     @property
     def _settings(self) -> BrokerSettings:
@@ -58,10 +67,6 @@ class LocalTopics:
         if topic is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {name} was deleted as soon as it was created.")
         return topic
-
-    async def stop(self) -> None:
-        """Wait for the creations that have started."""
-        await self._auto_creation.finish()
 
     def _defaults_for(self, name: str) -> NewTopic:
         configs = tuple(internal_topic_configs(name, self._settings).items())

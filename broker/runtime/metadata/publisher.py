@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ottla.broker.cluster.catalog import Catalog
@@ -30,7 +29,6 @@ from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.topic_config import effective_log_config, usable_overrides
 from ottla.broker.core import limits
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -41,7 +39,7 @@ from ottla.broker.replication.throttle import NO_LIMIT, Throttles
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.storage.errors import FsyncFailed
+from ottla.broker.runtime.upkeep.nursery import GuardedStep, Nursery
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
 
@@ -84,7 +82,7 @@ class Publisher:
         log_dir: LogDir,
         partitions: Partitions,
         flusher: Flusher,
-        clock: Clock,
+        nursery: Nursery,
         brokers: Brokers | None = None,
         throttles: Throttles | None = None,
     ) -> None:
@@ -105,7 +103,7 @@ class Publisher:
         self._log_dir = log_dir
         self._partitions = partitions
         self._flusher = flusher
-        self._clock = clock
+        self._nursery = nursery
         self._brokers = brokers
         self._throttles = throttles
 
@@ -123,7 +121,7 @@ class Publisher:
         """Apply the first image: serve every partition with a replica here, from its log if one was found. Blocks."""
         self._catalog.publish(first.image, first.changes)
         self._register(first.image.brokers)
-        with _step("renaming stray directories"):
+        with self._step("renaming stray directories"):
             self._set_aside_strays(first.image)
         self._opened = True
         self._broker_configs.refresh()
@@ -136,7 +134,7 @@ class Publisher:
                 configs[name] = self._log_config_at_start(name)
             log = self._log_dir.logs.get((name, replica.index))
             if log is not None:
-                with _step(f"configuring the log of {name}-{replica.index}"):
+                with self._step("configuring the log of %s-%d", name, replica.index):
                     self._take_over(log, configs[name])
         self._throttle(self._catalog.configured_resources(ResourceType.TOPIC))
         self._serve([*local.leaders, *local.followers])
@@ -147,13 +145,13 @@ class Publisher:
         self._new_configs = {}
         local = local_changes(changes, self._settings.node_id)
         if local.removed:
-            with _step("removing replicas"):
+            with self._step("removing replicas"):
                 await self._remove(local.removed)
         for change in changes.topics.values():
             if change.before is None and change.after is not None:
                 logger.info("created topic %s with %d partition(s)", change.after.name, len(change.after.partitions))
         replicas = [*local.leaders, *local.followers]
-        with _step("making logs"):
+        with self._step("making logs"):
             await self._make_logs(replicas)
         known = [replica for replica in replicas if self._is_served(replica)]
         self._serve([replica for replica in replicas if not self._is_served(replica)])
@@ -163,16 +161,25 @@ class Publisher:
         self._tell_coordinators(local)
         self._tell_of_deleted(changes)
         if changes.configs:
-            with _step("changing settings"):
+            with self._step("changing settings"):
                 self._configured(changes)
         if str(self._settings.node_id) in changes.brokers_set:
-            _tell(self.on_settings)
+            self._tell(self.on_settings)
         if changes.client_quotas:
-            _tell(self.on_quotas)
+            self._tell(self.on_quotas)
         if self.on_subscriptions:
             for kind, name in changes.configs:
                 if kind == ResourceType.CLIENT_METRICS:
-                    _tell(self.on_subscriptions, name)
+                    self._tell(self.on_subscriptions, name)
+
+    def _step(self, name: str, *args: object) -> GuardedStep:
+        """Log a bug and go on with the next step, as Kafka's BrokerMetadataPublisher does. Rejected passes to the caller."""
+        return self._nursery.step(name, *args, passing=Rejected)
+
+    def _tell(self, hooks: Iterable[Callable[..., None]], *news: object) -> None:
+        for hook in hooks:
+            with self._step("notifying components of a change"):
+                hook(*news)
 
     # --- brokers and coordinators ------------------------------------------------------------------------------------------------
 
@@ -187,16 +194,16 @@ class Publisher:
 
     def _tell_coordinators(self, local: LocalChanges) -> None:
         for replica in local.removed:
-            _tell(self.on_resigned, replica.topic.name, replica.index, None)
+            self._tell(self.on_resigned, replica.topic.name, replica.index, None)
         for replica in local.elected:
-            _tell(self.on_elected, replica.topic.name, replica.index, replica.partition.leader_epoch)
+            self._tell(self.on_elected, replica.topic.name, replica.index, replica.partition.leader_epoch)
         for replica in local.followers:
-            _tell(self.on_resigned, replica.topic.name, replica.index, replica.partition.leader_epoch)
+            self._tell(self.on_resigned, replica.topic.name, replica.index, replica.partition.leader_epoch)
 
     def _tell_of_deleted(self, changes: ImageChanges) -> None:
         for change in changes.topics.values():
             if change.before is not None and change.after is None:
-                _tell(self.on_deleted, change.before)
+                self._tell(self.on_deleted, change.before)
                 logger.info("deleted topic %s", change.before.name)
 
     # --- replicas ----------------------------------------------------------------------------------------------------------------
@@ -210,7 +217,7 @@ class Publisher:
         for replica in replicas:
             name = replica.topic.name
             try:
-                with _step(f"leading or following {name}-{replica.index}"):
+                with self._step("leading or following %s-%d", name, replica.index):
                     self._lead_or_follow(replica)
             except Rejected as error:
                 logger.error("%s-%d is offline: %s", name, replica.index, error)
@@ -330,7 +337,7 @@ class Publisher:
         """Apply the settings in force to a log found at the start."""
         log.config = config
         self._set_producer_settings(log)
-        log.expire_producers(self._clock.now_ms())  # only now: the expiration may be a dynamic setting, known since the replay
+        log.expire_producers(self._nursery.clock.now_ms())  # only now: the expiration may be a dynamic setting, known since the replay
         if config.flush_messages != INT64_MAX and log.recovery_point < log.log_end_offset:
             log.flush()  # with flush.messages, readable records are on disk, also those from before a crash
 
@@ -377,23 +384,6 @@ class Publisher:
                 config = self._log_config(name)
                 for partition in served.partitions.values():
                     partition.reconfigure(config)
-
-
-@contextmanager
-def _step(what: str) -> Iterator[None]:
-    """Log a bug and go on with the next step, as Kafka's BrokerMetadataPublisher does. Rejected and FsyncFailed pass to the caller."""
-    try:
-        yield
-    except (Rejected, FsyncFailed):
-        raise
-    except Exception:
-        logger.exception("Bug while %s after a metadata change; the rest of the change is applied", what)
-
-
-def _tell(hooks: Iterable[Callable[..., None]], *news: object) -> None:
-    for hook in hooks:
-        with _step("notifying components of a change"):
-            hook(*news)
 
 
 def _registration(partition: PartitionRegistration) -> Registration:

@@ -63,7 +63,7 @@ class StandaloneMetadata:
             settle_directories(log_dir, controller.voter)
             self.broker_configs = BrokerConfigs(settings, self.catalog)
             self.publisher = Publisher(
-                self.catalog, self.broker_configs, log_dir=log_dir, partitions=partitions, flusher=flusher, clock=nursery.clock
+                self.catalog, self.broker_configs, log_dir=log_dir, partitions=partitions, flusher=flusher, nursery=nursery
             )
             self.publisher.open(controller.newest)
         except Rejected as error:
@@ -71,7 +71,7 @@ class StandaloneMetadata:
         self._local = LocalMetadata(controller, self.publisher.take, nursery, controller.newest.provenance.offset)
         controller.active.published = self.published
         self.decisions = ClusterDecisions(controller.active, self.broker_configs, is_forwarded=True)
-        self.topics = LocalTopics(self.decisions, self.catalog, broker_epoch, self.published)
+        self.topics = LocalTopics(self.decisions, self.catalog, broker_epoch, published=self.published, nursery=nursery)
         self._local.start()
         controller.start_upkeep()
         nursery.at_close(self._stop, self.broker_configs.loggers.reset)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ottla.broker.cluster.image import TopicImage
@@ -12,6 +12,7 @@ from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.upkeep.nursery import Nursery
 
 peer_logger = logging.getLogger(PEERS)
 
@@ -64,17 +65,13 @@ class TopicMaker(Protocol):
         """Return the topic. If it does not exist, create it; raise Rejected unless it exists at once."""
         ...
 
-    async def stop(self) -> None:
-        """Create nothing more; finish or cancel what has started."""
-        ...
-
 
 class AutoCreation:
     """Topics being created in the background by `create`, which returns an error or None per name, or raises Rejected."""
 
-    def __init__(self, create: Callable[[Sequence[str], Asker | None], Awaitable[dict[str, Rejected | None]]]) -> None:
+    def __init__(self, create: Callable[[Sequence[str], Asker | None], Awaitable[dict[str, Rejected | None]]], nursery: Nursery) -> None:
         self._create = create
-        self._making: set[asyncio.Task[None]] = set()
+        self._nursery = nursery
         self._being_made: set[str] = set()
 
     def begin(self, names: Iterable[str], asker: Asker | None = None) -> None:
@@ -83,19 +80,7 @@ class AutoCreation:
         if not wanted:
             return
         self._being_made.update(wanted)
-        making = asyncio.get_running_loop().create_task(self._make(wanted, asker))
-        self._making.add(making)
-        making.add_done_callback(self._making.discard)
-
-    async def finish(self) -> None:
-        """Wait for all creations under way."""
-        while self._making:
-            await asyncio.gather(*self._making, return_exceptions=True)
-
-    def give_up(self) -> None:
-        """Cancel all creations under way."""
-        for making in self._making:
-            making.cancel()
+        self._nursery.run("creation of topics", partial(self._make, wanted, asker))
 
     async def _make(self, names: Sequence[str], asker: Asker | None) -> None:
         try:

@@ -19,14 +19,13 @@ from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import internal_topic_configs, internal_topic_partitions, internal_topic_replicas
 from ottla.broker.controller.create_topics import NewTopic
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.envelopes import Forwarding, VersionNotKnown
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -50,17 +49,15 @@ class RemoteTopics:
         settings: BrokerSettings,
         broker_epoch: Callable[[], int],
         *,
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
     ) -> None:
         self._channel = channel
         self._forwarding = Forwarding(channel)
         self._catalog = catalog
         self._settings = settings
         self._broker_epoch = broker_epoch
-        self._clock = clock
-        self._timers = timers
-        self._auto_creation = AutoCreation(self.auto_create)
+        self._nursery = nursery
+        self._auto_creation = AutoCreation(self.auto_create, nursery)
         self._ids_given = 0
 
     async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
@@ -109,7 +106,7 @@ class RemoteTopics:
             return self._block(await self._ask(request))
         except Rejected as error:
             if error.code != ErrorCode.REQUEST_TIMED_OUT:
-                await pause(self._timers, self._clock, REFUSED_MS)
+                await pause(self._nursery.timers, self._nursery.clock, REFUSED_MS)
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message) from error
 
     def _block(self, response: AllocateProducerIdsResponse) -> range:
@@ -120,10 +117,6 @@ class RemoteTopics:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller gives {count} producer ids from {start} on")
         self._ids_given = start + count
         return range(start, start + count)
-
-    async def stop(self) -> None:
-        """Drop pending creations without waiting; the controller still completes requests that were sent."""
-        self._auto_creation.give_up()
 
     def _wanted(self, name: str) -> CreatableTopic:
         settings = self._settings

@@ -50,7 +50,11 @@ class TopicPartitions:
     @property
     def appended(self) -> Appended:
         """The counts of all present and removed partitions of the topic, which never decrease."""
-        return sum(map(Appended.by, self.partitions.values()), self.appended_before)
+        partitions, before = self.partitions.values(), self.appended_before
+        return Appended(
+            before.messages + sum([partition.messages_in for partition in partitions]),
+            before.size_bytes + sum([partition.bytes_in for partition in partitions]),
+        )
 
     def get(self, index: int) -> Partition:
         """Return the partition with this index. Raises Rejected if it is offline or not on this broker."""

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.core import limits
@@ -85,12 +84,15 @@ class Background:
         *,
         first_ms: int | None = None,
     ) -> None:
-        job = partial(self._each, name, work, self._partitions if among is None else among)
+        def job() -> Coroutine[object, object, None] | None:
+            partitions = list(self._partitions if among is None else among)
+            return self._each(name, work, partitions) if partitions else None
+
         self._nursery.every(name, interval_ms, job, first_ms=first_ms)
 
-    async def _each(self, name: str, work: Callable[[Partition], object], among: Iterable[Partition]) -> None:
+    async def _each(self, name: str, work: Callable[[Partition], object], partitions: Iterable[Partition]) -> None:
         """Do `work` on each partition, and wait for the future that it may return."""
-        for partition in list(among):
+        for partition in partitions:
             if partition.removed or partition.log.failure is not None:
                 continue
             pending = None
@@ -100,10 +102,13 @@ class Background:
                 await asyncio.wait([pending])
             await self._turns.mine()
 
-    async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> None:
-        """Run each callable of `steps` on a thread, one after the other. Raises what it raises."""
+    async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> bool:
+        """Run each callable of `steps` on a thread, one after the other. Return whether there was any step. Raises what it raises."""
+        any_step = False
         for step in steps:
+            any_step = True
             await (self._turns.mine() if step is None else self._flusher.run(step))
+        return any_step
 
     async def _remove_files(self) -> None:
         """Remove files on a thread: unlinking a gigabyte can take a file system long. After a failure the others wait for the next time."""
@@ -118,15 +123,20 @@ class Background:
             begun.append(partition.flush())
             return begun.popleft() if len(begun) > limits.FLUSH_THREADS else None
 
-        await self._each("recovery point checkpoint", flush, self._partitions)
+        await self._each("recovery point checkpoint", flush, list(self._partitions))
 
     async def _checkpoint_high_watermarks(self) -> None:
         await self._off_the_loop([self._log_dir.high_watermark_checkpoint()])
 
     async def _clean(self) -> None:
-        """Compact the dirtiest log. The cleaner is imported at its first turn."""
+        """Compact one log after the other, the dirtiest first, until none needs it (Kafka's CleanerThread).
+
+        A pass may fail to make progress, so there are at most as many passes as logs. The cleaner is imported at its first turn.
+        """
         if self._cleaner is None:
             from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # keeps it out of the start-up time
 
             self._cleaner = LogCleanerManager(self._log_dir.cleaned, self._log_dir.cleaner_checkpoint)
-        await self._off_the_loop(self._cleaner.clean_dirtiest(self._log_dir.logs, self._clock.now_ms()))
+        for _ in range(len(self._log_dir.logs)):
+            if not await self._off_the_loop(self._cleaner.clean_dirtiest(self._log_dir.logs, self._clock.now_ms())):
+                return

@@ -26,7 +26,8 @@ from ottla.broker.storage.errors import FsyncFailed
 
 logger = logging.getLogger(__name__)
 
-Work = Callable[[], Coroutine[Any, Any, Any]]
+Work = Callable[[], "Coroutine[Any, Any, Any] | None"]
+"""Returns a coroutine; None if there is nothing to do, so that an idle node makes no tasks."""
 
 
 class OnFailure(Enum):
@@ -48,6 +49,7 @@ class Nursery:
         self._failing: dict[tuple[str, tuple[object, ...]], set[type[BaseException]]] = {}
         self._lines = StateLines(logger, clock.mono_ms)
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, name: str, work: Work, on_failure: OnFailure = OnFailure.RETRY) -> Job:
         """Start `work` now."""
@@ -79,11 +81,12 @@ class Nursery:
 
     def at_close(self, stop: Callable[[], Awaitable[None] | None], crash: Callable[[], object]) -> None:
         """Call `stop` and wait for it, or `crash`, when everything that starts from now on is closed."""
+        self._loop = asyncio.get_running_loop()
         self._owned[_Closing(stop, crash)] = None
 
-    def step(self, name: str, *args: object) -> GuardedStep:
-        """Log a bug of one step, named `name % args`, so that the steps after it are done. A failed fsync passes."""
-        return GuardedStep(self, name, args)
+    def step(self, name: str, *args: object, passing: type[Exception] = FsyncFailed) -> GuardedStep:
+        """Log a bug of one step, named `name % args`, so that the steps after it are done. A failed fsync and `passing` are raised."""
+        return GuardedStep(self, name, args, passing)
 
     async def stop(self) -> None:
         """Close everything, the newest first, each when the one before has ended. Raises the first error at the end."""
@@ -106,6 +109,11 @@ class Nursery:
                 newest_first.callback(owned.crash)
         self._owned.clear()
 
+    def crash_soon(self) -> None:
+        """Crash in the loop's next turn. Any thread may call it."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.crash)
+
     def _failed(self, error: BaseException, on_failure: OnFailure, name: str, *args: object) -> None:
         trace = None if isinstance(error, OSError | Rejected) else error
         if on_failure is OnFailure.LOST or isinstance(error, FsyncFailed):
@@ -126,9 +134,10 @@ class Nursery:
 class GuardedStep:
     """A context that logs an exception instead of raising it. Made by a nursery."""
 
-    __slots__ = ("_args", "_name", "_nursery", "error")
+    __slots__ = ("_args", "_name", "_nursery", "_passing", "error")
 
-    def __init__(self, nursery: Nursery, name: str, args: tuple[object, ...]) -> None:
+    def __init__(self, nursery: Nursery, name: str, args: tuple[object, ...], passing: type[Exception]) -> None:
+        self._passing = passing
         self._nursery = nursery
         self._name = name
         self._args = args
@@ -141,7 +150,7 @@ class GuardedStep:
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> bool:
         if error is None:
             self._nursery._succeeded(self._name, *self._args)
-        if not isinstance(error, Exception) or isinstance(error, FsyncFailed):
+        if not isinstance(error, Exception) or isinstance(error, (FsyncFailed, self._passing)):
             return False
         self.error = error
         self._nursery._failed(error, OnFailure.GIVE_UP, self._name, *self._args)
@@ -208,15 +217,18 @@ class Job:
         if self._over or self._nursery._closed:
             return
         self._began_ms = self._nursery.clock.mono_ms()
+        if (work := self._work()) is None:
+            self._succeeded()
+            return
         self._nursery._owned[self] = None
-        self.task = asyncio.get_running_loop().create_task(self._work(), name=self._name)
+        self.task = asyncio.get_running_loop().create_task(work, name=self._name)
         self.task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         if task is not self.task:
             return
         self.task = None
-        if self._over:
+        if self._over or task.cancelling():  # cancelled here, or by the loop at its end
             return
         if task.cancelled():
             self._failed(asyncio.CancelledError("something that it waited for was cancelled"))

@@ -58,7 +58,6 @@ def test_a_log_without_epochs_has_no_end_offsets(tmp_path: Path, epoch: int) -> 
 def test_the_epoch_of_an_offset_is_the_last_started_at_or_before_it(tmp_path: Path) -> None:
     made = epochs(tmp_path, (1, 5), (3, 10))
     assert {o: made.epoch_at(o) for o in (4, 5, 9, 10, 99)} == {4: -1, 5: 1, 9: 1, 10: 3, 99: 3}
-    assert (made.start_of(3), made.start_of(2)) == (10, None)
 
 
 @pytest.mark.parametrize(("end", "result"), [(21, [(1, 0), (5, 20)]), (20, [(1, 0)]), (0, [])])

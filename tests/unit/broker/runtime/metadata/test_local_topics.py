@@ -15,6 +15,7 @@ from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.simulation import settle
 from tests.support.topic_dirs import TopicDir
 
 DAY_MS = 86_400_000
@@ -42,24 +43,32 @@ async def test_two_clients_that_need_the_same_topic_both_get_it(opened: TopicDir
     assert opened.served() == [("t", 0), ("u", 0)]
 
 
+async def created(opened: TopicDir) -> None:
+    """Wait until the creations that have started are published."""
+    await settle()
+    await opened.controller.voter.committed()
+    await opened.metadata.published()
+    await settle()
+
+
 async def test_a_started_topic_is_created_once_and_a_refusal_is_logged(opened: TopicDir, caplog: pytest.LogCaptureFixture) -> None:
     opened.topics.begin_auto_create(["t", "a.b"])
     opened.topics.begin_auto_create(["t"])
     assert opened.served() == []
-    await opened.topics.stop()
+    await created(opened)
     assert opened.served() == [("a.b", 0), ("t", 0)]
     opened.topics.begin_auto_create(["t", "a_b"])
-    await opened.topics.stop()
+    await created(opened)
     assert opened.served() == [("a.b", 0), ("t", 0)]
     assert [record.args[0] for record in caplog.records if record.levelname == "WARNING" and record.args] == ["a_b"]
 
 
 async def test_refused_topics_are_logged_in_one_counted_line(opened: TopicDir, caplog: pytest.LogCaptureFixture) -> None:
     opened.topics.begin_auto_create([f"t{number}" for number in range(PARTITIONS_PER_REQUEST_MAX + 1)])
-    await opened.topics.stop()
+    await created(opened)
     assert [(record.name, record.args and record.args[0]) for record in caplog.records] == [(PEERS, PARTITIONS_PER_REQUEST_MAX + 1)]
     opened.topics.begin_auto_create(["t"])
-    await opened.topics.stop()
+    await created(opened)
     assert opened.served() == [("t", 0)]
 
 

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.topic_making import AutoCreation
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.simulation import settle
 
@@ -16,9 +19,10 @@ class Making:
     """Creates topics when the test lets it."""
 
     def __init__(self) -> None:
+        self.nursery = Nursery(Timers(), VirtualClock(), lambda _: None)
         self.asked: list[list[str]] = []
         self.answer: asyncio.Future[dict[str, Rejected | None]] = asyncio.get_running_loop().create_future()
-        self.creation = AutoCreation(self.create)
+        self.creation = AutoCreation(self.create, self.nursery)
 
     async def create(self, names: Sequence[str], asker: object) -> dict[str, Rejected | None]:
         self.asked.append(list(names))
@@ -33,7 +37,7 @@ async def test_a_topic_in_creation_is_not_started_twice() -> None:
     await settle()
     assert making.asked == [["a", "b"], ["c"]]
     making.answer.set_result({})
-    await making.creation.finish()
+    await settle()
     making.creation.begin(["a"])
     await settle()
     assert making.asked[2:] == [["a"]]
@@ -50,12 +54,12 @@ async def test_a_failed_creation_is_logged_and_can_be_retried(whole: bool, caplo
     else:
         making.answer.set_result({"a": refusal})
     with caplog.at_level(logging.WARNING):
-        await making.creation.finish()
+        await settle()
     assert "too many" in caplog.text
     making.answer = asyncio.get_running_loop().create_future()
     making.creation.begin(["a"])
     await settle()
     assert making.asked == [["a"], ["a"]]
-    making.creation.give_up()
+    making.nursery.crash()
     await settle()
     assert len(asyncio.all_tasks()) == 1

@@ -50,7 +50,7 @@ class Member(LinkedPlace):
             "controller.quorum.bootstrap.servers": "controller:9093",
         }
         loaded = load({**member, **given}, {}, None).settings
-        self.topics = RemoteTopics(self.channel, self.catalog, loaded, lambda: 42, clock=self.clock, timers=self.timers)
+        self.topics = RemoteTopics(self.channel, self.catalog, loaded, lambda: 42, nursery=self.nursery)
         return self.topics
 
     @property
@@ -66,7 +66,7 @@ def made(*names: str, error: int = 0) -> CreateTopicsResponse:
 async def member() -> AsyncIterator[Member]:
     member = Member()
     yield member
-    await member.topics.stop()
+    await member.nursery.stop()
     member.channel.close()
     await settle()
 

@@ -20,6 +20,7 @@ from ottla.broker.runtime.upkeep.background import Background
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.files import FILES, Files
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.partition_logs import PartitionScene, one_batch
 from tests.support.simulation import settle
 
@@ -258,4 +259,19 @@ async def test_frequent_jobs_visit_only_partitions_with_work(tmp_path: Path, mon
     assert scene.logs.partitions.timed == {scene.logs.partitions.get("t", 3)}
     scene.logs.partitions.remove("t", 3)
     assert not scene.logs.partitions.timed
+    scene.logs.close()
+
+
+async def test_all_logs_that_need_it_are_compacted_at_one_time_of_the_cleaner(tmp_path: Path) -> None:
+    scene = Scene(
+        tmp_path / "data", LogConfig(segment_bytes=200, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.1), partitions=4
+    )
+    logs = [scene.logs.partitions.get("t", index).log for index in range(4)]
+    for index in range(4):
+        for _ in range(9):
+            scene.logs.partitions.get("t", index).append(build_batch([SimpleRecord(b"key", b"x", scene.clock.now_ms())]))
+    before = [log.size_bytes for log in logs]
+    await scene.advance(BrokerSettings().log_cleaner_backoff_ms)
+    await scene.settled()
+    assert all(log.size_bytes < size for log, size in zip(logs, before, strict=True))
     scene.logs.close()

@@ -151,6 +151,15 @@ async def test_a_cancelled_wait_does_not_end_background_work_for_good(scene: Sce
     await scene.nursery.stop()
 
 
+async def test_work_that_the_ending_loop_cancels_loses_no_node(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.nursery.start("metadata", scene.lasting("metadata"), OnFailure.LOST)
+    await settle()
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    await settle()
+    assert (scene.lost, errors(caplog)) == ([], [])
+
+
 async def test_a_worker_runs_once_at_a_time_and_again_after_its_end(scene: Scene) -> None:
     waits: list[asyncio.Future[None]] = []
 
@@ -197,6 +206,14 @@ async def test_periodic_work_runs_at_its_first_time_and_then_after_each_interval
     await scene.advance(300)
     assert ran == [50, 150, 180]
     await scene.nursery.stop()
+
+
+async def test_periodic_work_without_anything_to_do_makes_no_task_and_goes_on(scene: Scene) -> None:
+    asked: list[int] = []
+    scene.nursery.every("job", 100, lambda: asked.append(scene.clock.mono_ms()))
+    await scene.advance(250)
+    assert asked == [100, 200]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_stop_ends_everything_in_reverse_order_and_waits(scene: Scene) -> None:

@@ -1,0 +1,33 @@
+"""The verdict of a campaign: counts of what was judged, counts that must be 0, and the first observations that are wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+SAMPLES_MAX: Final = 10
+
+
+@dataclass(slots=True)
+class Counted:
+    """Counts of observations. A verdict names its counts: `JUDGED` must not be 0, because a campaign that judged nothing proves nothing;
+    `WRONG` must all be 0."""
+
+    JUDGED: ClassVar[str]
+    WRONG: ClassVar[tuple[str, ...]]
+    samples: list[str] = field(default_factory=list, kw_only=True)
+    """The first observations that are wrong."""
+
+    @property
+    def good(self) -> bool:
+        """Whether something was judged and nothing is wrong."""
+        return getattr(self, self.JUDGED) > 0 and not self.wrong_but()
+
+    def wrong_but(self, *shown: str) -> int:
+        """Return the sum of all counts that must be 0, except those in `shown`."""
+        return sum(getattr(self, name) for name in self.WRONG if name not in shown)
+
+    def note(self, text: str) -> None:
+        """Add a sample, unless there are enough."""
+        if len(self.samples) < SAMPLES_MAX:
+            self.samples.append(text)

@@ -1,0 +1,28 @@
+"""Two days of a small busy cluster; `make soak` lives a week."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.support.soak import SHORT_DAYS, SHORT_TICKS, grown, live
+
+GROWTH, FEW = 0.25, 15
+"""A short day has little of everything, so one piece counts for more."""
+
+
+def test_a_cluster_holds_no_more_after_a_second_day_than_after_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)  # of every jump the nodes say that the others did not answer for so long
+    told: list[str] = []
+    first, last = live(SHORT_DAYS, SHORT_TICKS, told.append)
+    assert list(grown(first, last, GROWTH, FEW)) == [], told
+
+
+def test_growth_is_more_than_a_few_pieces_and_more_than_a_twentieth() -> None:
+    first = {"broker 1": {"tasks": 5, "producers": 100, "objects": 1000}}
+    assert list(grown(first, {"broker 1": {"tasks": 10, "producers": 105, "objects": 1050}})) == []
+    assert list(grown(first, {"broker 1": {"tasks": 11, "producers": 106, "objects": 900}})) == [
+        "broker 1: tasks 5 -> 11",
+        "broker 1: producers 100 -> 106",
+    ]

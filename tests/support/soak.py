@@ -1,0 +1,242 @@
+"""Days in the life of a small busy cluster, in minutes (`make soak`): does a process hold more after a week than after a day?
+
+Three brokers and a controller run on clocks that are advanced in ticks. In each tick topics come and go, and clients of four kinds (see
+`soak_clients`) do some work under new names. In between, sessions, transactions, producer ids, transactional ids and offsets expire,
+segments roll, are deleted or compacted, snapshots are written, and the nodes restart in turn.
+
+Rules:
+- What expires does so within `FORGOTTEN_HOURS`, so the first day already has as much of everything as any other day.
+- All days are alike. They end with a rest, in which deleted files are removed and sessions end, and with the count.
+- A node may hold GROWTH more than after the first day, or a few pieces more where it holds few.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ottla.broker.app import Broker
+from ottla.broker.cluster.image import MetadataImage
+from ottla.broker.controller_node import ControllerNode
+from ottla.broker.testing.cluster import InProcessCluster
+from ottla.broker.testing.in_process import InProcessBroker
+from tests.support.soak_clients import SoakClients
+
+N = TypeVar("N", Broker, ControllerNode)
+
+WEEK_DAYS, TICKS_A_DAY = 7, 144
+SHORT_DAYS, SHORT_TICKS = 2, 12
+FORGOTTEN_HOURS: Final = 3
+_FORGOTTEN_MS: Final = FORGOTTEN_HOURS * 3_600_000
+GROWTH: Final = 0.05
+FEW: Final = 5
+BY_CHANCE: Final = {"files": 30, "KiB of files": 30, "segments": 10, "descriptors": 30}
+"""Pieces that may be there or not at the end of a day: it depends on the segments that the cleaner has just joined, and on
+those that are open."""
+METADATA: Final = "__cluster_metadata-0"
+REST_STEPS, REST_STEP = 6, timedelta(minutes=10)
+KEPT_TOPICS: Final = 3
+"""Topics that exist at a time beside EVENTS and TABLE."""
+EVENTS, TABLE, PARTITIONS = "events", "table", 3
+SETTINGS: Final[Mapping[str, str | float]] = {
+    "replica.fetch.backoff.ms": 20,  # a jump of the clocks is a timeout of every pending fetch
+    "log.segment.delete.delay.ms": 1_000,
+    "log.retention.ms": _FORGOTTEN_MS,
+    "log.roll.ms": _FORGOTTEN_MS // 3,
+    "log.cleaner.delete.retention.ms": _FORGOTTEN_MS,
+    "offsets.retention.minutes": FORGOTTEN_HOURS * 60,
+    "producer.id.expiration.ms": _FORGOTTEN_MS,
+    "transactional.id.expiration.ms": _FORGOTTEN_MS,
+    "metadata.log.max.record.bytes.between.snapshots": 20_000,
+    "metadata.max.retention.ms": _FORGOTTEN_MS,
+    "metadata.log.segment.ms": _FORGOTTEN_MS // 3,
+}
+
+Held = dict[str, int]
+"""How many pieces of each kind one process holds."""
+
+
+class Soak:
+    """A cluster and its clients. `held` counts what the nodes hold now."""
+
+    def __init__(self, cluster: InProcessCluster, ticks_a_day: int) -> None:
+        self._cluster = cluster
+        self._clients = SoakClients(cluster)
+        self._ticks_a_day = ticks_a_day
+        self._ticks = 0
+        cluster.topics.create(EVENTS, PARTITIONS)
+        cluster.topics.create(TABLE, PARTITIONS, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.1})
+
+    def day(self) -> None:
+        """Live one day."""
+        for tick in range(self._ticks_a_day):
+            self._tick(tick)
+        for _ in range(REST_STEPS):
+            self._cluster.clock.advance(REST_STEP)
+            self._wait_in_sync()
+        self._cluster.wait_until(lambda: not any(map(_has_deleted, self._cluster.brokers.values())), "deleted files are removed")
+
+    def _tick(self, tick: int) -> None:
+        number, cluster, clients = self._ticks, self._cluster, self._clients
+        self._ticks += 1
+        topic = cluster.topics.create(f"visits-{number}", 2)
+        if number >= KEPT_TOPICS:
+            clients.delete_topic(f"visits-{number - KEPT_TOPICS}")
+        cluster.topics.configure(EVENTS, {"retention.ms": _FORGOTTEN_MS - number % 2})
+        clients.idempotent_producer(EVENTS, PARTITIONS, [None])
+        clients.idempotent_producer(TABLE, PARTITIONS, [b"key %d" % key for key in range(10)])
+        clients.idempotent_producer(topic, 2, [None])
+        clients.transaction(f"payment-{number}", topic, ends=number % 3 != 0)
+        clients.classic_member(f"classic-{number}", EVENTS, leaves=number % 2 == 0)
+        clients.consumer_member(f"consumer-{number}", EVENTS, leaves=number % 2 == 0)
+        cluster.clock.advance(timedelta(days=1) / self._ticks_a_day)
+        if tick % (self._ticks_a_day // 4) == 1:  # three brokers and the controller, each once a day
+            self._restart(4 * tick // self._ticks_a_day + 1)
+
+    def _restart(self, n: int) -> None:
+        if n in self._cluster.brokers:
+            self._cluster.restart(n, kill=n == 2)
+        else:
+            self._cluster.controller.restart()
+        self._wait_in_sync()
+
+    def _wait_in_sync(self) -> None:
+        for topic in self._cluster.topic_names:
+            self._cluster.wait_in_sync(topic)
+
+    def held(self) -> dict[str, Held]:
+        """Count the pieces of each node, and those of the process in which all of them run."""
+        gc.collect()
+        found = {f"broker {number}": broker.call(_of_broker) for number, broker in self._cluster.brokers.items()}
+        found["controller"] = self._cluster.controller.call(_of_controller)
+        return {**found, "process": _of_process()}
+
+
+def _has_deleted(broker: InProcessBroker) -> bool:
+    """Return whether files of deleted segments or topics are left. Those of the metadata log stay for a minute."""
+    found = (path for path in broker.data_dir.rglob("*") if ".deleted" in path.name or path.name.endswith("-delete"))
+    return any(path.parent.name != METADATA for path in found)
+
+
+def _of_broker(broker: Broker) -> Held:
+    services, partitions = broker.services, list(broker.services.partitions)
+    machines = list(services.groups.machines())
+    shards = services.txns.shards.serving()
+    return {
+        **_of_node(broker),
+        **_of_image(services.topics.image),
+        "connections": broker.connection_count,
+        "waiting requests": broker.waiting_requests + services.fetch_waits.parked,
+        "fetch sessions": len(services.fetch_sessions),
+        "partitions": len(partitions),
+        "segments": sum(len(each.log.segments) for each in partitions),
+        "producers": sum(len(each.log.producer_state) for each in partitions),
+        "groups": sum(len(each.groups) for each in machines),
+        "offsets": sum(sum(1 for _ in each.offsets.committed) for each in machines),
+        "transactions": sum(len(each.machine.transactions) for each in shards),
+        "topics of the traffic": len(services.traffic.to_consumers.by_topic) + len(services.traffic.to_followers.by_topic),
+    }
+
+
+def _of_controller(node: ControllerNode) -> Held:
+    return {**_of_node(node), **_of_image(node.role.newest.image)}
+
+
+def _of_node(node: Broker | ControllerNode) -> Held:
+    files = [path for path in node.log_dir.path.rglob("*") if path.is_file()]
+    return {
+        "tasks": len(asyncio.all_tasks()),
+        "timers": len(node.timers),
+        "files": len(files),
+        "KiB of files": sum(_size(path) for path in files) // 1024,
+    }
+
+
+def _of_image(image: MetadataImage) -> Held:
+    return {"topics": len(image.topics), "configurations": len(image.configs)}
+
+
+def _of_process() -> Held:
+    return {
+        "descriptors": sum(1 for _ in Path("/proc/self/fd").iterdir()),
+        "objects": len(gc.get_objects()),
+        "KiB of memory": _resident_bytes() // 1024,
+    }
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # it has just been deleted
+        return 0
+
+
+def grown(first: Mapping[str, Held], last: Mapping[str, Held], growth: float = GROWTH, few: int = FEW) -> Iterator[str]:
+    """Yield what each node holds more of than it may."""
+    for node, held in last.items():
+        for kind, count in held.items():
+            before = first[node][kind]
+            if count > before * (1 + growth) and count > before + max(few, BY_CHANCE.get(kind, 0)):
+                yield f"{node}: {kind} {before} -> {count}"
+
+
+def objects_by_type() -> Counter[str]:
+    """Count the live objects of each type, to find what grows."""
+    gc.collect()
+    return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
+
+
+def live(days: int, ticks_a_day: int, tell: Callable[[str], object]) -> tuple[dict[str, Held], dict[str, Held]]:
+    """Let a cluster live so many days; return what its nodes hold after the first and after the last."""
+    with InProcessCluster(3, settings=SETTINGS) as cluster:
+        soak = Soak(cluster, ticks_a_day)
+        soak.day()
+        first, types = soak.held(), objects_by_type()
+        for day in range(2, days + 1):
+            began_s = time.monotonic()
+            soak.day()
+            tell(f"day {day}: {time.monotonic() - began_s:.0f} s; {'; '.join(grown(first, soak.held())) or 'nothing grows'}")
+        last, more = soak.held(), objects_by_type() - types
+        tell("Types with the most new objects: " + ", ".join(f"{name} {count}" for name, count in more.most_common(12)))
+        return first, last
+
+
+def table(first: Mapping[str, Held], last: Mapping[str, Held]) -> str:
+    """Return all counts as text, after the first day and at the end."""
+    rows = [f"{'':12}{'':32}{'first day':>12}{'end':>12}"]
+    for node, held in first.items():
+        rows += [f"{node:12}{kind:32}{count:>12,}{last[node][kind]:>12,}" for kind, count in held.items()]
+    return "\n".join(rows)
+
+
+def main() -> int:
+    """Run `make soak`; return 1 if anything grew."""
+    parser = argparse.ArgumentParser(description="A week of a small busy cluster on movable clocks")
+    parser.add_argument("--days", type=int, default=WEEK_DAYS)
+    parser.add_argument("--ticks", type=int, default=TICKS_A_DAY, help="ticks of a day, at least 8")
+    given = parser.parse_args()
+    logging.disable(logging.ERROR)  # of every jump the nodes say that the others did not answer for so long
+    first, last = live(given.days, given.ticks, lambda line: print(line, flush=True))
+    print(table(first, last))
+    found = list(grown(first, last))
+    print("\n".join(["These grew:", *found]) if found else f"Nothing grew by more than {GROWTH:.0%}.")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
