@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Listener, Services, Traffic
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
-from ottla.broker.api.routes import Routes, broker_routes
+from ottla.broker.api.routes import Routes, broker_routes, standalone_routes
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
@@ -64,6 +64,7 @@ from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
+    from ottla.broker.api.local_forwarding import LocalForwarding
     from ottla.broker.cluster_broker import ClusterComponents
     from ottla.broker.controller_node import ControllerPart
     from ottla.broker.net.links import NodeLinks
@@ -97,6 +98,8 @@ class Broker:
         self._links = self._make_links() if settings.is_member else None
         self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
         self._cluster: ClusterComponents | None = None
+        self.standalone: StandaloneMetadata | None = None
+        """The controller of a standalone node and its connection with the broker."""
         self._controller = self._own_controller() if settings.is_controller else None
         self._publisher: Publisher
         self._dispatcher: Dispatcher
@@ -123,7 +126,7 @@ class Broker:
 
     @property
     def _routes(self) -> Routes:
-        return broker_routes(in_cluster=self._cluster is not None, telemetry=self.settings.client_telemetry_enable)
+        return broker_routes(telemetry=self.settings.client_telemetry_enable)
 
     @property
     def connection_count(self) -> int:
@@ -148,7 +151,7 @@ class Broker:
     @property
     def is_controller(self) -> bool:
         """Whether this process is the cluster's controller."""
-        return self.services.standalone is not None or self._controller is not None
+        return self.standalone is not None or self._controller is not None
 
     @property
     def buffered_bytes(self) -> int:
@@ -187,7 +190,8 @@ class Broker:
 
     async def warm_up(self) -> None:
         """Import the handlers, one per turn of the loop, so that no later request has to wait for it."""
-        for route in self._routes.values():
+        routes = [*self._routes.values(), *(standalone_routes().values() if self.standalone is not None else ())]
+        for route in routes:
             _ = route.handle
             await asyncio.sleep(0)
 
@@ -305,8 +309,7 @@ class Broker:
             topic_maker=topics,
             broker_configs=metadata.broker_configs,
             features=metadata.features,
-            standalone=metadata.standalone,
-            forwarding=metadata.forwarding,
+            forwarding=metadata.forwarding or self._to_own_controller(),
             groups=groups,
             markers=markers,
             txns=txns,
@@ -339,7 +342,7 @@ class Broker:
 
     def _open_alone(self) -> MetadataParts:
         settings, partitions = self.settings, Partitions(self._flusher, self.clock)
-        alone = StandaloneMetadata(
+        self.standalone = alone = StandaloneMetadata(
             self.log_dir,
             settings,
             nursery=self._nursery,
@@ -357,8 +360,13 @@ class Broker:
             alone.topics,
             ClusterView(alone.catalog, partitions, settings.node_id, settings.broker_rack),
             alone.features,
-            standalone=alone,
         )
+
+    def _to_own_controller(self) -> LocalForwarding:
+        from ottla.broker.api.local_forwarding import LocalForwarding  # noqa: PLC0415 # only a standalone node needs it
+
+        assert self.standalone is not None, "a cluster broker forwards over the network"
+        return LocalForwarding(self.standalone, lambda: self.services)
 
     def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
         from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # only secured listeners need it

@@ -40,7 +40,7 @@ from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.directory_assignments import DirectoryAssignments
-from ottla.broker.runtime.nodes.envelopes import Forwarding
+from ottla.broker.runtime.nodes.envelopes import EnvelopeForwarding
 from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver, incarnation_of, pace_of
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
@@ -131,7 +131,7 @@ class ClusterComponents:
             self._topics,
             ClusterBrokerView(self._catalog, partitions, settings.node_id, choose=environment.random.choice),
             self._features,
-            forwarding=Forwarding(forwarding),
+            forwarding=EnvelopeForwarding(forwarding),
             other_brokers=coordination,
         )
 

@@ -105,10 +105,9 @@ class ControllerPart:
             environment.clock,
             self._timers,
             Turns(environment.clock),
-            role.active,
-            role.serving,
+            role,
             role.features,
-            role.decisions,
+            role.broker_configs,
             self._stop_at_once,
             authorizer_of(settings, lambda: role.newest.image.acls, environment.clock),
         )
@@ -142,7 +141,7 @@ class ControllerPart:
 
         changes, configs, me = (
             StoreChanges(self._settings, self._authentication, {}),
-            role.decisions.broker_configs,
+            role.broker_configs,
             str(self._settings.node_id),
         )
         changes.take(configs.of_this_broker())

@@ -29,6 +29,7 @@ from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
 from ottla.spark_jobs.judging import BusinessKey, Job, Judge, run
 from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, no_logs
 from ottla.spark_jobs.logs import find_logs, one_or_more
+from ottla.spark_jobs.options import PARQUET_SAMPLES, Html, JsonFile, Junit, Parquet, Resume
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, require_spark
 from ottla.spark_jobs.steps import Question
@@ -44,7 +45,6 @@ REPLAY_MS: Final = 600_000
 delivery.timeout.ms."""
 JAVA_STACK: Final = "\n\tat "
 SAMPLES: Final = 10
-PARQUET_SAMPLES: Final = 100_000
 
 
 class EngineName(StrEnum):
@@ -71,6 +71,7 @@ def audit(
     progress: Progress = lambda _step, _done, _total: None,
     pictures: dict[str, Pictures] | None = None,
     wire: Wire | None = None,
+    resume: Path | None = None,
 ) -> Verdict:
     """Judge the log directories in `paths`, and clusters (`kafka://host:port`), which are read with the options in `wire`. A single path or
     a single topic may be given without a list.
@@ -80,7 +81,8 @@ def audit(
     `engine`: `duckdb` (in this process; its queries may use `memory_mb` of memory), `spark`, or `auto` (chosen by size; a `master` selects
     Spark).
 
-    `retries_absorbed`: one number per path, shown beside it. `pictures` is filled by directory, for `reports.html`.
+    `retries_absorbed`: one number per path, shown beside it. `pictures` is filled by directory, for `reports.html`. `resume`: the directory
+    where Spark's tasks keep their results, so that a restarted run judges only what is left.
 
     Raises `CannotJudge` when the engine cannot run, and ValueError on an unknown engine or an empty `paths`. Problems of a directory are in
     its verdict.
@@ -100,8 +102,11 @@ def audit(
         for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
             verdict.retries_absorbed = absorbed
         total_bytes = sum(logs.size_bytes for logs in found)
-        chosen = choose(engine if engine != AUTO or master is None else SPARK, total_bytes, spark_runs=spark_runs())
+        wants_spark = master is not None or resume is not None
+        chosen = choose(SPARK if engine == AUTO and wants_spark else engine, total_bytes, spark_runs=spark_runs())
         check_rate(chosen, wire)
+        if resume is not None:
+            _check_resume(resume, chosen, given.paths)
         if not any(logs.segments for logs in found):
             return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
         progress(f"starting {chosen}", 0, 3)
@@ -114,12 +119,14 @@ def audit(
         }
         judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
         question = Question(topics, None if key is None else key.place, judge_records, replicas, samples, args)
-        with _failures_told(chosen, given.paths), open_judge(chosen, total_bytes, master, memory_mb, progress) as judge:
+        with _failures_told(chosen, given.paths), open_judge(chosen, total_bytes, master, memory_mb, progress, resume) as judge:
             run(Job(judge, listed, question, key, verdicts, pictures))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 
 
-def open_judge(name: str, log_bytes: int, master: str | None, memory_mb: int, progress: Progress) -> AbstractContextManager[Judge]:
+def open_judge(  # noqa: PLR0917 # called once
+    name: str, log_bytes: int, master: str | None, memory_mb: int, progress: Progress, resume: Path | None
+) -> AbstractContextManager[Judge]:
     """Open this process's engine or Spark for logs of this size. Raises CannotJudge."""
     if name == SPARK:
         require_spark()
@@ -127,7 +134,7 @@ def open_judge(name: str, log_bytes: int, master: str | None, memory_mb: int, pr
         if name == SPARK:
             from ottla.spark_jobs.engines.distributed import spark_judge  # noqa: PLC0415 # Spark is imported only if it is the engine
 
-            return spark_judge(master, memory_mb, progress)
+            return spark_judge(master, memory_mb, progress, resume)
         from ottla.spark_jobs.engines.in_process import embedded_judge  # noqa: PLC0415 # DuckDB is imported only if it is the engine
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
@@ -177,6 +184,18 @@ def check_rate(engine: str, wire: Wire | None) -> None:
     """Raise CannotJudge if the engine cannot keep the limit of bytes per second."""
     if wire is not None and engine == SPARK and wire.bytes_per_second and wire.spool is None:
         raise CannotJudge("Spark fetches in many tasks at once: a limit of bytes a second needs --spool, or --engine duckdb")
+
+
+def _check_resume(resume: Path, engine: str, paths: Sequence[str]) -> None:
+    """Create the directory. Raises CannotJudge if the run cannot use it."""
+    if engine != SPARK:
+        raise CannotJudge("--resume needs --engine spark: duckdb judges all partitions in the same queries")
+    if any(map(is_cluster, paths)):
+        raise CannotJudge("--resume compares files, and over the wire there are none: add --spool DIR")
+    try:
+        resume.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise CannotJudge(f"--resume {resume}: {e.strerror}") from e
 
 
 def spark_runs() -> bool:
@@ -230,7 +249,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
         str | None,
         typer.Option(help="What names each record once: a field of the JSON value (order.id), header:NAME, or key: (the record's key)."),
     ] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole verdict to this file; - for standard output.")] = None,
+    json_file: JsonFile = None,
     retries_absorbed: Annotated[
         list[int] | None, typer.Option(help="The broker's own count to show beside each DIR; the log does not hold it.")
     ] = None,
@@ -245,15 +264,14 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     replicas: Annotated[bool, typer.Option(help="The DIRs are of one cluster's brokers: compare their replicas byte by byte.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] unless SPARK_MASTER says otherwise.")] = None,
     memory_mb: Memory = MEMORY_MB,
-    html: Annotated[Path | None, typer.Option(help="Write one self-contained page with pictures to this file.")] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML to this file: a suite each DIR, a case each rule.")] = None,
-    parquet: Annotated[
-        Path | None, typer.Option(help=f"Write the findings to this Parquet file, {PARQUET_SAMPLES:,} of each rule.")
-    ] = None,
+    html: Html = None,
+    junit: Junit = None,
+    parquet: Parquet = None,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     max_bytes_per_second: RateLimit = 0,
     spool: SpoolDir = None,
+    resume: Resume = None,
     follow: Follow = False,
     checkpoint: Checkpoint = None,
     trigger: Trigger = 5.0,
@@ -285,6 +303,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
                 progress=show,
                 pictures=pictures,
                 wire=Wire(command_config, max_bytes_per_second, spool),
+                resume=None if resume is None else resume.absolute(),
             )
     except CannotJudge as e:
         print(printable(f"Could not judge: {e}"), file=sys.stderr)

@@ -47,7 +47,8 @@ class Entry:
     """An entry of a directory. `path` is an argument for `Place.open`. A broken symbolic link counts as a directory, so that listing it
     fails and is reported.
 
-    `is_file` is False for a FIFO, a device or a socket, and for links to them: reading them may block or never end.
+    `is_file` is False for a FIFO, a device or a socket, and for links to them: reading them may block or never end. `modified_ns`: the
+    modification time, 0 if the file system has none.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Entry:
     is_dir: bool
     size_bytes: int
     is_file: bool = True
+    modified_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ class Place:
                 each.type == arrow_fs.FileType.Directory,
                 each.size or 0,
                 each.type == arrow_fs.FileType.File,
+                each.mtime_ns or 0,
             )
             for each in self._system.get_file_info(arrow_fs.FileSelector(self._inside(path)))
             if each.type != arrow_fs.FileType.NotFound

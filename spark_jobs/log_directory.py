@@ -18,7 +18,8 @@ class LogFile:
     """One file of one partition, with facts about the partition from the data directory.
 
     `log_dir` is the caller's path or URL. Offsets count records, sizes count bytes. `cleaned_to` is the cleaner's first dirty offset: below
-    it compaction may have removed records (0: never compacted; 2^63-1: compacted up to an unknown offset).
+    it compaction may have removed records (0: never compacted; 2^63-1: compacted up to an unknown offset). `modified_ns`: the file's
+    modification time, 0 if it is unknown.
     """
 
     log_dir: str
@@ -30,6 +31,7 @@ class LogFile:
     log_start_offset: int
     cleaned_to: int
     clean_shutdown: bool
+    modified_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,6 +148,7 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
             base_offset=bases[i],
             path=entry.path,
             size_bytes=entry.size_bytes,
+            modified_ns=entry.modified_ns,
             is_last=last,
             next_base_offset=None if last else bases[i + 1],
             index_bytes=sizes.get(f"{entry.name[:20]}.index", -1),
@@ -174,6 +175,7 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
                     base_offset=base,
                     path=entry.path,
                     size_bytes=entry.size_bytes,
+                    modified_ns=entry.modified_ns,
                     kind=kind,
                     segment_bytes=sizes.get(f"{entry.name[:20]}.log", -1),
                     **common,  # type: ignore[arg-type] # a dict of the fields that all files of a partition share

@@ -14,6 +14,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from ottla.spark_jobs.engines.embedded import EmbeddedEngine, embedded_engine
+from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, LogFile
 from ottla.spark_jobs.reports.pictures import Extent, Where
 from ottla.spark_jobs.steps import HANDED, Question, draw, judge_across, judge_partitions
@@ -49,11 +51,13 @@ BLOB_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The settings of all tasks. `shares`: the number of tasks of the second step. `memory_mb`: the memory limit of a task's queries."""
+    """The settings of all tasks. `shares`: the number of tasks of the second step. `memory_mb`: the memory limit of a task's queries.
+    `kept`: results of the first step, which an earlier run may have left."""
 
     question: Question
     shares: int
     memory_mb: int
+    kept: Kept | None = None
 
 
 def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> list[Task]:
@@ -61,7 +65,22 @@ def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) 
 
     A log that is large enough gets three tasks for each of the cluster's `cores`.
     """
-    units = _units(logs, question)
+    return _packed(_units(logs, question), cores)
+
+
+def share_out_rest(kept: Kept, logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> tuple[list[Task], list[Task]]:
+    """Return a task for each kept result whose partitions are all unchanged, and tasks for the other partitions (see `share_out`)."""
+    rest = _units(logs, question)
+    keys = {kept.digest(unit): key for key, unit in rest.items()}
+    taken = []
+    for digests in kept.results():
+        covered = [keys[digest] for digest in sorted(digests) if digest in keys]
+        if len(covered) == len(digests) and rest.keys() >= set(covered):  # two results may cover the same partition
+            taken.append(_merged(part for key in covered for part in rest.pop(key)))
+    return taken, _packed(rest, cores)
+
+
+def _packed(units: dict[tuple[Any, ...], Task], cores: int) -> list[Task]:
     sizes = {key: sum(file.size_bytes + FILE_BYTES for found in task for file in found.segments) for key, task in units.items()}
     target = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(sizes.values()) // max(TASKS_WANTED, 3 * cores)))
     tasks: list[list[LogDirectory]] = []
@@ -78,6 +97,11 @@ def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) 
 def size_of(logs: Iterable[LogDirectory]) -> int:
     """Return the size of all segments in bytes."""
     return sum(found.size_bytes for found in logs)
+
+
+def partitions_of(tasks: Iterable[Task]) -> int:
+    """Return the number of log partitions in the tasks; a partition's replicas count one by one."""
+    return sum(len({(s.topic, s.partition) for s in found.segments}) for task in tasks for found in task)
 
 
 def shares_of(logs: Iterable[LogDirectory], question: Question) -> int:
@@ -126,11 +150,19 @@ def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
     """Run the first step on each task: yield an `Answer` per task, then the rows of HANDED for each share. Raises OSError."""
     for _, pickled in tasks:
         task: Task = pickle.loads(pickled)
-        with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
-            answer, made = judge_partitions(engine, work.question, task)
-            yield ANSWER, pickle.dumps(answer)
-            for share, blobs in _handed_on(engine, work, HANDED.keys() & made.views):
-                yield share, pickle.dumps(blobs)
+        if work.kept is None:
+            yield from _judge_task(work, task)
+        else:
+            digests = map(work.kept.digest, _units(task, work.question).values())
+            yield from work.kept.once(digests, partial(_judge_task, work, task))
+
+
+def _judge_task(work: Work, task: Task) -> Iterator[Row]:
+    with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
+        answer, made = judge_partitions(engine, work.question, task)
+        yield ANSWER, pickle.dumps(answer)
+        for share, blobs in _handed_on(engine, work, HANDED.keys() & made.views):
+            yield share, pickle.dumps(blobs)
 
 
 Blobs = dict[str, list[bytes]]

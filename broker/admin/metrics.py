@@ -156,8 +156,8 @@ class Metrics:
         if broker.is_controller:
             for name, value in _as_controller(broker.services.topics.image):
                 samples.gauge(f"kafka_controller_kafkacontroller_{name}", value)
-        if broker.services.standalone is not None:
-            log = broker.services.standalone.controller.voter.raft_log
+        if broker.standalone is not None:
+            log = broker.standalone.controller.voter.raft_log
             samples.gauge("kafka_server_raftmetrics_current_leader", broker.settings.node_id)
             samples.gauge("kafka_server_raftmetrics_current_epoch", log.last_epoch)
             samples.gauge("kafka_server_raftmetrics_high_watermark", log.high_watermark)

@@ -2,21 +2,24 @@
 
 Invariants:
 * A change is authorized before anything is applied, whatever else is wrong with the request. No other check replaces authorization.
-* Each node changes the levels of its own loggers. A standalone node and a controller decide all other changes; a cluster broker validates
-  its own settings and forwards the rest to the controller.
+* Each node changes the levels of its own loggers. A broker validates its own settings and forwards the rest to the controller, which
+  decides all other changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ottla.broker.api.access import allowed_of_cluster, denial_of_configs
 from ottla.broker.api.context import Context
+from ottla.broker.api.forwarding import forward
 from ottla.broker.api.served_api import ListenerType
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ClusterServices, DecidingServices, NodeServices
 from ottla.broker.configs.broker_changes import CheckStores
 from ottla.broker.configs.broker_loggers import check_levels
+from ottla.broker.controller import cluster_configs
 from ottla.broker.controller.alter_configs import AlterResource, errors_of_brokers, form_errors, is_of_loggers, no_stores
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -27,65 +30,70 @@ from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, Alter
 Request = AlterConfigsRequest | k44.IncrementalAlterConfigsRequest
 
 
-async def change_configs(ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
-    """Return an error or None for each of `changes`, which are those of `request`, when they are durable."""
-    settled = _settled_here(ctx, request, changes)
+async def decide_changes(ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
+    """Return an error or None for each of `changes`, which are those of `request` to a controller, when they are durable.
+
+    Every change is authorized, whatever its form. Kafka checks the form first, so an error in the form replaces a denial in the response.
+    """
+    denials = {index: denial for index, change in enumerate(changes) if (denial := _denial(ctx, change)) is not None}
+    settled = _with_levels(ctx, request, changes, {**denials, **cluster_configs.form_errors(changes)})
     rest = [index for index in range(len(changes)) if index not in settled]
-    if ctx.services.forwarding is not None:
-        return await _by_the_controller(ctx, request, changes, settled)
     try:
-        answers = await ctx.services.topic_service.alter_configs([changes[index] for index in rest], validate_only=request.validate_only)
+        decide = partial(
+            cluster_configs.alter_cluster_configs, resources=[changes[index] for index in rest], forwarded=ctx.peer.is_forwarded
+        )
+        answers = await ctx.services.active.run(decide, validate_only=request.validate_only)
     except Rejected as error:
         answers = [error] * len(rest)
     settled |= zip(rest, answers, strict=True)
     return [settled[index] for index in range(len(changes))]
 
 
-def _settled_here(ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]) -> dict[int, Rejected | None]:
-    """Return, by position, the results that are final: errors, and None for logger levels that were set.
+async def forward_changes(ctx: Context[ClusterServices], request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
+    """Return an error or None for each of `changes`, which are those of `request` to a broker, when they are durable.
 
-    Every change is authorized, whatever its form (a cluster broker leaves all but loggers to the controller). Kafka checks the form
-    first, so an error in the form replaces a denial in the response.
+    The broker changes the levels of its loggers and validates its own settings, as Kafka's does before the controller authorizes them.
     """
-    is_member = ctx.services.forwarding is not None
-    asked = [index for index, change in enumerate(changes) if is_of_loggers(change) or not is_member]
-    denials = {index: denial for index in asked if (denial := _denial(ctx, changes[index])) is not None}
-    settled: dict[int, Rejected | None] = {**denials, **_errors_before_denials(ctx, changes)}
+    services = ctx.services
+    denials = {
+        index: denial for index, change in enumerate(changes) if is_of_loggers(change) and (denial := _denial(ctx, change)) is not None
+    }
+    of_brokers = errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx))
+    settled = _with_levels(ctx, request, changes, {**denials, **of_brokers, **form_errors(changes)})
+    answers = {} if len(settled) == len(changes) else await _forwarded(ctx, request, settled)
+    return [
+        settled[index] if index in settled else _result_of(answers.get((change.resource_type, change.name)))
+        for index, change in enumerate(changes)
+    ]
+
+
+def _with_levels(
+    ctx: Context[NodeServices], request: Request, changes: Sequence[AlterResource], errors: Mapping[int, Rejected]
+) -> dict[int, Rejected | None]:
+    """Set the levels of loggers. Return, by position, the results that are final: the errors, and those of loggers."""
+    settled: dict[int, Rejected | None] = {**errors}
     for index, change in enumerate(changes):
         if is_of_loggers(change) and index not in settled:
             settled[index] = _change_levels(ctx, change, validate_only=request.validate_only)
     return settled
 
 
-def _denial(ctx: Context[DecidingServices], change: AlterResource) -> Rejected | None:
-    operation = Operation.CLUSTER_ACTION if is_of_loggers(change) and _is_controllers(ctx) else Operation.ALTER_CONFIGS
+def _denial(ctx: Context[NodeServices], change: AlterResource) -> Rejected | None:
+    operation = (
+        Operation.CLUSTER_ACTION
+        if is_of_loggers(change) and ctx.services.listener_type is ListenerType.CONTROLLER
+        else Operation.ALTER_CONFIGS
+    )
     return denial_of_configs(ctx, operation, change.resource_type, change.name)
 
 
-def _is_controllers(ctx: Context[DecidingServices]) -> bool:
-    return ctx.services.listener_type is ListenerType.CONTROLLER
-
-
-def _errors_before_denials(ctx: Context[DecidingServices], changes: Sequence[AlterResource]) -> Mapping[int, Rejected]:
-    """Return, by position, the errors that Kafka returns to every client. Kafka's broker also validates its own settings and leaves their
-    authorization to the controller.
-    """
-    services = ctx.services
-    if _is_controllers(ctx):
-        from ottla.broker.controller import cluster_configs  # noqa: PLC0415 # only a controller needs it
-
-        return cluster_configs.form_errors(changes)
-    malformed = form_errors(changes)
-    return {**errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx)), **malformed}
-
-
-def _check_stores(ctx: Context[DecidingServices]) -> CheckStores:
+def _check_stores(ctx: Context[NodeServices]) -> CheckStores:
     """Return the check of new keystores. Files are read, and mentioned in errors, only if the client may change them."""
     may = allowed_of_cluster(ctx, Operation.ALTER_CONFIGS, quietly=True)
     return ctx.services.broker_configs.check_stores if may else no_stores
 
 
-def _change_levels(ctx: Context[DecidingServices], change: AlterResource, *, validate_only: bool) -> Rejected | None:
+def _change_levels(ctx: Context[NodeServices], change: AlterResource, *, validate_only: bool) -> Rejected | None:
     try:
         check_levels(change.name, change.ops, ctx.services.settings.node_id)
     except Rejected as error:
@@ -95,22 +103,10 @@ def _change_levels(ctx: Context[DecidingServices], change: AlterResource, *, val
     return None
 
 
-async def _by_the_controller(
-    ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource], settled: Mapping[int, Rejected | None]
-) -> list[Rejected | None]:
-    answers = {} if len(settled) == len(changes) else await _forwarded(ctx, request, settled)
-    return [
-        settled[index] if index in settled else _result_of(answers.get((change.resource_type, change.name)))
-        for index, change in enumerate(changes)
-    ]
-
-
 async def _forwarded(
-    ctx: Context[DecidingServices], request: Request, settled: Container[int]
+    ctx: Context[ClusterServices], request: Request, settled: Container[int]
 ) -> Mapping[tuple[int, str], AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse]:
     """Forward the resources that are not settled, and return the controller's results."""
-    from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
-
     answers: Sequence[AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse]
     if isinstance(request, AlterConfigsRequest):
         whole = [each for index, each in enumerate(request.resources) if index not in settled]

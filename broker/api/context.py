@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.api.served_api import ListenerType
@@ -27,10 +27,7 @@ from ottla.broker.runtime.coordination.txn_service import TxnService
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.broker.runtime.metadata.cluster_view import ClusterView, Dialled
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
-from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
-from ottla.broker.runtime.quorum.active_controller import ActiveController
-from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -42,8 +39,8 @@ from ottla.broker.storage.log_dir import LogDir
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
     from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.nodes.envelopes import Forwarding
     from ottla.broker.telemetry.instances import ClientTelemetry
+    from ottla.protocol.schema import Message
 
 ServicesT_co = TypeVar("ServicesT_co", covariant=True)
 
@@ -115,6 +112,18 @@ class Peer:
         return Dialled(listener.name, host, port)
 
 
+class Forwarding(Protocol):
+    """Forwards clients' requests to the controller: by Envelopes (`ottla.broker.runtime.nodes.envelopes`) or by calls
+    (`ottla.broker.api.local_forwarding`)."""
+
+    @property
+    def versions(self) -> Callable[[int], tuple[int, int] | None]:
+        """Returns the versions of an API that the controller serves; None while they are unknown."""
+
+    async def forward(self, request: Message, version: int, client_id: str | None, client: Peer) -> Any:
+        """Return the controller's response to the request of `client`. Raises VersionNotKnown, Rejected, CloseConnection."""
+
+
 @dataclass(slots=True)
 class Sent:
     """Bytes of records that were sent since the start."""
@@ -161,6 +170,8 @@ class Services:
     """All topics of the cluster, including those without partitions in `partitions`."""
     cluster: ClusterView
     topic_maker: TopicMaker
+    forwarding: Forwarding
+    """Forwards requests to the controller."""
     broker_configs: BrokerConfigs
     features: Callable[[], Features]
     """Returns the current features of the cluster."""
@@ -180,10 +191,6 @@ class Services:
     traffic: Traffic = field(default_factory=Traffic)
     quotas: Quotas | None = None
     """Created when the first quota is configured."""
-    standalone: StandaloneMetadata | None = None
-    """The controller in the same process and what connects it with this broker; None in a cluster broker."""
-    forwarding: Forwarding | None = None
-    """Forwards requests to the controller; None on a standalone node."""
     authorizer: Authorizer | None = None
     """None if every request is authorized."""
     telemetry: ClientTelemetry | None = None
@@ -193,18 +200,6 @@ class Services:
     def listener_type(self) -> ListenerType:
         """The kind of listener that these services serve."""
         return ListenerType.BROKER
-
-    @property
-    def active(self) -> ActiveController:
-        """The controller of a standalone node, under the same name as in a controller's services."""
-        assert self.standalone is not None
-        return self.standalone.controller.active
-
-    @property
-    def topic_service(self) -> ClusterDecisions:
-        """The decisions about topics and settings of a standalone node's controller."""
-        assert self.standalone is not None
-        return self.standalone.decisions
 
 
 class Context(Generic[ServicesT_co]):

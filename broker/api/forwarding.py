@@ -1,4 +1,4 @@
-"""Requests that a cluster broker forwards to the controller (KIP-590), and their versions in ApiVersions.
+"""Requests that a broker forwards to the controller (KIP-590), and their versions in ApiVersions.
 
 If the controller does not respond, the request is rejected with an error for each element (`Request.getErrorResponse`). A version that
 the controller does not support closes the connection, so that the client requests the versions again.
@@ -9,14 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TypeVar
 
-from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.api.context import CloseConnection, Context, Forwarding
 from ottla.broker.api.routes import FORWARDABLE, Routes
-from ottla.broker.api.services import NodeServices
+from ottla.broker.api.services import ClusterServices
 from ottla.broker.core.peer_log import PEERS
-from ottla.broker.core.rejected import Rejected
-from ottla.broker.faults.answers import refusal
-from ottla.broker.runtime.nodes.envelopes import Forwarding, VersionNotKnown
-from ottla.protocol.api_keys import ApiKey
+from ottla.broker.core.rejected import Rejected, VersionNotKnown
 from ottla.protocol.messages.k18_api_versions import ApiVersion
 from ottla.protocol.schema import Message
 
@@ -25,21 +22,21 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 peer_logger = logging.getLogger(PEERS)
 
 
-async def handle(ctx: Context[NodeServices], request: Message) -> Message:
+async def handle(ctx: Context[ClusterServices], request: Message) -> Message:
     """Forward a request and return the controller's response, or a rejection. Raises CloseConnection."""
-    forwarding = ctx.services.forwarding
-    assert forwarding is not None
     try:
-        answer: Message = await forwarding.forward(request, ctx.version, ctx.client_id, ctx.peer)
+        answer: Message = await ctx.services.forwarding.forward(request, ctx.version, ctx.client_id, ctx.peer)
     except VersionNotKnown as error:
         raise CloseConnection(str(error)) from error
     except Rejected as error:
         peer_logger.info("The controller did not answer API key %d: %s", request.API_KEY, error)
+        from ottla.broker.faults.answers import refusal  # noqa: PLC0415 # keeps it out of the start-up time
+
         answer = refusal(request.API_KEY, request, error.code)
     return answer
 
 
-async def forward(ctx: Context[NodeServices], request: Message, response: type[ResponseT]) -> ResponseT:
+async def forward(ctx: Context[ClusterServices], request: Message, response: type[ResponseT]) -> ResponseT:
     """Forward a request for a handler that has checked it, and return the `response`."""
     answer = await handle(ctx, request)
     assert isinstance(answer, response)
@@ -47,14 +44,13 @@ async def forward(ctx: Context[NodeServices], request: Message, response: type[R
 
 
 def listed(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:
-    """Return the APIs for ApiVersions. For APIs that the controller handles, only the versions that it supports, too, are listed once they
-    are known (`ApiVersionsResponse.intersectForwardableApis`).
+    """Return the APIs for ApiVersions. For APIs that the controller handles, only the versions that it supports, too, are listed
+    (`ApiVersionsResponse.intersectForwardableApis`). They must be known.
     """
-    known = forwarding.versions(ApiKey.API_VERSIONS) is not None
     out = []
     for key, route in routes.items():
         first, last = route.advertised_min, route.max_version
-        if known and key in FORWARDABLE:
+        if key in FORWARDABLE:
             its_first, its_last = forwarding.versions(key) or (0, -1)
             first, last = max(first, its_first), min(last, its_last)
         if first <= last:

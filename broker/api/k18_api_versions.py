@@ -42,12 +42,12 @@ def handle(ctx: Context[ClusterServices], request: ApiVersionsRequest) -> ApiVer
     """Return the served APIs; store the client's software name and version."""
     services = ctx.services
     telemetry = services.telemetry is not None
-    if services.forwarding is None:
+    if services.forwarding.versions(ApiKey.API_VERSIONS) is None:
         api_keys = _api_keys(telemetry)
     else:
         from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a cluster broker needs it
 
-        api_keys = listed(services.forwarding, broker_routes(in_cluster=True, telemetry=telemetry))
+        api_keys = listed(services.forwarding, broker_routes(telemetry=telemetry))
     return _answer(request, ctx.version, ctx.peer, services.features(), api_keys)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set
+from functools import partial
 
 from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
@@ -21,7 +22,7 @@ from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
-from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, form_error
+from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, create_cluster_topics, form_error
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -41,21 +42,22 @@ API = Api(
 )
 
 
-@API.on_both()
+@API.on_controller()
 async def handle(ctx: Context[DecidingServices], request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create the topics; respond when they are durable."""
     refused, hidden = _denied(ctx, request)
     wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
-    service = ctx.services.topic_service
     charge, wait_ms = charged(ctx, strict_since=6)
     try:
-        created = await service.create_topics(wanted, validate_only=request.validate_only, charge=charge)
+        created = await ctx.services.active.run(
+            partial(create_cluster_topics, topics=wanted, charge=charge), validate_only=request.validate_only
+        )
     except Rejected as error:
         created = [CreatedTopic(topic.name, error) for topic in wanted]
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     times = Counter(topic.name for topic in request.topics if topic.name in refused)
     created += [CreatedTopic(name, form_error(name, count) or denial) for name, count in times.items()]
-    return CreateTopicsResponse(wait_ms(), [_result(topic, service.broker_configs, topic.name in hidden) for topic in created])
+    return CreateTopicsResponse(wait_ms(), [_result(topic, ctx.services.broker_configs, topic.name in hidden) for topic in created])
 
 
 def _denied(ctx: Context[DecidingServices], request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:

@@ -19,7 +19,7 @@ from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, find_topic, form_error
+from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics, find_topic, form_error
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -35,7 +35,7 @@ API = Api(
 )
 
 
-@API.on_both()
+@API.on_controller()
 async def handle(ctx: Context[DecidingServices], request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete the topics; respond when the deletions are durable."""
     refs = [TopicRef(name) for name in request.topic_names] + [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
@@ -45,7 +45,8 @@ async def handle(ctx: Context[DecidingServices], request: DeleteTopicsRequest) -
             code = ErrorCode.TOPIC_DELETION_DISABLED if ctx.version >= 3 else ErrorCode.INVALID_REQUEST
             raise Rejected(code, "Topic deletion is disabled.")
         denials = {} if ctx.services.authorizer is None else _denials(ctx, refs)
-        deleted = await ctx.services.topic_service.delete_topics([ref for ref in refs if ref not in denials], charge=charge)
+        wanted = [ref for ref in refs if ref not in denials]
+        deleted = await ctx.services.active.run(lambda state: delete_topics(state.catalog, wanted, charge))
         deleted += denials.values()
     except Rejected as error:
         deleted = [DeletedTopic(ref.name, ref.topic_id, error) for ref in refs]

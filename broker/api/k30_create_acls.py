@@ -18,6 +18,7 @@ from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.controller.acls import create_acls
 from ottla.broker.core.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -26,7 +27,7 @@ from ottla.protocol.messages.k30_create_acls import AclCreation, AclCreationResu
 API = Api(CreateAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"creations": 10_000})
 
 
-@API.on_both()
+@API.on_controller()
 async def handle(ctx: Context[DecidingServices], request: CreateAclsRequest) -> CreateAclsResponse:
     """Create the ACLs; respond when they are durable."""
     acls = request.creations
@@ -48,7 +49,9 @@ async def handle(ctx: Context[DecidingServices], request: CreateAclsRequest) -> 
 
 async def _create(ctx: Context[DecidingServices], acls: Sequence[AclCreation]) -> list[Rejected | None]:
     results = [_misnamed(acl) for acl in acls]
-    made = iter(await ctx.services.topic_service.create_acls([acl for acl, error in zip(acls, results, strict=True) if error is None]))
+    valid = [acl for acl, error in zip(acls, results, strict=True) if error is None]
+    created = await ctx.services.active.run(lambda state: create_acls(state.image, valid, state.random.randbytes))
+    made = iter(created)
     return [next(made) if error is None else error for error in results]
 
 

@@ -14,7 +14,7 @@ from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER, check_known
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
-from ottla.broker.controller.acls import Deleted
+from ottla.broker.controller.acls import Deleted, delete_acls
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -23,7 +23,7 @@ from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilterResult, Dele
 API = Api(DeleteAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"filters": 10_000})
 
 
-@API.on_both()
+@API.on_controller()
 async def handle(ctx: Context[DecidingServices], request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Delete the ACLs; respond when the deletions are durable."""
     for wanted in request.filters:
@@ -32,7 +32,7 @@ async def handle(ctx: Context[DecidingServices], request: DeleteAclsRequest) -> 
         check_cluster(ctx, Operation.ALTER)
         if ctx.services.authorizer is None:
             raise Rejected(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-        deleted = await ctx.services.topic_service.delete_acls(request.filters)
+        deleted = await ctx.services.active.run(lambda state: delete_acls(state.image, request.filters))
     except Rejected as error:
         deleted = [Deleted([], error) for _ in request.filters]
     return DeleteAclsResponse(filter_results=[_result(each) for each in deleted])

@@ -18,7 +18,8 @@ from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
-from ottla.broker.controller.create_topics import MorePartitions, duplicate_error
+from ottla.broker.controller.create_topics import MorePartitions, create_partitions, duplicate_error
+from ottla.broker.controller.placement import Placement
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -37,7 +38,7 @@ API = Api(
 )
 
 
-@API.on_both()
+@API.on_controller()
 async def handle(ctx: Context[DecidingServices], request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Add the partitions; respond when they are durable."""
     named = Counter(topic.name for topic in request.topics)
@@ -46,7 +47,9 @@ async def handle(ctx: Context[DecidingServices], request: CreatePartitionsReques
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     charge, wait_ms = charged(ctx, strict_since=3)
     try:
-        results = await ctx.services.topic_service.create_partitions(wanted, validate_only=request.validate_only, charge=charge)
+        results = await ctx.services.active.run(
+            lambda state: create_partitions(state.catalog, wanted, Placement.in_cluster(state), charge), validate_only=request.validate_only
+        )
     except Rejected as error:
         results = [(topic.name, error) for topic in wanted]
     results += [(name, duplicate_error(count) or denial) for name, count in named.items() if name in hidden]

@@ -10,8 +10,9 @@ from __future__ import annotations
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.forwarding import forward
 from ottla.broker.api.served_api import Forwarded, ListenerType
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ClusterServices, DecidingServices, NodeServices
 from ottla.broker.api.token_rules import NO_TIME, check_may_ask
 from ottla.broker.controller.delegation_tokens import check_renewers, create_token, owner_of, rules_of
 from ottla.broker.core.acl import Operation, Resource
@@ -23,24 +24,22 @@ from ottla.protocol.messages.k38_create_delegation_token import CreateDelegation
 API = Api(CreateDelegationTokenRequest, forwarded=Forwarded.IN_PART, array_limits={"renewers": 1_000})
 
 
-@API.on_both()
-async def handle(ctx: Context[DecidingServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
-    """Create the token. Shared by brokers and controllers; a cluster broker forwards the request."""
-    services, requester = ctx.services, ctx.peer.principal
-    owner = owner_of(request, requester)
-    answer = CreateDelegationTokenResponse(principal_type=owner.kind, principal_name=owner.name)
-    if ctx.version >= 3:
-        answer.token_requester_principal_type, answer.token_requester_principal_name = requester
-    try:
-        _check(ctx, request, owner)
-    except Rejected as error:
-        answer.error_code = error.code
-        answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
-        return answer
-    if services.forwarding is not None:
-        from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
+@API.on_broker()
+async def handle(ctx: Context[ClusterServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    """Check the request and forward it."""
+    answer = _begun(ctx, request)
+    if answer.error_code == ErrorCode.NONE:
+        answer = await forward(ctx, request, CreateDelegationTokenResponse)
+    return answer
 
-        return await forward(ctx, request, CreateDelegationTokenResponse)
+
+@API.on_controller()
+async def handle_on_controller(ctx: Context[DecidingServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    """Create the token; respond when it is durable."""
+    services, requester = ctx.services, ctx.peer.principal
+    answer = _begun(ctx, request)
+    if answer.error_code != ErrorCode.NONE:
+        return answer
     rules, now_ms = rules_of(services.settings), services.clock.now_ms()
     try:
         token = await services.active.run(
@@ -56,7 +55,22 @@ async def handle(ctx: Context[DecidingServices], request: CreateDelegationTokenR
     return answer
 
 
-def _check(ctx: Context[DecidingServices], request: CreateDelegationTokenRequest, owner: Principal) -> None:
+def _begun(ctx: Context[NodeServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+    """Return a response without a token; with an error if the client may not create one."""
+    requester = ctx.peer.principal
+    owner = owner_of(request, requester)
+    answer = CreateDelegationTokenResponse(principal_type=owner.kind, principal_name=owner.name)
+    if ctx.version >= 3:
+        answer.token_requester_principal_type, answer.token_requester_principal_name = requester
+    try:
+        _check(ctx, request, owner)
+    except Rejected as error:
+        answer.error_code = error.code
+        answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
+    return answer
+
+
+def _check(ctx: Context[NodeServices], request: CreateDelegationTokenRequest, owner: Principal) -> None:
     """Check that the client may create the token. Raises Rejected."""
     check_may_ask(ctx.peer)
     if request.owner_principal_name and request.owner_principal_type is None:

@@ -10,15 +10,21 @@ from __future__ import annotations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import DecidingServices
-from ottla.broker.api.token_end import change_end
+from ottla.broker.api.services import ClusterServices, DecidingServices
+from ottla.broker.api.token_end import change_end, forward_end
 from ottla.broker.controller.delegation_tokens import expire_token
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
 API = Api(ExpireDelegationTokenRequest, forwarded=Forwarded.IN_PART)
 
 
-@API.on_both()
-async def handle(ctx: Context[DecidingServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+@API.on_broker()
+async def handle(ctx: Context[ClusterServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+    """Check the request and forward it."""
+    return await forward_end(ctx, request, ExpireDelegationTokenResponse)
+
+
+@API.on_controller()
+async def handle_on_controller(ctx: Context[DecidingServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     """Expire the token; respond when the new expiry time is durable."""
     return await change_end(ctx, request, expire_token, ExpireDelegationTokenResponse)

@@ -1,7 +1,6 @@
 """ElectLeaders (key 43), versions 0-2: elects leaders for partitions, the preferred ones or unclean (KIP-460).
 
-A request that is rejected as a whole has the error at each partition, too. A standalone node leads every partition, so no
-election is needed.
+A request that is rejected as a whole has the error at each partition, too.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ API = Api(
 )
 
 
-@API.on_both(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[DecidingServices], request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect leaders for partitions."""
     try:

@@ -7,14 +7,17 @@ Omitted settings are unchanged. Only lists can be appended to and subtracted fro
 
 from __future__ import annotations
 
-from ottla.broker.api.config_changes import change_configs
+from collections.abc import Sequence
+
+from ottla.broker.api.config_changes import decide_changes, forward_changes
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ClusterServices, DecidingServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.config_op import ConfigOp
 from ottla.broker.controller.alter_configs import AlterResource
+from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -29,10 +32,22 @@ API = Api(
 )
 
 
-@API.on_both()
-async def handle(ctx: Context[DecidingServices], request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+@API.on_controller()
+async def handle_on_controller(ctx: Context[DecidingServices], request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     """Change the settings; respond when the changes are durable and in force."""
-    changes = [
+    changes = _changes(request)
+    return _response(changes, await decide_changes(ctx, request, changes))
+
+
+@API.on_broker()
+async def handle(ctx: Context[ClusterServices], request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    """Change the levels of this broker's loggers and forward the rest."""
+    changes = _changes(request)
+    return _response(changes, await forward_changes(ctx, request, changes))
+
+
+def _changes(request: IncrementalAlterConfigsRequest) -> list[AlterResource]:
+    return [
         AlterResource(
             resource.resource_type,
             resource.resource_name,
@@ -40,7 +55,9 @@ async def handle(ctx: Context[DecidingServices], request: IncrementalAlterConfig
         )
         for resource in request.resources
     ]
-    errors = await change_configs(ctx, request, changes)
+
+
+def _response(changes: Sequence[AlterResource], errors: Sequence[Rejected | None]) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(*error_fields(error), change.resource_type, change.name)

@@ -24,7 +24,7 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import (
 API = Api(AlterPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topics.partitions", "responses.partitions"),))
 
 
-@API.on_both(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[DecidingServices], request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     """Begin or cancel reassignments. A request without topics is not processed (KAFKA QuorumController)."""
     if not request.topics:

@@ -18,7 +18,7 @@ API = Api(
 )
 
 
-@API.on_both(requires=Operation.DESCRIBE)
+@API.on_controller(requires=Operation.DESCRIBE)
 async def handle(ctx: Context[DecidingServices], request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     """Return the reassignments in progress, as far as they are committed."""
     return await ctx.services.active.run(lambda state: Effects([], list_partition_reassignments(state, request)))

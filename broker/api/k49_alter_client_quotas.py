@@ -12,6 +12,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, EntryResult
@@ -24,12 +25,14 @@ API = Api(
 )
 
 
-@API.on_both()
+@API.on_controller()
 async def handle(ctx: Context[DecidingServices], request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Change the quotas; return one result for each entity when the changes are durable."""
     try:
         check_cluster(ctx, Operation.ALTER_CONFIGS)
-        results = await ctx.services.topic_service.alter_client_quotas(request.entries, validate_only=request.validate_only)
+        results = await ctx.services.active.run(
+            lambda state: alter_client_quotas(state.image, request.entries), validate_only=request.validate_only
+        )
     except Rejected as error:
         named = [[EntityData(part.entity_type, part.entity_name) for part in entry.entity] for entry in request.entries]
         return AlterClientQuotasResponse(entries=[EntryResult(*error_fields(error), entity) for entity in named])

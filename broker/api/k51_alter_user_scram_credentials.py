@@ -26,7 +26,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 API = Api(AlterUserScramCredentialsRequest, forwarded=Forwarded.ALWAYS, array_limits={"deletions": 10_000, "upsertions": 10_000})
 
 
-@API.on_both()
+@API.on_controller()
 async def handle(ctx: Context[DecidingServices], request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     """Change the credentials; respond when the changes are durable."""
     try:

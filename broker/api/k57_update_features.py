@@ -21,7 +21,7 @@ API = Api(UpdateFeaturesRequest, forwarded=Forwarded.ALWAYS, array_limits={"feat
 _REFUSED = "The update failed for all features since the following feature had an error: "
 
 
-@API.on_both(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[DecidingServices], request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Update the features; respond when the levels are in force."""
     wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]

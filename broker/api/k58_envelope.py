@@ -57,7 +57,7 @@ async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> 
         by_token=forwarded.token_authenticated,
         is_forwarded=True,
     )
-    inner = Context(header.api_version, header.client_id, client, ctx.services.as_forwarded(), header.api_key)
+    inner = Context(header.api_version, header.client_id, client, ctx.services, header.api_key)
     try:
         answer = route.handle(inner, inside.body)
         response = await answer if inspect.isawaitable(answer) else answer

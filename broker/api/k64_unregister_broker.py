@@ -9,7 +9,7 @@ from functools import partial
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.served_api import Forwarded, ListenerType
+from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import DecidingServices
 from ottla.broker.controller.registrations import unregister_broker
 from ottla.broker.core.acl import Operation
@@ -20,14 +20,14 @@ from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerReques
 API = Api(UnregisterBrokerRequest, forwarded=Forwarded.ALWAYS)
 
 
-@API.on_both(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[DecidingServices], request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Remove a broker's registration."""
-    services = ctx.services
-    if services.listener_type is ListenerType.BROKER and request.broker_id == services.settings.node_id:
+    voter = ctx.services.active.voter
+    if voter.is_alone and request.broker_id == voter.me.node_id:
         return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")
     try:
-        await services.active.run(partial(unregister_broker, broker_id=request.broker_id))
+        await ctx.services.active.run(partial(unregister_broker, broker_id=request.broker_id))
     except Rejected as error:
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
     return UnregisterBrokerResponse()

@@ -13,7 +13,7 @@ from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddR
 API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listeners": 1_000})
 
 
-@API.on_both(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
 def handle(ctx: Context[DecidingServices], request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Reject the request."""
     me = ctx.services.active.voter.me

@@ -13,7 +13,7 @@ from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 API = Api(RemoveRaftVoterRequest, forwarded=Forwarded.ALWAYS)
 
 
-@API.on_both(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
 def handle(ctx: Context[DecidingServices], request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     """Reject the request."""
     me = ctx.services.active.voter.me

@@ -45,13 +45,10 @@ Routes = Mapping[int, Route]
 
 
 @cache
-def broker_routes(*, in_cluster: bool = False, telemetry: bool = False) -> Routes:
-    """Return the routes of a broker's listener; without `in_cluster`, of a standalone node's."""
+def broker_routes(*, telemetry: bool = False) -> Routes:
+    """Return the routes of a broker's listener."""
     served = [api for api in APIS if ListenerType.BROKER in api.listeners and (telemetry or not api.needs_telemetry)]
-    return {
-        int(api.key): _forwarded(api) if in_cluster and api.forwarded is Forwarded.ALWAYS else _handled(api, ListenerType.BROKER)
-        for api in served
-    }
+    return {int(api.key): _forwarded(api) if api.forwarded is Forwarded.ALWAYS else _handled(api, ListenerType.BROKER) for api in served}
 
 
 @cache
@@ -66,9 +63,16 @@ def load(routes: Routes) -> None:
         _ = route.handle
 
 
+@cache
+def standalone_routes() -> Routes:
+    """Return the routes of a standalone node's controller: of the requests that its broker forwards."""
+    return {key: route for key, route in controller_routes().items() if key in FORWARDABLE}
+
+
 def load_all() -> None:
     """Import all handlers of a standalone node and the Produce fast path now."""
     load(broker_routes())
+    load(standalone_routes())
     import_module("ottla.broker.api.produce_lane")
 
 

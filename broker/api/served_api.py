@@ -17,14 +17,15 @@ class ListenerType(Flag):
 
 
 class Forwarded(Enum):
-    """Whether a cluster broker sends a request to the controller in an Envelope (KIP-590; KAFKA ApiKeys.forwardable)."""
+    """Whether a broker forwards a request to the controller: in an Envelope (KIP-590; KAFKA ApiKeys.forwardable), or on a standalone node
+    by a call."""
 
     NEVER = auto()
     """The node that receives the request answers it. A controller rejects it in an Envelope."""
     IN_PART = auto()
     """The broker's handler, if there is one, forwards what it does not decide itself."""
     ALWAYS = auto()
-    """A cluster broker forwards every request. A handler for the broker's listener is used on a standalone node only."""
+    """A broker forwards every request."""
 
 
 class Split(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.api.context import Traffic
+    from ottla.broker.api.context import Forwarding, Traffic
     from ottla.broker.api.served_api import ListenerType
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.features import Features
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.metadata.producer_ids import ProducerIds
     from ottla.broker.runtime.metadata.topic_making import TopicMaker
-    from ottla.broker.runtime.nodes.envelopes import Forwarding
     from ottla.broker.runtime.quorum.active_controller import ActiveController
-    from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
     from ottla.broker.runtime.quorum.serving import QuorumServing
     from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
     from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
@@ -70,10 +68,6 @@ class NodeServices(Protocol):
     @property
     def broker_configs(self) -> BrokerConfigs: ...
     @property
-    def forwarding(self) -> Forwarding | None:
-        """Forwards requests to the controller; None on a node that decides itself."""
-
-    @property
     def authorizer(self) -> Authorizer | None:
         """None if every request is authorized."""
 
@@ -84,6 +78,9 @@ class NodeServices(Protocol):
 
 class ClusterServices(NodeServices, Protocol):
     """What a broker knows of the cluster."""
+
+    @property
+    def forwarding(self) -> Forwarding: ...
 
     @property
     def cluster_id(self) -> str: ...
@@ -141,12 +138,10 @@ class CoordinationServices(ClusterServices, Protocol):
 
 
 class DecidingServices(NodeServices, Protocol):
-    """The decisions about the cluster, of a controller or a standalone node."""
+    """The decisions of a controller about the cluster."""
 
     @property
     def active(self) -> ActiveController: ...
-    @property
-    def topic_service(self) -> ClusterDecisions: ...
 
 
 class QuorumServices(DecidingServices, Protocol):

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.broker.api.context import Context
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.forwarding import forward
+from ottla.broker.api.services import ClusterServices, DecidingServices
 from ottla.broker.api.token_rules import NO_TIME, check_may_ask
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import MetadataRecord
@@ -27,17 +28,22 @@ ResponseT = TypeVar("ResponseT", RenewDelegationTokenResponse, ExpireDelegationT
 Decide = Callable[[MetadataImage, TokenRules, Principal, RequestT, int], Effects[MetadataRecord, int]]
 
 
+async def forward_end(ctx: Context[ClusterServices], request: RequestT, response: type[ResponseT]) -> ResponseT:
+    """Check whether the client may use tokens, and forward the request."""
+    try:
+        check_may_ask(ctx.peer)
+    except Rejected as error:
+        return response(error.code, NO_TIME)
+    return await forward(ctx, request, response)
+
+
 async def change_end(ctx: Context[DecidingServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
-    """Check, decide and return a `response`. Shared by brokers and controllers; a cluster broker forwards the request."""
+    """Check, decide and return a `response`."""
     services, requester = ctx.services, ctx.peer.principal
     try:
         check_may_ask(ctx.peer)
     except Rejected as error:
         return response(error.code, NO_TIME)
-    if services.forwarding is not None:
-        from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
-
-        return await forward(ctx, request, response)
     rules, now_ms = rules_of(services.settings), services.clock.now_ms()
     try:
         expires_ms = await services.active.run(lambda state: decide(state.image, rules, requester, request, now_ms))

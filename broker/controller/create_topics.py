@@ -17,10 +17,12 @@ from typing import Final
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType, TopicImage
 from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, TopicRecord
-from ottla.broker.cluster.topic_ids import ZERO_ID
+from ottla.broker.cluster.topic_ids import ZERO_ID, new_topic_id
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
+from ottla.broker.configs.topic_config import check_topic_configs
 from ottla.broker.controller.clear_elr import cleared_elr
 from ottla.broker.controller.placement import Placement, check_assignment
+from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.core.rejected import Rejected
@@ -102,6 +104,19 @@ def create_topics(
         except Rejected as error:
             results[topic.name] = CreatedTopic(topic.name, error)
     return Effects(records, list(results.values()))
+
+
+def create_cluster_topics(
+    state: ControllerState, topics: Sequence[NewTopic], *, charge: Callable[[int], None] = lambda _: None
+) -> Effects[MetadataRecord, list[CreatedTopic]]:
+    """Decide a request with the brokers, defaults and randomness of the controller; see `create_topics`."""
+
+    def check(overrides: Mapping[str, str]) -> None:
+        check_topic_configs(overrides, state.settings)
+
+    return create_topics(
+        state.catalog, topics, Placement.in_cluster(state), check, lambda: new_topic_id(state.random.randbytes), charge=charge
+    )
 
 
 def _check_total(topics: Sequence[NewTopic], placement: Placement) -> None:

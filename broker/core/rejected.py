@@ -27,3 +27,7 @@ class Rejected(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+class VersionNotKnown(Exception):
+    """The controller does not serve the client's version of the request: the client negotiated it under another controller."""

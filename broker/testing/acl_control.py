@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.broker.controller.acls import create_acls, delete_acls
 from ottla.broker.core.acl import CLUSTER_NAME, STANDARD_AUTHORIZER, Operation, Pattern, Permission, Resource
-from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.testing.broker_thread import BrokerThread
 from ottla.protocol.messages.k30_create_acls import AclCreation
 from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter
@@ -34,7 +35,7 @@ class AclControl:
 
     def reset(self) -> None:
         """Remove all ACLs."""
-        self._owner.call_async(self._deciding().delete_acls([_ANYTHING]))
+        self._owner.call_async(self._controller().run(lambda state: delete_acls(state.image, [_ANYTHING])))
 
     def _make(
         self, permission: Permission, principal: str, operations: tuple[str, ...], *, host: str, prefixed: bool, resource: dict[str, str]
@@ -47,17 +48,19 @@ class AclControl:
         kind, name = _resource(resource)
         pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
         acls = [AclCreation(kind, name, pattern, principal, host, Operation[each], permission) for each in operations]
-        for error in self._owner.call_async(self._deciding().create_acls(acls)):
+        decide = self._controller().run(lambda state: create_acls(state.image, acls, state.random.randbytes))
+        for error in self._owner.call_async(decide):
             if error is not None:
                 raise error
 
-    def _deciding(self) -> ClusterDecisions:
+    def _controller(self) -> ActiveController:
         services = self._owner.node.services
         if services.authorizer is None:
             raise RuntimeError(f"the broker has no authorizer: start it with authorizer.class.name={STANDARD_AUTHORIZER}")
-        if services.standalone is None:
+        standalone = self._owner.node.standalone
+        if standalone is None:
             raise RuntimeError("ACLs of a cluster are created by its controller: use a client")
-        return services.standalone.decisions
+        return standalone.controller.active
 
 
 def _resource(given: dict[str, str]) -> tuple[Resource, str]:

@@ -248,4 +248,4 @@ def _import_ahead() -> None:
     import ottla.broker.cluster_broker  # noqa: F401, PLC0415 # see import_ahead
 
     import_ahead()
-    load(broker_routes(in_cluster=True))
+    load(broker_routes())

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.controller.create_topics import NewTopic, create_cluster_topics
 from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.engine import Faults
@@ -114,10 +115,11 @@ class TopicControl:
         given = tuple((key, as_text(value)) for key, value in (configs or {}).items())
 
         async def make() -> Rejected | None:
-            if self._owner.node.services.standalone is None:
+            standalone = self._owner.node.standalone
+            if standalone is None:
                 raise RuntimeError("topics of a cluster are created by its controller: use the cluster's `topics`")
             wanted = NewTopic(name, partitions, configs=given)
-            (made,) = await self._owner.node.services.topic_service.create_topics([wanted])
+            (made,) = await standalone.controller.active.run(partial(create_cluster_topics, topics=[wanted]))
             return made.error
 
         error = self._owner.call_async(make())

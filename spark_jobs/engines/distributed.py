@@ -3,42 +3,66 @@
 Invariants:
 - With a SparkContext the steps run over RDDs, and no SQL session is started. Without one (Spark Connect) the same steps run over
   DataFrames.
-- A run is one Spark job; drawing pictures takes a second one.
+- A run is one Spark job; drawing pictures takes a second one. Both have a description in Spark's UI.
+- With a SparkContext, progress is reported by finished tasks, each counted once, however often Spark runs it.
 """
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from ottla.spark_jobs.engines import SPARK, Progress
+from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.reports.pictures import Extent, Where
 from ottla.spark_jobs.session import cluster
-from ottla.spark_jobs.sharing import Row, Work, draw_tasks, failures_told, judge_shares, judge_tasks, share_out, shares_of
+from ottla.spark_jobs.sharing import (
+    Row,
+    Task,
+    Work,
+    draw_tasks,
+    failures_told,
+    judge_shares,
+    judge_tasks,
+    partitions_of,
+    share_out,
+    share_out_rest,
+    shares_of,
+    size_of,
+)
 from ottla.spark_jobs.steps import Answer, Question
+from ottla.spark_jobs.verdict import counted
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import Accumulator, SparkContext
     from pyspark.sql import SparkSession
 
+Size = tuple[int, int]
+"""The number of log partitions of a task, and their bytes."""
 Step = Callable[[Iterable[Row]], Iterator[Row]]
 NAME: Final = "log partitions"
 """The name of the first step's RDD in Spark's UI and event log."""
 COLUMNS: Final = "share int, content binary"
+DESCRIPTION: Final = "spark.job.description"
+PROGRESS_S: Final = 0.5
+"""The time between two progress reports."""
 
 
 @contextmanager
-def spark_judge(master: str | None, memory_mb: int, progress: Progress) -> Iterator[SparkJudge]:
-    """Open a judge on the running session's context, or on a new one that stops with the block. Raises `CannotJudge`."""
+def spark_judge(master: str | None, memory_mb: int, progress: Progress, resume: Path | None = None) -> Iterator[SparkJudge]:
+    """Open a judge on the running session's context, or on a new one that stops with the block. `resume`: the directory of results that
+    restarted runs take over. Raises `CannotJudge`."""
     with cluster(master) as running:
-        progress("judging log partitions", 1, 2)
-        yield SparkJudge(running, memory_mb)
+        yield SparkJudge(running, memory_mb, progress, resume)
 
 
 class SparkJudge:
@@ -46,33 +70,113 @@ class SparkJudge:
 
     name = SPARK
 
-    def __init__(self, running: SparkContext | SparkSession, memory_mb: int) -> None:
+    def __init__(self, running: SparkContext | SparkSession, memory_mb: int, progress: Progress, resume: Path | None) -> None:
         self._run = over_rdds if hasattr(running, "parallelize") else over_frames
         self._running: Any = running
         self._cores: int = getattr(running, "defaultParallelism", 1)
         """The cores of the cluster. Spark Connect does not report them."""
         self._memory_mb = memory_mb
+        self._progress = progress
+        self._resume = resume
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Run both steps as one Spark job."""
-        work = Work(question, shares_of(logs, question), self._memory_mb)
-        steps = (partial(judge_tasks, work), partial(judge_shares, work))
-        return self._answers(share_out(logs, question, self._cores), steps, work.shares)
+        shares = shares_of(logs, question)
+        kept = None if self._resume is None else Kept.open(self._resume, question, shares)
+        if kept is None:
+            tasks = share_out(logs, question, self._cores)
+        else:
+            taken, rest = share_out_rest(kept, logs, question, self._cores)
+            tasks = taken + rest
+            found = f"{partitions_of(taken):,} of {partitions_of(tasks):,} log partitions"
+            print(f"{self._resume}: {found} were judged by an earlier run and did not change", file=sys.stderr)
+        work = Work(question, shares, self._memory_mb, kept)
+        return self._answers("judging", tasks, (partial(judge_tasks, work), partial(judge_shares, work)), shares)
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         """Read the partitions with pictures again, and run `steps.draw` on them."""
         places = {place[:3] for place in (*drawn, *found)}
         some = [LogDirectory(each.path, [s for s in each.segments if (s.log_dir, s.topic, s.partition) in places]) for each in logs]
         work = Work(question, 1, self._memory_mb)
-        return self._answers(share_out(some, question, self._cores), (partial(draw_tasks, work, drawn, found),), 1)
+        return self._answers("drawing", share_out(some, question, self._cores), (partial(draw_tasks, work, drawn, found),), 1)
 
-    def _answers(self, tasks: Sequence[object], steps: Sequence[Step], shares: int) -> Iterable[Answer]:
+    def _answers(self, doing: str, tasks: Sequence[Task], steps: Sequence[Step], shares: int) -> Iterable[Answer]:
         rows = [(i, pickle.dumps(task)) for i, task in enumerate(tasks)]
-        for _, content in self._run(self._running, rows, [partial(_careful, step) for step in steps], shares):
+        careful: list[Step] = [partial(_careful, step) for step in steps]
+        with ExitStack() as stack:
+            if self._run is over_rdds:
+                finished = self._running.accumulator(frozenset(), Union())
+                careful[0] = partial(_noted, finished, careful[0])
+                sizes = [(partitions_of([task]), size_of(task)) for task in tasks]
+                partitions, size = _sums(sizes)
+                what = f"ottla audit: {doing} {counted(partitions, 'log partition')}, {size / 1e9:,.2f} GB"
+                stack.enter_context(described(self._running, what))
+                stack.enter_context(_shown(lambda: self._progress(*progress_of(doing, sizes, finished.value))))
+            found = self._run(self._running, rows, careful, shares)
+        for _, content in found:
             answer: Answer | Exception = pickle.loads(content)
             if isinstance(answer, Exception):
                 raise answer
             yield answer
+
+
+def progress_of(doing: str, sizes: Sequence[Size], finished: Collection[int]) -> tuple[str, int, int]:
+    """Return the arguments for `Progress`, with bytes as steps. `finished`: the numbers of finished tasks."""
+    (partitions, size), (done, done_bytes) = _sums(sizes), _sums(sizes[number] for number in finished)
+    step = f"{doing}: {done:,} of {counted(partitions, 'log partition')}, {done_bytes / 1e9:,.2f} of {size / 1e9:,.2f} GB"
+    return step, done_bytes, size
+
+
+def _sums(sizes: Iterable[Size]) -> Size:
+    partitions, size = map(sum, zip((0, 0), *sizes, strict=True))
+    return partitions, size
+
+
+class Union:
+    """The parameter of an accumulator that holds a set. It is an `AccumulatorParam`, but Spark is optional for this module."""
+
+    def zero(self, _value: frozenset[int]) -> frozenset[int]:
+        return frozenset()
+
+    def addInPlace(self, one: frozenset[int], other: frozenset[int]) -> frozenset[int]:  # Spark's name
+        return one | other
+
+
+def _noted(finished: Accumulator[frozenset[int]], step: Step, rows: Iterable[Row]) -> Iterator[Row]:
+    for row in rows:
+        yield from step([row])
+        finished.add(frozenset({row[0]}))
+
+
+@contextmanager
+def described(context: SparkContext, description: str) -> Iterator[None]:
+    """Give this thread's Spark jobs a description within the block."""
+    before = context.getLocalProperty(DESCRIPTION)
+    context.setLocalProperty(DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(DESCRIPTION, before)  # type: ignore[arg-type] # None removes it
+
+
+@contextmanager
+def _shown(report: Callable[[], None]) -> Iterator[None]:
+    """Report at the start, then repeatedly from a thread until the block ends."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(PROGRESS_S):
+            report()
+
+    report()
+    thread = threading.Thread(target=repeat, name="audit-progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    report()
 
 
 def _careful(step: Step, rows: Iterable[Row]) -> Iterator[Row]:

@@ -90,16 +90,15 @@ class Scene:
             self.cluster.clock,
             self.cluster.timers,
             Turns(self.cluster.clock),
-            role.active,
-            role.serving,
+            role,
             role.features,
-            role.decisions,
+            role.broker_configs,
             print,
             authorizer_of(self.cluster.place.running.settings, lambda: role.newest.image.acls, self.cluster.clock),
         )
 
         def state_of_controller() -> Any:
-            return role.newest.image, role.decisions.broker_configs.loggers.levels()
+            return role.newest.image, role.broker_configs.loggers.levels()
 
         def state_of(node: Broker) -> Any:
             services = node.services
@@ -109,7 +108,7 @@ class Scene:
         self.doors = {
             "standalone": Door(Dispatcher(self._alone.services, Faults()), AT_BROKERS, lambda: state_of(self._alone)),
             "broker": Door(
-                Dispatcher(broker.services, Faults(), broker_routes(in_cluster=True)),
+                Dispatcher(broker.services, Faults(), broker_routes()),
                 AT_BROKERS,
                 lambda: (state_of(broker), role.newest.image),
             ),

@@ -16,7 +16,7 @@ from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
-from ottla.broker.runtime.nodes.envelopes import Forwarding
+from ottla.broker.runtime.nodes.envelopes import EnvelopeForwarding
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.sim_threads import InlineThreads
@@ -48,8 +48,8 @@ class Member:
     """A cluster broker. `broker` has started; what a standalone node would decide itself is sent to the channel."""
 
     def __init__(self, broker: Broker, channel: ControllerChannel) -> None:
-        self.services = replace(broker.services, forwarding=Forwarding(channel))
-        self._dispatcher = Dispatcher(self.services, Faults(), broker_routes(in_cluster=True))
+        self.services = replace(broker.services, forwarding=EnvelopeForwarding(channel))
+        self._dispatcher = Dispatcher(self.services, Faults(), broker_routes())
         self.peer = Peer("10.1.2.3", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
 
     async def ask(self, request: Message, version: int, client_id: str | None = "someone") -> Any:

@@ -25,7 +25,6 @@ from ottla.broker.controller.heartbeats import fence_stale
 from ottla.broker.controller.state import ControllerState, SoftEffects
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.settings_load import load
-from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.protocol.messages.k19_create_topics import CreateTopicsResponse
 from ottla.protocol.schema import Message, decode, encode
 from tests.support.controller_judge import CLUSTER_ID, FIRST_OFFSET, NODE_ID, START_MS, Advance, Answer, Ask, Order, Start, Task
@@ -116,15 +115,13 @@ class OttlasController:
             settings=self.state.settings,
             clock=SimpleNamespace(mono_ms=lambda: self.now_ms),
             active=self,
-            topic_service=self._decisions,
-            broker_configs=self._decisions.broker_configs,
+            broker_configs=self._broker_configs,
             topics=self.state.catalog,
-            forwarding=None,
             authorizer=None,
             quotas=None,
         )
-        nobody: Any = None
-        answering = controller_routes()[request.API_KEY].handle(Context(version, "judge", nobody, services), request)
+        judge: Any = SimpleNamespace(is_forwarded=False)
+        answering = controller_routes()[request.API_KEY].handle(Context(version, "judge", judge, services), request)
         try:
             answering.send(None)
         except StopIteration as answered:
@@ -138,13 +135,12 @@ class OttlasController:
         self.state.carry_out(SoftEffects(written, None, settle), self.end_offset)
         self.end_offset += len(written)
         if any(isinstance(record, ConfigRecord) for record in written):
-            self._decisions.broker_configs.refresh()  # as a controller does after a commit
+            self._broker_configs.refresh()  # as a controller does after a commit
 
     def _start(self, order: Start) -> Decided:
         settings = load({**MEMBER, **order.settings}, {}, None).settings
         self.state = ControllerState(CLUSTER_ID, settings, self._draw, [NODE_ID])
-        active: Any = self
-        self._decisions = ClusterDecisions(active, BrokerConfigs(settings, self.state.catalog))
+        self._broker_configs = BrokerConfigs(settings, self.state.catalog)
         self.now_ms, self.end_offset = START_MS, FIRST_OFFSET
         names = sorted(order.features, key=lambda name: (name != METADATA_VERSION, name))
         return activate(self.state, [FeatureLevelRecord(name, order.features[name]) for name in names])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.reports.pictures import Extent, Where
-from ottla.spark_jobs.sharing import Row, Work, draw_tasks, judge_shares, judge_tasks, share_out
+from ottla.spark_jobs.sharing import Row, Work, draw_tasks, judge_shares, judge_tasks, share_out, share_out_rest
 from ottla.spark_jobs.steps import Answer, Question
 
 
@@ -16,14 +18,19 @@ class SharedJudge:
 
     name = "shares"
 
-    def __init__(self, shares: int) -> None:
+    def __init__(self, shares: int, resume: Path | None = None) -> None:
         self.shares = shares
+        self.resume = resume
         self.tasks = 0
+        self.taken: list[list[LogDirectory]] = []
+        """The tasks whose results an earlier run left in `resume`."""
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        tasks = share_out(logs, question)
+        kept = None if self.resume is None else Kept.open(self.resume, question, self.shares)
+        self.taken, rest = ([], share_out(logs, question)) if kept is None else share_out_rest(kept, logs, question)
+        tasks = self.taken + rest
         self.tasks = len(tasks)
-        work = Work(question, self.shares, 512)
+        work = Work(question, self.shares, 512, kept)
         rows: list[Row] = []
         for task in tasks:
             rows += judge_tasks(work, iter([(0, pickle.dumps(task))]))

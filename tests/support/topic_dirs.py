@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from random import Random
 
 from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.controller.alter_configs import AlterResource
+from ottla.broker.controller.cluster_configs import alter_cluster_configs
+from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic, create_cluster_topics, create_partitions
+from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics
+from ottla.broker.controller.placement import Placement
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
+from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.nursery import Nursery
@@ -22,6 +30,25 @@ from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.records.record import SimpleRecord, build_batch
 
 _seeds = count()
+
+
+class Decisions:
+    """Clients' requests to the controller, authorized and valid in form."""
+
+    def __init__(self, active: ActiveController) -> None:
+        self._active = active
+
+    async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        return await self._active.run(partial(create_cluster_topics, topics=topics), validate_only=validate_only)
+
+    async def delete_topics(self, refs: Sequence[TopicRef]) -> list[DeletedTopic]:
+        return await self._active.run(lambda state: delete_topics(state.catalog, refs))
+
+    async def create_partitions(self, topics: Sequence[MorePartitions]) -> list[tuple[str, Rejected | None]]:
+        return await self._active.run(lambda state: create_partitions(state.catalog, topics, Placement.in_cluster(state)))
+
+    async def alter_configs(self, resources: Sequence[AlterResource]) -> list[Rejected | None]:
+        return await self._active.run(partial(alter_cluster_configs, resources=resources, forwarded=True))
 
 
 class TopicDir:
@@ -49,8 +76,8 @@ class TopicDir:
         except BaseException:
             self._release(clean=False)
             raise
-        self.catalog, self.topics, self.decisions = self.metadata.catalog, self.metadata.topics, self.metadata.decisions
-        self.controller, self.settings = self.metadata.controller, self.log_dir.settings
+        self.catalog, self.topics, self.controller = self.metadata.catalog, self.metadata.topics, self.metadata.controller
+        self.decisions, self.settings = Decisions(self.controller.active), self.log_dir.settings
 
     @property
     def catalog_names(self) -> list[str]:

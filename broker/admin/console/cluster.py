@@ -107,7 +107,7 @@ def cluster_router(broker: Broker) -> APIRouter:
         return ClusterShown(
             cluster_id=broker.services.cluster_id,
             node_id=broker.settings.node_id,
-            alone=broker.services.standalone is not None,
+            alone=broker.standalone is not None,
             decides_here=broker.is_controller,
             metadata_version=image.features.get("metadata.version", 0),
             metadata_offset=-1 if log is None else log.high_watermark,

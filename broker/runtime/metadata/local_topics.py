@@ -8,12 +8,12 @@ from functools import partial
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.configs.topic_config import internal_topic_configs, internal_topic_partitions
-from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.controller.create_topics import NewTopic, create_cluster_topics
 from ottla.broker.controller.producer_ids import allocate_block_to
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
-from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 
@@ -23,24 +23,22 @@ class LocalTopics:
 
     def __init__(
         self,
-        decisions: ClusterDecisions,
+        active: ActiveController,
         catalog: Catalog,
+        settings: BrokerSettings,
         broker_epoch: int,
         *,
         published: Callable[[], Awaitable[None]],
         nursery: Nursery,
     ) -> None:
-        self._decisions, self._catalog, self._broker_epoch, self._published = decisions, catalog, broker_epoch, published
+        self._active, self._catalog, self._settings = active, catalog, settings
+        self._broker_epoch, self._published = broker_epoch, published
         self._auto_creation = AutoCreation(self.auto_create, nursery)
-
-    @property
-    def _settings(self) -> BrokerSettings:
-        return self._decisions.broker_configs.settings
 
     async def allocate_producer_ids(self) -> range:
         """Return a block of producer ids that no other request got. Raises Rejected if none are left."""
         decide = partial(allocate_block_to, broker_id=self._settings.node_id, broker_epoch=self._broker_epoch)
-        return await self._decisions.active.run(decide)
+        return await self._active.run(decide)
 
     async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """Create missing topics with the broker's defaults, or an internal topic's own. None: the topic exists. Raises Rejected."""
@@ -49,7 +47,7 @@ class LocalTopics:
 
     async def create(self, topics: Sequence[NewTopic], charge: Callable[[int], None] = lambda _: None) -> dict[str, Rejected | None]:
         """Create topics as requested. None: the topic exists. Raises Rejected."""
-        created = await self._decisions.create_topics(topics, charge=charge)
+        created = await self._active.run(partial(create_cluster_topics, topics=topics, charge=charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
     def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:

@@ -10,17 +10,16 @@ from ottla.broker.cluster.features import Features
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.publisher import Publisher
-from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
 from ottla.broker.runtime.replicas.partitions import Partitions
 
 if TYPE_CHECKING:
     from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
-    from ottla.broker.runtime.nodes.envelopes import Forwarding
+    from ottla.broker.runtime.nodes.envelopes import EnvelopeForwarding
 
 
 class MetadataParts(NamedTuple):
-    """The components. A standalone node has `standalone`; a cluster broker has `forwarding` and `other_brokers`.
+    """The components. Only a cluster broker has `forwarding` and `other_brokers`.
 
     `features` returns the cluster's current features.
     """
@@ -32,6 +31,5 @@ class MetadataParts(NamedTuple):
     topics: TopicMaker
     view: ClusterView
     features: Callable[[], Features]
-    standalone: StandaloneMetadata | None = None
-    forwarding: Forwarding | None = None
+    forwarding: EnvelopeForwarding | None = None
     other_brokers: OtherBrokers | None = None

@@ -22,7 +22,6 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.metadata.local_topics import LocalTopics
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.topic_recovery import first_records, settle_directories
-from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
 from ottla.broker.runtime.quorum.quorum_controller import QuorumController
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -70,8 +69,7 @@ class StandaloneMetadata:
             raise LogDirRefused(f"{log_dir.path}: {error}") from error
         self._local = LocalMetadata(controller, self.publisher.take, nursery, controller.newest.provenance.offset)
         controller.active.published = self.published
-        self.decisions = ClusterDecisions(controller.active, self.broker_configs, is_forwarded=True)
-        self.topics = LocalTopics(self.decisions, self.catalog, broker_epoch, published=self.published, nursery=nursery)
+        self.topics = LocalTopics(controller.active, self.catalog, settings, broker_epoch, published=self.published, nursery=nursery)
         self._local.start()
         controller.start_upkeep()
         nursery.at_close(self._stop, self.broker_configs.loggers.reset)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import Any
 
-from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.rejected import Rejected, VersionNotKnown
 from ottla.broker.runtime.metadata.topic_making import Client
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
@@ -25,11 +25,7 @@ _CORRELATION_ID = 0
 _NO_ADDRESS = bytes(4)
 
 
-class VersionNotKnown(Exception):
-    """The controller does not serve the client's version of the request: the client negotiated it under another controller."""
-
-
-class Forwarding:
+class EnvelopeForwarding:
     """Forwards clients' requests to the controller. `versions` is `ControllerChannel.versions`."""
 
     def __init__(self, channel: ControllerChannel) -> None:

@@ -19,11 +19,11 @@ from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import internal_topic_configs, internal_topic_partitions, internal_topic_replicas
 from ottla.broker.controller.create_topics import NewTopic
-from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.rejected import Rejected, VersionNotKnown
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
-from ottla.broker.runtime.nodes.envelopes import Forwarding, VersionNotKnown
+from ottla.broker.runtime.nodes.envelopes import EnvelopeForwarding
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
@@ -52,7 +52,7 @@ class RemoteTopics:
         nursery: Nursery,
     ) -> None:
         self._channel = channel
-        self._forwarding = Forwarding(channel)
+        self._forwarding = EnvelopeForwarding(channel)
         self._catalog = catalog
         self._settings = settings
         self._broker_epoch = broker_epoch

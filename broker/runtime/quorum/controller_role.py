@@ -23,9 +23,7 @@ from ottla.broker.controller.heartbeats import fence_stale
 from ottla.broker.controller.registrations import register_controller
 from ottla.broker.controller.state import SESSION_TIMEOUT
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.quorum.quorum_controller import QuorumController
-from ottla.broker.runtime.quorum.serving import QuorumServing
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import Lateness
@@ -59,15 +57,14 @@ class ControllerRole(QuorumController):
     ) -> None:
         super().__init__(settings, log_dir, endpoints, nursery=nursery, flusher=flusher, random=random, on_failure=on_failure)
         self._files, self._random = files, random
-        self.serving = QuorumServing(self.voter, nursery.clock, nursery.timers)
-        self.decisions = ClusterDecisions(self.active, BrokerConfigs(settings, self.state.catalog))
+        self.broker_configs = BrokerConfigs(settings, self.state.catalog)
 
     # --- life --------------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Become the quorum's leader and start to decide. Raises LogDirRefused, ProtocolError, OSError."""
         self.open(bootstrap_records(self._files, self._log_dir.path) or DEFAULT_BOOTSTRAP)
-        self.decisions.broker_configs.refresh()
+        self.broker_configs.refresh()
         await self._register()
         await self.voter.committed()
         voter = self.voter
@@ -104,7 +101,7 @@ class ControllerRole(QuorumController):
 
     def _published(self, published: Published) -> None:
         if any(kind == ResourceType.BROKER for kind, _ in published.changes.configs):
-            self.decisions.broker_configs.refresh()
+            self.broker_configs.refresh()
         super()._published(published)
 
     async def _register(self) -> None:

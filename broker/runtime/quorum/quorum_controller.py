@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.cluster.image import EMPTY
 from ottla.broker.cluster.image_changes import ImageChanges, unclean_elections
@@ -34,6 +34,9 @@ from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.raft_log import METADATA_LOG_CONFIG, MetadataRetention
+
+if TYPE_CHECKING:
+    from ottla.broker.runtime.quorum.serving import QuorumServing
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +101,13 @@ class QuorumController:
         state.kraft_version = voter.quorum.kraft_version
         state.load(voter.image, voter.end_offset - 1, self._clock.mono_ms())
         self.active.begin(partial(activate, bootstrap=bootstrap, in_transaction=voter.in_transaction))
+
+    @cached_property
+    def serving(self) -> QuorumServing:
+        """Answers the requests of other nodes about the log, and DescribeQuorum."""
+        from ottla.broker.runtime.quorum.serving import QuorumServing  # noqa: PLC0415 # a standalone node rarely needs it
+
+        return QuorumServing(self.voter, self._clock, self._nursery.timers)
 
     def _published(self, published: Published) -> None:
         self.newest = published

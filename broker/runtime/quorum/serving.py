@@ -180,7 +180,7 @@ class QuorumServing:
         if places != [(CLUSTER_METADATA, 0)]:
             return not_the_metadata(request)
         voter, me, now_ms = self._voter, self._voter.me, self._clock.now_ms()
-        directory = me.directory_id if voter.quorum.kraft_version else bytes(16)
+        directory = me.directory_id if voter.quorum.kraft_version or voter.is_alone else bytes(16)
         leader = k55.ReplicaState(me.node_id, directory, voter.high_watermark, now_ms, now_ms)
         partition = k55.PartitionResult(
             leader_id=me.node_id,
@@ -189,7 +189,8 @@ class QuorumServing:
             current_voters=[leader],
             observers=[k55.ReplicaState(*key, at.end_offset, at.fetched_ms, at.caught_up_ms) for key, at in self._observers(now_ms)],
         )
-        listeners = [k55.Listener(at.name, at.host, at.port) for at in me.endpoints]
+        own = voter.image.brokers[me.node_id].listeners.items() if voter.is_alone else [(at.name, at) for at in me.endpoints]
+        listeners = [k55.Listener(name, at.host, at.port) for name, at in own]
         return k55.DescribeQuorumResponse(topics=[k55.TopicResult(CLUSTER_METADATA, [partition])], nodes=[k55.Node(me.node_id, listeners)])
 
     def _observers(self, now_ms: int) -> list[tuple[ReplicaKey, Reader]]:

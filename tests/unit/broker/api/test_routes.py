@@ -8,16 +8,16 @@ from ottla.broker.api.served_api import Forwarded, ListenerType
 from ottla.protocol.api_keys import ApiKey
 
 
-def test_a_cluster_broker_serves_the_apis_of_a_standalone_node() -> None:
-    assert list(broker_routes(in_cluster=True)) == list(broker_routes()) == sorted(broker_routes())
+def test_routes_are_in_the_order_of_the_keys() -> None:
+    assert list(broker_routes()) == sorted(broker_routes())
 
 
 def test_every_forwardable_api_is_served_by_controllers() -> None:
     assert set(controller_routes()) >= FORWARDABLE
 
 
-def test_a_cluster_broker_forwards_the_apis_that_the_controller_answers() -> None:
-    routes = broker_routes(in_cluster=True)
+def test_a_broker_forwards_the_apis_that_the_controller_answers() -> None:
+    routes = broker_routes()
     forwarded = {key for key, route in routes.items() if route.handle.__module__ == "ottla.broker.api.forwarding"}
     assert forwarded == {api.key for api in APIS if api.forwarded is Forwarded.ALWAYS}
     assert forwarded == set(broker_routes()) & FORWARDABLE - {api.key for api in APIS if api.forwarded is Forwarded.IN_PART}

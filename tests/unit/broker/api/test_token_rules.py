@@ -43,9 +43,7 @@ async def ask(
     peer = Peer("127.0.0.1", "h", 1, Listener("L", "h", 1, protocol=protocol), principal=who)
     broker = cluster.members[node].broker
     assert broker is not None
-    answer = broker_routes(in_cluster=True)[request.API_KEY].handle(
-        Context(request.MAX_VERSION, "test", peer, broker.services, request.API_KEY), request
-    )
+    answer = broker_routes()[request.API_KEY].handle(Context(request.MAX_VERSION, "test", peer, broker.services, request.API_KEY), request)
     return await cluster.done(answer) if inspect.iscoroutine(answer) else answer
 
 

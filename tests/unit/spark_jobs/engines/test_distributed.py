@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from client_compat.bench_audit import logs
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.engines import distributed
-from ottla.spark_jobs.engines.distributed import over_frames, over_rdds
+from ottla.spark_jobs.engines.distributed import DESCRIPTION, Union, over_frames, over_rdds, progress_of
 from ottla.spark_jobs.session import CannotJudge
 
 if TYPE_CHECKING:
@@ -68,3 +70,30 @@ def test_a_file_that_fails_in_reading_is_told_as_the_embedded_engine_tells_it(sp
         told.append(str(failure.value))
     assert told[0] == told[1]
     assert "leader-epoch-checkpoint" in told[0]
+
+
+def test_partitions_and_bytes_are_reported_until_all_are_judged(spark: SparkSession, tmp_path: Path) -> None:
+    logs.big(tmp_path, 300_000_000, partitions=3)
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
+    context = spark.sparkContext
+    context.setLocalProperty(DESCRIPTION, "the notebook's own")
+    told: list[tuple[str, int, int]] = []
+    descriptions: list[str | None] = []
+
+    def note(*step: Any) -> None:
+        told.append(step)
+        if threading.current_thread() is threading.main_thread():  # the description belongs to the thread that starts the job
+            descriptions.append(context.getLocalProperty(DESCRIPTION))
+
+    audit(tmp_path, engine="spark", progress=note)
+    assert told[-1] == ("judging: 3 of 3 log partitions, 0.30 of 0.30 GB", size, size)
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert "ottla audit: judging 3 log partitions, 0.30 GB" in descriptions
+    assert context.getLocalProperty(DESCRIPTION) == "the notebook's own"
+
+
+def test_progress_counts_a_task_that_ran_twice_once() -> None:
+    finished = Union()
+    both = finished.addInPlace(finished.addInPlace(finished.zero(frozenset()), frozenset({1})), frozenset({1}))
+    sizes = [(2, 3_000_000_000), (1, 500_000_000), (1, 1)]
+    assert progress_of("judging", sizes, both) == ("judging: 1 of 4 log partitions, 0.50 of 3.50 GB", 500_000_000, 3_500_000_001)

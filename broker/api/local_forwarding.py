@@ -1,0 +1,49 @@
+"""Forwards clients' requests to the controller of the same process, on a standalone node: by a call instead of an Envelope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any
+
+from ottla.broker.api.context import Context, Peer, Services
+from ottla.broker.api.controller_context import ControllerServices
+from ottla.broker.api.routes import standalone_routes
+from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
+from ottla.protocol.schema import Message
+
+
+class LocalForwarding:
+    """The same requests as `ottla.broker.runtime.nodes.envelopes` forwards. `broker` returns the services of the broker."""
+
+    def __init__(self, metadata: StandaloneMetadata, broker: Callable[[], Services]) -> None:
+        self._metadata = metadata
+        self._broker = broker
+
+    def versions(self, _: int) -> tuple[int, int] | None:
+        """Return None: the controller limits no version, because it is of the same release."""
+        return None
+
+    async def forward(self, request: Message, version: int, client_id: str | None, client: Peer) -> Any:
+        """Return the controller's response to the request of `client`. Raises what the controller's handler raises."""
+        key = request.API_KEY
+        context = Context(version, client_id, replace(client, is_forwarded=True), self._services(), key)
+        answer = standalone_routes()[key].handle(context, request)
+        return await answer if isawaitable(answer) else answer
+
+    def _services(self) -> ControllerServices:
+        """Return the controller's services. It authorizes and charges clients as the broker does."""
+        broker, metadata = self._broker(), self._metadata
+        return ControllerServices(
+            broker.settings,
+            broker.clock,
+            broker.timers,
+            broker.turns,
+            metadata.controller,
+            metadata.features,
+            metadata.broker_configs,
+            broker.stop_at_once,
+            broker.authorizer,
+            broker.quotas,
+        )

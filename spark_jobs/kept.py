@@ -1,0 +1,141 @@
+"""Keeps the results of tasks in a directory, so that a restarted audit judges only what is left.
+
+Invariants:
+- A result is one file, named after the partitions that it covers. It gets its name only when it is complete and on disk, so a killed task
+  leaves no result.
+- A partition is identified by a digest of its listing (names, sizes and modification times of its files, and the broker's checkpoints), of
+  the run's options and of the audit's source code. If any of them changes, the partition is judged again.
+- Reading a result runs no code from it: of pickled data, only built-in values are accepted.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from ottla.spark_jobs.log_directory import LogDirectory
+from ottla.spark_jobs.steps import Question
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+Row = tuple[int, bytes]
+"""The number of a share, and pickled data (see `sharing`)."""
+SCHEMA: Final = pa.schema({"share": pa.int32(), "content": pa.binary()})
+RESULT: Final = ".result"
+PARTIAL: Final = ".partial"
+PARTITIONS: Final = b"partitions"
+"""The name in a result's metadata under which it lists its partitions' digests."""
+CODE: Final = ("ottla.spark_jobs", "ottla.protocol")
+"""The packages whose source code decides the findings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The results in `directory`, which the driver and all tasks share. `run`: a digest of the options and of the code."""
+
+    directory: Path
+    run: str
+
+    @classmethod
+    def open(cls, directory: Path, question: Question, shares: int) -> Kept:
+        """Create the directory if it is missing, and remove what killed tasks left. Raises OSError."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for partial in directory.glob("*" + PARTIAL):
+            partial.unlink(missing_ok=True)
+        asked = replace(question, whole_states=())  # only the second step, which always runs, reads them
+        return cls(directory, sha256(f"{code_digest()} {asked!r} {shares}".encode()).hexdigest())
+
+    def digest(self, partitions: Iterable[LogDirectory]) -> str:
+        """Return the digest of partitions that are always judged together."""
+        return sha256(f"{self.run} {list(partitions)!r}".encode()).hexdigest()
+
+    def results(self) -> Iterator[frozenset[str]]:
+        """Yield the digests that each complete result covers. Raises OSError."""
+        for path in sorted(self.directory.glob("*" + RESULT)):
+            with suppress(pa.ArrowException, KeyError), pa.OSFile(str(path)) as file:
+                yield frozenset((pa.ipc.open_file(file).schema.metadata or {})[PARTITIONS].decode().split())
+
+    def once(self, digests: Iterable[str], judge: Callable[[], Iterable[Row]]) -> Iterator[Row]:
+        """Yield the rows of the result for these digests; if there is none, or it is damaged, `judge` and keep the result first. Raises
+        OSError."""
+        covered = " ".join(sorted(digests))
+        path = self.directory / (sha256(covered.encode()).hexdigest() + RESULT)
+        if not _is_sound(path):
+            _write(path, {PARTITIONS: covered.encode()}, judge())
+        yield from _rows(path)
+
+
+def code_digest() -> str:
+    """Return a digest of the source code of CODE, wherever it is imported from (a directory or a zip file)."""
+    found = sha256()
+    for package in CODE:
+        for source in _sources(files(package)):
+            found.update(source.name.encode() + source.read_bytes())
+    return found.hexdigest()
+
+
+def _sources(directory: Traversable) -> Iterator[Traversable]:
+    for each in sorted(directory.iterdir(), key=lambda each: each.name):
+        if each.is_dir():
+            yield from _sources(each)
+        elif each.name.endswith(".py"):
+            yield each
+
+
+def _write(path: Path, metadata: dict[bytes, bytes], rows: Iterable[Row]) -> None:
+    """Write a result under a temporary name, as two attempts of a task may do at once, then rename it."""
+    partial = path.with_suffix(f".{uuid.uuid4().hex}{PARTIAL}")
+    try:
+        with partial.open("xb") as file:
+            with pa.ipc.new_file(file, SCHEMA.with_metadata(metadata)) as writer:
+                for share, content in rows:
+                    writer.write_batch(pa.record_batch([pa.array([share], pa.int32()), pa.array([content], pa.binary())], schema=SCHEMA))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a result. Raises OSError; on damage, pa.ArrowException or one of unpickling's exceptions."""
+    with pa.OSFile(str(path)) as file:
+        result = pa.ipc.open_file(file)
+        for i in range(result.num_record_batches):
+            row = result.get_batch(i).to_pydict()
+            _Values(io.BytesIO(row["content"][0])).load()
+            yield row["share"][0], row["content"][0]
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        for _ in _rows(path):
+            pass
+    except (FileNotFoundError, pa.ArrowException, pickle.UnpicklingError, EOFError, ValueError, LookupError):
+        return False
+    return True
+
+
+class _Values(pickle.Unpickler):
+    """An unpickler of built-in values, which runs no code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"{module}.{name} is not a value")
