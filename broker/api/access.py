@@ -11,7 +11,6 @@ Source: KAFKA AuthHelper.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -76,11 +75,10 @@ def denied(ctx: Guarded, operation: Operation, resource: Resource, names: Iterab
     authorizer = ctx.services.authorizer
     if authorizer is None:
         return NOBODY
-    return {
-        name
-        for name, count in Counter(names).items()
-        if not authorizer.allowed(ctx, operation, resource, name, quietly=quietly, count=count)
-    }
+    counts: dict[str, int] = {}  # a Counter takes longer than the check of one name
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return {name for name, count in counts.items() if not authorizer.allowed(ctx, operation, resource, name, quietly=quietly, count=count)}
 
 
 def check_cluster(ctx: Guarded, operation: Operation) -> None:

@@ -21,8 +21,8 @@ from ottla.broker.sim.nemesis import POWER, STALLS, Fault
 from ottla.broker.sim.simulation import SOURCE, Outcome, Plan, Simulation, simulate
 
 KILL_AND_PAUSE = (Fault(1_500, "kill", 1, 2, 3_000, 0.5), Fault(2_500, "pause", 2, 3, 12_000, 0.5))
-UNCLEAN_SEED = 19
-"""Of which an unclean election loses something."""
+UNCLEAN_SEEDS = (19, *range(1, 60))
+"""In some of them an unclean election loses something: which, changes with every change of scheduling. The first one did."""
 SMALL = Plan(1, synced=False, work_ms=6_000, faults=KILL_AND_PAUSE)
 
 
@@ -91,9 +91,8 @@ def test_a_run_leaves_nothing_to_be_cleaned_up_for_which_a_later_test_would_be_b
 
 
 def test_what_an_unclean_election_lost_is_counted_and_is_a_violation_where_it_is_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan.of(UNCLEAN_SEED)
-    outcome = simulate(plan)
-    assert (outcome.violations, outcome.unclean > 0, outcome.lost > 0) == ([], True, True)
+    plan, outcome = next((plan, outcome) for plan in map(Plan.of, UNCLEAN_SEEDS) if (outcome := simulate(plan)).lost)
+    assert (outcome.violations, outcome.unclean > 0) == ([], True)
     monkeypatch.setattr(sim_judge, "parted_at", lambda *_: INT64_MAX)
     assert simulate(plan).violations
 
