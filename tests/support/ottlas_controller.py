@@ -107,7 +107,7 @@ class OttlasController:
     @property
     def voter(self) -> Any:
         """What handlers need of a `SoleVoter`."""
-        return SimpleNamespace(end_offset=self.end_offset)
+        return SimpleNamespace(end_offset=self.end_offset, is_alone=False)
 
     def _answer(self, request: Message, version: int) -> Message:
         services: Any = SimpleNamespace(
