@@ -29,7 +29,7 @@ from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
 from ottla.spark_jobs.judging import BusinessKey, Job, Judge, run
 from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, no_logs
 from ottla.spark_jobs.logs import find_logs, one_or_more
-from ottla.spark_jobs.options import PARQUET_SAMPLES, Html, JsonFile, Junit, Parquet, Resume
+from ottla.spark_jobs.options import PARQUET_SAMPLES, Deep, Estimated, Html, JsonFile, Junit, Parquet, Resume, RetriesAbsorbed
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, require_spark
 from ottla.spark_jobs.steps import Question
@@ -250,17 +250,13 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
         typer.Option(help="What names each record once: a field of the JSON value (order.id), header:NAME, or key: (the record's key)."),
     ] = None,
     json_file: JsonFile = None,
-    retries_absorbed: Annotated[
-        list[int] | None, typer.Option(help="The broker's own count to show beside each DIR; the log does not hold it.")
-    ] = None,
+    retries_absorbed: RetriesAbsorbed = None,
     samples: Annotated[int, typer.Option(min=0, help="Show so many findings of each rule.")] = SAMPLES,
     producer_expiration_ms: Annotated[int, typer.Option(help="The broker's producer.id.expiration.ms.")] = PRODUCER_EXPIRATION_MS,
     engine: Annotated[
         EngineName, typer.Option(help="duckdb judges in this process, spark with Spark; auto takes duckdb for small logs.")
     ] = EngineName.AUTO,
-    deep: Annotated[
-        bool | None, typer.Option(help="Also compare the records' contents; by default only where duckdb judges.", show_default=False)
-    ] = None,
+    deep: Deep = None,
     replicas: Annotated[bool, typer.Option(help="The DIRs are of one cluster's brokers: compare their replicas byte by byte.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark's master URL; local[*] unless SPARK_MASTER says otherwise.")] = None,
     memory_mb: Memory = MEMORY_MB,
@@ -272,6 +268,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     max_bytes_per_second: RateLimit = 0,
     spool: SpoolDir = None,
     resume: Resume = None,
+    estimate: Estimated = False,
     follow: Follow = False,
     checkpoint: Checkpoint = None,
     trigger: Trigger = 5.0,
@@ -287,6 +284,8 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
         _check_places(*(each for each in (html, junit, parquet, json_file) if each is not None))
         if follow:
             raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file))
+        if estimate:
+            raise typer.Exit(_estimate(read, topic or (), key_field, replicas or bool(deep), replicas))
         with report.progress() as show:
             verdict = audit(
                 read,
@@ -310,6 +309,17 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
         raise typer.Exit(2) from e
     _tell(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet))
     raise typer.Exit(verdict.exit_code)
+
+
+def _estimate(paths: Sequence[str], topics: Sequence[str], key_field: str | None, deep: bool, replicas: bool) -> int:
+    if any(map(is_cluster, paths)):
+        raise CannotJudge("--estimate counts files, and over the wire there are none")
+    key = None if key_field is None else BusinessKey.parse(key_field).place
+    try:
+        from ottla.spark_jobs.estimate import estimate_command  # noqa: PLC0415 # DuckDB, which tasks need, is optional
+    except ModuleNotFoundError as e:
+        raise CannotJudge(f"The audit needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
+    return estimate_command(paths, Question(topics, key, deep, replicas, SAMPLES, {}))
 
 
 def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:

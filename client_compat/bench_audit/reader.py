@@ -1,7 +1,7 @@
 """Reads or judges a log in processes of its own and says how much memory they took: what the benchmark starts.
 
 `python -m client_compat.bench_audit.reader WHAT DIR`: WHAT is `headers`, `checked` (headers and CRCs), `opened` (all columns of level
-batches), `records`, or `audit` (the rules over batches, by the embedded engine, in one process).
+batches), `records`, `audit` (the rules over batches, by the embedded engine, in one process), or `spark` (the same on Spark, two cores).
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ def read(what: str, task: Task) -> tuple[int, int]:
 
 def main(what: str, path: str) -> None:
     """Print {"rows": …, "peak_kib": …, "violations": …}."""
-    if what == "audit":
+    if what in {"audit", "spark"}:
         from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the other contenders do not need it
 
-        verdict = audit([path], engine="duckdb", deep=False).directories[0]
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        engine, master = ("duckdb", None) if what == "audit" else ("spark", f"local[{PROCESSES}]")
+        verdict = audit([path], engine=engine, master=master, deep=False).directories[0]
+        # On Spark, the memory is that of the JVM and its workers, which are not this process's to measure
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if what == "audit" else 0
         print(json.dumps({"rows": verdict.batches, "peak_kib": peak, "violations": sum(r.violations for r in verdict.rules.values())}))
         return
     tasks = plan(READS[what][0], [path])

@@ -1,0 +1,108 @@
+"""Estimates what an audit on Spark costs, from the listing alone: no record is read, and Spark is not started.
+
+Invariants:
+- The constants were measured (docs/audit-speed.md); they are CPU seconds on one core of the machine named there.
+- Requests are those to an object store: a HEAD and a GET per window for each file, and a LIST per 1,000 names. The tasks make them, except
+  for the listing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.protocol.printable import printable
+from ottla.spark_jobs.filesystem import absolute
+from ottla.spark_jobs.log_directory import LogDirectory, SideFile
+from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.segment_reader import ROWS_MAX, WINDOW_BYTES
+from ottla.spark_jobs.sharing import partitions_of, share_out, size_of
+from ottla.spark_jobs.steps import Question
+from ottla.spark_jobs.verdict import counted
+
+START_S: Final = 4.0
+"""CPU seconds of the driver and its JVM, whatever the log."""
+WORKER_S: Final = 0.7
+"""CPU seconds of a worker's start."""
+TASK_S: Final = 0.12
+FILE_S: Final = 0.0007
+GB_S: Final = 1.4
+"""CPU seconds per GB with the rules over batches."""
+DEEP_GB_S: Final = 23.5
+"""Further CPU seconds per GB when the contents of 100-byte records are compared (--deep)."""
+KEY_GB_S: Final = 75.0
+"""Further CPU seconds per GB with a business key in 100-byte records (--key-field)."""
+LIST_NAMES: Final = 1000
+CHECKPOINT_REQUESTS: Final = 8
+"""A directory's four checkpoints: for each a HEAD and a GET."""
+ENTRY_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The cost of an audit. `size_bytes`: of all segments; records are read a second time with --deep or --key-field."""
+
+    size_bytes: int
+    partitions: int
+    segments: int
+    tasks: int
+    requests: int
+    cpu_seconds: float
+
+    @property
+    def core_hours(self) -> float:
+        """The CPU time in hours of one core."""
+        return self.cpu_seconds / 3600
+
+
+def estimate(logs: Sequence[LogDirectory], question: Question, cores: int) -> Estimate:
+    """Estimate an audit on a cluster with so many cores."""
+    tasks = share_out(logs, question, cores)
+    judged = [found for task in tasks for found in task]
+    segments = [segment for found in judged for segment in found.segments]
+    size = size_of(judged)
+    per_gb = GB_S + (DEEP_GB_S if question.deep else 0) + (KEY_GB_S if question.key_place is not None else 0)
+    seconds = START_S + WORKER_S * min(cores, len(tasks)) + TASK_S * len(tasks) + FILE_S * len(segments) + per_gb * size / 1e9
+    passes = 2 if question.deep or question.key_place is not None else 1
+    reads = passes * sum(1 + _pieces(segment.size_bytes, WINDOW_BYTES) for segment in segments)
+    reads += sum(_side_reads(file) for found in judged for file in found.side_files)
+    return Estimate(size, partitions_of(tasks), len(segments), len(tasks), _listing(logs) + reads, seconds)
+
+
+def estimate_command(paths: Sequence[str], question: Question) -> int:
+    """List the logs, print their estimate, and return the exit code: 2 if something could not be listed, else 0."""
+    logs = [find_logs(absolute(path)) for path in paths]
+    found = estimate(logs, question, os.cpu_count() or 1)
+    print(f"Log:          {found.size_bytes / 1e9:,.2f} GB in {found.segments:,} segments of {counted(found.partitions, 'partition')}")
+    print(f"Spark tasks:  {found.tasks:,} that read logs, with this machine's cores")
+    print(f"Requests:     {found.requests:,}, if the log is in an object store")
+    print(f"CPU time:     {found.core_hours:.3f} core-hours ({found.cpu_seconds:,.0f} s)")
+    problems = [problem for each in logs for problem in each.of_topics(question.topics).problems]
+    for problem in problems:
+        print(printable(f"could not list: {problem}"), file=sys.stderr)
+    return 2 if problems else 0
+
+
+def _side_reads(file: SideFile) -> int:
+    """Return the requests for an index: its size, the search for its end, and its entries. Other side files are read in one piece."""
+    if file.kind in {"index", "timeindex", "txnindex"}:
+        return 1 + _pieces(file.size_bytes, WINDOW_BYTES) + _pieces(file.size_bytes, ROWS_MAX * ENTRY_BYTES)
+    return 2
+
+
+def _listing(logs: Sequence[LogDirectory]) -> int:
+    """Return the requests that found the logs: those for the root, and the pages of each partition's directory."""
+    pages = 0
+    for found in logs:
+        names: dict[tuple[str, int], int] = {}
+        for file in (*found.segments, *found.side_files):
+            names[file.topic, file.partition] = names.get((file.topic, file.partition), 0) + 1
+        pages += CHECKPOINT_REQUESTS + _pieces(len(names), LIST_NAMES) + sum(_pieces(count, LIST_NAMES) for count in names.values())
+    return pages
+
+
+def _pieces(size: int, each: int) -> int:
+    return -(-size // each)

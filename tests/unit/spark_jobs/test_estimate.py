@@ -1,0 +1,97 @@
+"""The estimate of an audit, compared with what the audit then does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from client_compat.bench_audit import logs
+from ottla.spark_jobs import audit as audit_module
+from ottla.spark_jobs.audit import audit, audit_command
+from ottla.spark_jobs.estimate import estimate
+from ottla.spark_jobs.filesystem import Place, RandomAccess
+from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.steps import Question
+from tests.support.shares import SharedJudge
+
+QUESTION = Question((), None, False, False, 10, {})
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """The listings, opens and reads that an object store would see as LIST, HEAD and GET."""
+    seen: Counter[str] = Counter()
+
+    def counted(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*args: object) -> object:
+            seen[name] += 1
+            return real(*args)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for owner, name in ((Place, "entries"), (Place, "open"), (RandomAccess, "read_at"), (RandomAccess, "read_into")):
+        counted(owner, name)
+    return seen
+
+
+@pytest.fixture
+def in_tasks(monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
+    judge = SharedJudge(shares=1)
+
+    @contextmanager
+    def chosen(*_: object) -> Iterator[SharedJudge]:
+        yield judge
+
+    monkeypatch.setattr(audit_module, "open_judge", chosen)
+    return judge
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_the_audit_makes_about_as_many_requests_and_tasks_as_estimated(
+    tmp_path: Path, requests: Counter[str], in_tasks: SharedJudge, deep: bool
+) -> None:
+    logs.big(tmp_path, 80_000_000, partitions=4)
+    logs.many_partitions(tmp_path, 30)
+    told = estimate([find_logs(tmp_path)], replace(QUESTION, deep=deep), cores=1)
+    requests.clear()
+    verdict = audit(tmp_path, engine="duckdb", deep=deep).directories[0]
+    assert (told.size_bytes, told.partitions, told.segments) == (verdict.size_bytes, verdict.partitions, verdict.segments)
+    assert told.tasks == in_tasks.tasks == 4
+    requests["entries"] //= 2  # a local directory is listed twice, because a broker may be writing to it; a remote one once
+    assert told.requests == pytest.approx(requests.total(), rel=0.02)
+
+
+def test_an_estimate_reads_no_file_but_checkpoints(tmp_path: Path, requests: Counter[str]) -> None:
+    logs.big(tmp_path, 1_000_000)
+    estimate([find_logs(tmp_path)], QUESTION, cores=1)
+    assert requests["read_at"] == requests["read_into"] == 0
+    assert requests["open"] == 3  # the checkpoints, which this directory does not have
+
+
+def test_records_and_keys_cost_more_than_batches(tmp_path: Path) -> None:
+    logs.big(tmp_path, 1_000_000)
+    found = [find_logs(tmp_path)]
+    asked = [QUESTION, replace(QUESTION, deep=True), replace(QUESTION, key_place="value", deep=True)]
+    hours = [estimate(found, question, cores=2).core_hours for question in asked]
+    assert hours == sorted(set(hours))
+
+
+def test_the_command_prints_the_estimate_of_the_topics_asked_for(tmp_path: Path) -> None:
+    logs.big(tmp_path, 1_000_000)
+    logs.many_partitions(tmp_path, 5)
+    app = typer.Typer()
+    app.command()(audit_command)
+    done = CliRunner().invoke(app, [str(tmp_path), "--topic", "many", "--estimate"])
+    assert done.exit_code == 0
+    assert "5 segments of 5 partitions" in done.stdout
+    assert CliRunner().invoke(app, [str(tmp_path / "none"), "--estimate"]).exit_code == 2
+    assert "over the wire there are none" in CliRunner().invoke(app, ["kafka://h:1", "--estimate"]).stderr
