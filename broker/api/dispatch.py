@@ -12,10 +12,12 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from copy import copy
 from functools import cached_property, partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.api.context import CloseConnection, Context, Peer, Services
@@ -46,6 +48,16 @@ _PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
 
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
+
+
+def _dismiss(coroutine: object) -> None:
+    """Close what `coroutine` would await, if it has not begun: Python warns of each inner coroutine that is never awaited."""
+    if not isinstance(coroutine, CoroutineType) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
+        return
+    for inner in inspect.getcoroutinelocals(coroutine).values():
+        if isinstance(inner, CoroutineType):
+            _dismiss(inner)
+            inner.close()
 
 
 class Dispatcher:
@@ -206,6 +218,7 @@ class Dispatcher:
     def abort(self) -> None:
         """Cancel pending responses."""
         for task in self._tasks:
+            _dismiss(task.get_coro())
             task.cancel()
 
     def _intercepted(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:

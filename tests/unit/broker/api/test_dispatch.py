@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import warnings
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,7 +36,11 @@ def frame(message: Message, version: int, correlation_id: int = 5) -> bytes:
 
 
 def dispatcher(
-    handle: Callable[[Context, Any], Any], *faults: str, stops: list[BaseException] | None = None, timers: Timers | None = None
+    handle: Callable[[Context, Any], Any],
+    *faults: str,
+    stops: list[BaseException] | None = None,
+    timers: Timers | None = None,
+    observed: bool = False,
 ) -> Dispatcher:
     """Return a dispatcher that handles every key by `handle`. Its clock is stopped at 0."""
     route = Route(0, 99, 0, lambda: handle)
@@ -45,7 +50,10 @@ def dispatcher(
             stop_at_once=(stops if stops is not None else []).append, timers=Timers() if timers is None else timers, clock=VirtualClock()
         ),
     )
-    return Dispatcher(services, Faults(parse_rule(rule) for rule in faults), dict.fromkeys(ApiKey, route))
+    script = Faults(parse_rule(rule) for rule in faults)
+    if observed:
+        script.observe(lambda exchange: None)
+    return Dispatcher(services, script, dict.fromkeys(ApiKey, route))
 
 
 def decoded(reply: object, api_key: ApiKey = ApiKey.HEARTBEAT, version: int = 4) -> tuple[int, Any]:
@@ -182,6 +190,24 @@ async def test_drain_waits_for_responses_and_cancels_late_ones() -> None:
     await asyncio.sleep(0)
     assert timers.run_due(10) == 1
     assert await draining == 1
+
+
+@pytest.mark.parametrize("observed", [False, True])
+async def test_a_request_that_is_cancelled_before_its_first_turn_leaves_no_coroutine_unawaited(observed: bool) -> None:
+    def handle(ctx: Context, request: object) -> Awaitable[HeartbeatResponse]:
+        async def later() -> HeartbeatResponse:
+            return HeartbeatResponse()
+
+        return later()
+
+    tested = dispatcher(handle, observed=observed)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        reply = cast("asyncio.Task[Reply]", tested.handle(PEER, frame(HeartbeatRequest("g"), 4)))
+        tested.abort()
+        await asyncio.wait([reply])
+    assert reply.cancelled()
+    assert not given
 
 
 async def test_drain_drops_requests_that_a_removed_rule_delays() -> None:
