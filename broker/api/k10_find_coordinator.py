@@ -68,7 +68,8 @@ def handle(
     keys = request.coordinator_keys if ctx.version >= 4 else [request.key]
     resource = _RESOURCES.get(request.key_type)
     hidden = NOBODY if resource is None else denied(ctx, Operation.DESCRIBE, resource, keys)
-    if shards.exist or all(key in hidden for key in keys):
+    malformed = {key for key in keys if _share_key(key) is None} if request.key_type == KeyType.SHARE else NOBODY
+    if shards.exist or all(key in hidden or key in malformed for key in keys):
         return _found(ctx, request, hidden)
     if ctx.services.cluster.decides:
         return _create_then_find(ctx, request, shards, hidden)
@@ -107,15 +108,21 @@ def _response(
     )
 
 
+def _share_key(key: str) -> SharePartitionKey | None:
+    try:
+        return SharePartitionKey.parse(key)
+    except ValueError:
+        return None
+
+
 def _coordinator(ctx: Context[CoordinationServices], key_type: int, key: str) -> Coordinator:
     if key_type == KeyType.TRANSACTION and not key:
         return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     hashed = key
     if key_type == KeyType.SHARE:
-        try:
-            hashed = SharePartitionKey.parse(key).coordinator_key
-        except ValueError:
+        if (share_key := _share_key(key)) is None:
             return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the key is not a group, a topic id and a partition")
+        hashed = share_key.coordinator_key
     services = ctx.services
     topic = services.topics.topic(_TOPICS[key_type])
     count = 0 if topic is None else len(topic.partitions)

@@ -45,7 +45,7 @@ def handle(
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not 0 < len(request.member_id) <= MEMBER_ID_CHARS_MAX:
-        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="Invalid member id in the request.")
+        return ShareGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)  # without a text, as Kafka
     if denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set(request.subscribed_topic_names or ())):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return answered(

@@ -37,6 +37,8 @@ _NO_REQUEST: Final = (
     "Invalid request, potential reasons: kafka client configured with the wrong security protocol, it does not support KIP-43 or it is not "
     "a kafka client."
 )
+_REFUSED_WITHOUT_TEXT: Final = frozenset({ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+"""Their responses have a text, but Kafka's `getErrorResponse` of the three leaves it empty."""
 MIN_BETWEEN_MS: Final = 1000
 """The minimum time between two authentications of one connection."""
 
@@ -199,7 +201,7 @@ class SaslExchange:
             if header.api_key == ApiKey.PRODUCE and getattr(body, "acks", 1) == 0:
                 return Step([], AfterStep.CLOSE, why)
             response = self._refuse(header.api_key, body, ErrorCode.ILLEGAL_SASL_STATE)
-            if hasattr(response, "error_message"):
+            if hasattr(response, "error_message") and header.api_key not in _REFUSED_WITHOUT_TEXT:
                 response.error_message = why
             if header.api_key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
                 response.entries = None

@@ -48,6 +48,8 @@ OWN_SETTINGS = "|".join(
         "node.id",
         "offsets.topic.replication.factor",
         "process.roles",
+        "share.coordinator.state.topic.min.isr",
+        "share.coordinator.state.topic.replication.factor",
         "transaction.state.log.min.isr",
         "transaction.state.log.replication.factor",
     )
@@ -67,7 +69,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
     KnownDifference(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
     KnownDifference(
-        FEWER, "API_VERSIONS", r"(supported|finalized)_features\[(kraft|share|streams|eligible\.leader\.replicas)\.version\]", ours="None"
+        FEWER, "API_VERSIONS", r"(supported|finalized)_features\[(kraft|streams|eligible\.leader\.replicas)\.version\]", ours="None"
     ),
     KnownDifference(OTHER, "API_VERSIONS", "finalized_features_epoch"),
     KnownDifference(TWICE, "CONSUMER_GROUP_DESCRIBE", r"groups\[(0|1|cg-adm)\]", label=r"describe \['cg-adm', 'cg-adm'\].*"),

@@ -55,3 +55,16 @@ def test_an_empty_transactional_id_is_rejected(client: Client) -> None:
     assert client.call(FindCoordinatorRequest("", 1), version=3).error_code == ErrorCode.INVALID_REQUEST
     found = client.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["a", ""]), version=6).coordinators
     assert [one.error_code for one in found] == [0, ErrorCode.INVALID_REQUEST]
+
+
+def test_the_coordinator_of_a_share_partition_is_found_by_a_key_of_group_topic_id_and_partition(
+    broker: RunningBroker, client: Client
+) -> None:
+    keys = ["no key", "g:AAAAAAAAAAAAAAAAAAAAAQ:x", " :AAAAAAAAAAAAAAAAAAAAAQ:0"]
+    refused = client.call(FindCoordinatorRequest(key_type=2, coordinator_keys=keys), version=6).coordinators
+    assert [(one.key, one.error_code) for one in refused] == [(key, ErrorCode.INVALID_REQUEST) for key in keys]
+    state = MetadataRequest([MetadataRequestTopic(name="__share_group_state")], False)
+    assert client.call(state).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (found,) = client.call(FindCoordinatorRequest(key_type=2, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAQ:0"]), version=6).coordinators
+    assert (found.error_code, found.node_id, found.port) == (0, 1, broker.port)
+    assert client.call(state).topics[0].error_code == 0

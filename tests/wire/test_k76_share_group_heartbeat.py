@@ -35,14 +35,14 @@ def test_a_member_joins_heartbeats_and_leaves(client: Client) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"member_id": ""}, "Invalid member id in the request."),
-        ({"member_id": "x" * 37}, "Invalid member id in the request."),
+        ({"member_id": ""}, None),
+        ({"member_id": "x" * 37}, None),
         ({"group_id": ""}, "GroupId can't be empty."),
         ({"subscribed_topic_names": []}, "SubscribedTopicNames must be set in first request."),
         ({"member_epoch": -2}, "MemberEpoch is invalid."),
     ],
 )
-def test_an_invalid_heartbeat_is_refused(client: Client, changes: dict[str, object], message: str) -> None:
+def test_an_invalid_heartbeat_is_refused(client: Client, changes: dict[str, object], message: str | None) -> None:
     refused = beat(client, **changes)  # type: ignore[arg-type] # the fields of the request
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, message)
 
