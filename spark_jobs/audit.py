@@ -9,6 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,6 +193,8 @@ def _check_resume(resume: Path, engine: str, paths: Sequence[str]) -> None:
         raise CannotJudge("--resume needs --engine spark: duckdb judges all partitions in the same queries")
     if any(map(is_cluster, paths)):
         raise CannotJudge("--resume compares files, and over the wire there are none: add --spool DIR")
+    if re.match(r"\w+:/", str(resume)):
+        raise CannotJudge(f"--resume {resume}: a URL is no directory; name one that the driver and the executors share")
     try:
         resume.mkdir(parents=True, exist_ok=True)
     except OSError as e:

@@ -175,6 +175,8 @@ def test_duckdb_and_brokers_cannot_be_resumed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CannotJudge, match="file: File exists"):
         audit(log, engine="spark", resume=tmp_path / "file")
+    with pytest.raises(CannotJudge, match="a URL is no directory"):
+        audit(log, engine="spark", resume=Path("s3://bucket/kept"))
 
 
 @pytest.mark.slow  # starts Spark three times
