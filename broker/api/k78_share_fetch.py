@@ -46,7 +46,14 @@ from ottla.protocol.messages.k78_share_fetch import (
     ShareFetchResponse,
 )
 
-API = Api(ShareFetchRequest)
+API = Api(
+    ShareFetchRequest,
+    array_limits={
+        "topics.partitions": 10_000,
+        "topics.partitions.acknowledgement_batches": 20_000,
+        "forgotten_topics_data.partitions": 10_000,
+    },
+)
 
 _ACQUIRE_MODES = {0, 1}
 _RECORD_LIMIT = 1

@@ -29,7 +29,7 @@ from ottla.protocol.messages.k79_share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 
-API = Api(ShareAcknowledgeRequest)
+API = Api(ShareAcknowledgeRequest, array_limits={"topics.partitions": 10_000, "topics.partitions.acknowledgement_batches": 20_000})
 
 
 @API.on_broker()
