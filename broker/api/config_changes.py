@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from ottla.broker.api.access import allowed_of_cluster, denial_of_configs
 from ottla.broker.api.context import Context
 from ottla.broker.api.forwarding import forward
 from ottla.broker.api.served_api import ListenerType
 from ottla.broker.api.services import ClusterServices, DecidingServices, NodeServices
+from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.broker_changes import CheckStores
 from ottla.broker.configs.broker_loggers import check_levels
 from ottla.broker.controller import cluster_configs
@@ -24,14 +26,20 @@ from ottla.broker.controller.alter_configs import AlterResource, errors_of_broke
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages import k44_incremental_alter_configs as k44
-from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
+from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
-Request = AlterConfigsRequest | k44.IncrementalAlterConfigsRequest
+Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
+
+_UNANSWERED: Final = Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
+"""The controller returns a result for each resource."""
 
 
-async def decide_changes(ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
-    """Return an error or None for each of `changes`, which are those of `request` to a controller, when they are durable.
+async def decide_changes(
+    ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]
+) -> list[AlterConfigsResourceResponse]:
+    """Return the result for each of `changes`, which are those of `request` to a controller, when they are durable.
 
     Every change is authorized, whatever its form. Kafka checks the form first, so an error in the form replaces a denial in the response.
     """
@@ -46,11 +54,13 @@ async def decide_changes(ctx: Context[DecidingServices], request: Request, chang
     except Rejected as error:
         answers = [error] * len(rest)
     settled |= zip(rest, answers, strict=True)
-    return [settled[index] for index in range(len(changes))]
+    return [_result(change, settled[index]) for index, change in enumerate(changes)]
 
 
-async def forward_changes(ctx: Context[ClusterServices], request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
-    """Return an error or None for each of `changes`, which are those of `request` to a broker, when they are durable.
+async def forward_changes(
+    ctx: Context[ClusterServices], request: Request, changes: Sequence[AlterResource]
+) -> list[AlterConfigsResourceResponse]:
+    """Return the result for each of `changes`, which are those of `request` to a broker, when they are durable.
 
     The broker changes the levels of its loggers and validates its own settings, as Kafka's does before the controller authorizes them.
     """
@@ -62,9 +72,15 @@ async def forward_changes(ctx: Context[ClusterServices], request: Request, chang
     settled = _with_levels(ctx, request, changes, {**denials, **of_brokers, **form_errors(changes)})
     answers = {} if len(settled) == len(changes) else await _forwarded(ctx, request, settled)
     return [
-        settled[index] if index in settled else _result_of(answers.get((change.resource_type, change.name)))
+        _result(change, settled[index])
+        if index in settled
+        else answers.get((change.resource_type, change.name), _result(change, _UNANSWERED))
         for index, change in enumerate(changes)
     ]
+
+
+def _result(change: AlterResource, error: Rejected | None) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(*error_fields(error), change.resource_type, change.name)
 
 
 def _with_levels(
@@ -105,20 +121,13 @@ def _change_levels(ctx: Context[NodeServices], change: AlterResource, *, validat
 
 async def _forwarded(
     ctx: Context[ClusterServices], request: Request, settled: Container[int]
-) -> Mapping[tuple[int, str], AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse]:
+) -> Mapping[tuple[int, str], AlterConfigsResourceResponse]:
     """Forward the resources that are not settled, and return the controller's results."""
-    answers: Sequence[AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse]
+    answers: Sequence[AlterConfigsResourceResponse]
     if isinstance(request, AlterConfigsRequest):
         whole = [each for index, each in enumerate(request.resources) if index not in settled]
         answers = (await forward(ctx, replace(request, resources=whole), AlterConfigsResponse)).responses
     else:
         single = [each for index, each in enumerate(request.resources) if index not in settled]
-        answers = (await forward(ctx, replace(request, resources=single), k44.IncrementalAlterConfigsResponse)).responses
+        answers = (await forward(ctx, replace(request, resources=single), IncrementalAlterConfigsResponse)).responses
     return {(each.resource_type, each.resource_name): each for each in answers}
-
-
-def _result_of(answer: AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse | None) -> Rejected | None:
-    """Return the controller's result for one resource. The controller returns one for each."""
-    if answer is None:
-        return Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
-    return None if answer.error_code == ErrorCode.NONE else Rejected(ErrorCode(answer.error_code), answer.error_message or "")

@@ -42,13 +42,13 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
 from ottla.protocol.records.batch import (
     CRC_START,
     HEADER_BYTES,

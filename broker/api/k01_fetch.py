@@ -44,9 +44,9 @@ from ottla.protocol.messages.k01_fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
 
 if TYPE_CHECKING:
     Waiting = asyncio.Future[bool]

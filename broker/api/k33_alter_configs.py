@@ -6,18 +6,14 @@ An error changes nothing of its resource and does not affect others. Incremental
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ottla.broker.api.config_changes import decide_changes, forward_changes
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import ClusterServices, DecidingServices
-from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
-from ottla.broker.core.rejected import Rejected
-from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
+from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 API = Api(
     AlterConfigsRequest,
@@ -30,15 +26,13 @@ API = Api(
 @API.on_controller()
 async def handle_on_controller(ctx: Context[DecidingServices], request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the settings; respond when the changes are durable and in force."""
-    changes = _changes(request)
-    return _response(changes, await decide_changes(ctx, request, changes))
+    return AlterConfigsResponse(responses=await decide_changes(ctx, request, _changes(request)))
 
 
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Change the levels of this broker's loggers and forward the rest."""
-    changes = _changes(request)
-    return _response(changes, await forward_changes(ctx, request, changes))
+    return AlterConfigsResponse(responses=await forward_changes(ctx, request, _changes(request)))
 
 
 def _changes(request: AlterConfigsRequest) -> list[AlterResource]:
@@ -51,12 +45,3 @@ def _changes(request: AlterConfigsRequest) -> list[AlterResource]:
         )
         for resource in request.resources
     ]
-
-
-def _response(changes: Sequence[AlterResource], errors: Sequence[Rejected | None]) -> AlterConfigsResponse:
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(*error_fields(error), change.resource_type, change.name)
-            for change, error in zip(changes, errors, strict=True)
-        ]
-    )

@@ -7,19 +7,14 @@ Omitted settings are unchanged. Only lists can be appended to and subtracted fro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ottla.broker.api.config_changes import decide_changes, forward_changes
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import ClusterServices, DecidingServices
-from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.config_op import ConfigOp
 from ottla.broker.controller.alter_configs import AlterResource
-from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k44_incremental_alter_configs import (
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -35,15 +30,13 @@ API = Api(
 @API.on_controller()
 async def handle_on_controller(ctx: Context[DecidingServices], request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     """Change the settings; respond when the changes are durable and in force."""
-    changes = _changes(request)
-    return _response(changes, await decide_changes(ctx, request, changes))
+    return IncrementalAlterConfigsResponse(responses=await decide_changes(ctx, request, _changes(request)))
 
 
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     """Change the levels of this broker's loggers and forward the rest."""
-    changes = _changes(request)
-    return _response(changes, await forward_changes(ctx, request, changes))
+    return IncrementalAlterConfigsResponse(responses=await forward_changes(ctx, request, _changes(request)))
 
 
 def _changes(request: IncrementalAlterConfigsRequest) -> list[AlterResource]:
@@ -55,12 +48,3 @@ def _changes(request: IncrementalAlterConfigsRequest) -> list[AlterResource]:
         )
         for resource in request.resources
     ]
-
-
-def _response(changes: Sequence[AlterResource], errors: Sequence[Rejected | None]) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(*error_fields(error), change.resource_type, change.name)
-            for change, error in zip(changes, errors, strict=True)
-        ]
-    )

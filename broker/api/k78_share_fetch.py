@@ -38,8 +38,6 @@ from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k78_share_fetch import (
     AcquiredRecords,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
     ShareFetchableTopicResponse,
     ShareFetchRequest,
@@ -215,13 +213,13 @@ class _Response:
             error_code=error,
             acquisition_lock_timeout_ms=shares.settings_of(session.group_id).record_lock_duration_ms,
             responses=list(topics.values()),
-            node_endpoints=endpoints(self._ctx, self._leaders, NodeEndpoint),
+            node_endpoints=endpoints(self._ctx, self._leaders),
         )
 
     def _fill(self, key: TopicPartition, data: PartitionData, result: FetchResult) -> None:
         data.error_code, data.error_message, data.records = result.error, result.message, result.records
         data.acquired_records = [AcquiredRecords(*acquired) for acquired in result.acquired]
-        leader = leader_of(self._ctx, key, result.error, LeaderIdAndEpoch)
+        leader = leader_of(self._ctx, key, result.error)
         if leader is not None:
             data.current_leader = leader
             self._leaders.append(leader.leader_id)

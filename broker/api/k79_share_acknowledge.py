@@ -21,8 +21,6 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k79_share_acknowledge import (
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -61,7 +59,7 @@ def _response(ctx: Context[ShareGroupServices], group_id: str, results: Acknowle
     leaders: list[int] = []
     for key, result in results.items():
         data = PartitionData(key.partition, result.error, result.message)
-        leader = leader_of(ctx, key, result.error, LeaderIdAndEpoch)
+        leader = leader_of(ctx, key, result.error)
         if leader is not None:
             data.current_leader = leader
             leaders.append(leader.leader_id)
@@ -69,5 +67,5 @@ def _response(ctx: Context[ShareGroupServices], group_id: str, results: Acknowle
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=ctx.services.share.partitions.settings_of(group_id).record_lock_duration_ms,
         responses=list(topics.values()),
-        node_endpoints=endpoints(ctx, leaders, NodeEndpoint),
+        node_endpoints=endpoints(ctx, leaders),
     )

@@ -21,8 +21,8 @@ from ottla.protocol.messages.k83_initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
     InitializeStateResult,
-    PartitionResult,
 )
+from ottla.protocol.messages.share_state import PartitionResult
 
 API = Api(InitializeShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 

@@ -23,8 +23,8 @@ from ottla.protocol.messages.k84_read_share_group_state import (
     ReadShareGroupStateRequest,
     ReadShareGroupStateResponse,
     ReadStateResult,
-    StateBatch,
 )
+from ottla.protocol.messages.share_state import StateBatch
 
 API = Api(ReadShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 

@@ -21,11 +21,11 @@ from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import StateBatch, WrittenState
 from ottla.protocol.messages.k85_write_share_group_state import (
     PartitionData,
-    PartitionResult,
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
+from ottla.protocol.messages.share_state import PartitionResult
 
 API = Api(WriteShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 

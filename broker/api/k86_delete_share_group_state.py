@@ -21,8 +21,8 @@ from ottla.protocol.messages.k86_delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteShareGroupStateResponse,
     DeleteStateResult,
-    PartitionResult,
 )
+from ottla.protocol.messages.share_state import PartitionResult
 
 API = Api(DeleteShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 

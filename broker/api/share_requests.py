@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
@@ -16,10 +16,15 @@ from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.cluster.features import share_groups_enabled
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.share.acknowledgement import AcknowledgementBatch, AcknowledgeType
+from ottla.broker.share.acknowledgement import AcknowledgementBatch as Acknowledgement
+from ottla.broker.share.acknowledgement import AcknowledgeType
 from ottla.broker.share.persister import SharePartitionKey
 from ottla.broker.share.sessions import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k78_share_fetch import ShareFetchRequest
+from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
+from ottla.protocol.messages.share_partitions import AcknowledgementBatch, LeaderIdAndEpoch
 
 RENEW_SINCE: Final = 2
 """The first version with renewed locks (KIP-1222) and acquire modes (KIP-1206)."""
@@ -27,36 +32,7 @@ _MEMBER_ID_CHARS: Final = 36
 """A member id is a UUID as text."""
 _REDIRECTING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
-T = TypeVar("T")
-
-
-class _Batch(Protocol):
-    first_offset: int
-    last_offset: int
-    acknowledge_types: list[int]
-
-
-class _Partition(Protocol):
-    partition_index: int
-
-    @property
-    def acknowledgement_batches(self) -> Sequence[_Batch]: ...
-
-
-class _Topic(Protocol):
-    topic_id: bytes
-
-    @property
-    def partitions(self) -> Sequence[_Partition]: ...
-
-
-class _Request(Protocol):
-    group_id: str | None
-    member_id: str | None
-    is_renew_ack: bool
-
-    @property
-    def topics(self) -> Sequence[_Topic]: ...
+Request = ShareFetchRequest | ShareAcknowledgeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +46,7 @@ class Acknowledged:
 Acknowledgements = dict[TopicPartition, Acknowledged]
 
 
-def check_member(ctx: Context[ShareGroupServices], request: _Request) -> tuple[str, str]:
+def check_member(ctx: Context[ShareGroupServices], request: Request) -> tuple[str, str]:
     """Return the group id and the member id of a request. Raises Rejected if it is not allowed at all."""
     if not share_groups_enabled(ctx.services.topics.features):
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
@@ -102,9 +78,9 @@ def unreadable(ctx: Context[ShareGroupServices], names: Iterable[str | None]) ->
     return error_of
 
 
-def acknowledge(ctx: Context[ShareGroupServices], request: _Request) -> Acknowledgements | Awaitable[Acknowledgements]:
+def acknowledge(ctx: Context[ShareGroupServices], request: Request) -> Acknowledgements | Awaitable[Acknowledgements]:
     """Apply the acknowledgements of a request. Return the results when they are persisted."""
-    batches: dict[TopicPartition, Sequence[_Batch]] = {
+    batches: dict[TopicPartition, Sequence[AcknowledgementBatch]] = {
         TopicPartition(topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in request.topics
         for partition in topic.partitions
@@ -127,14 +103,17 @@ def acknowledge(ctx: Context[ShareGroupServices], request: _Request) -> Acknowle
 
 
 def _apply(
-    ctx: Context[ShareGroupServices], request: _Request, batches: Mapping[TopicPartition, Sequence[_Batch]], results: Acknowledgements
+    ctx: Context[ShareGroupServices],
+    request: Request,
+    batches: Mapping[TopicPartition, Sequence[AcknowledgementBatch]],
+    results: Acknowledgements,
 ) -> Acknowledgements | Awaitable[Acknowledgements]:
     assert request.group_id is not None, "the request was checked"
     assert request.member_id is not None, "the request was checked"
     pending: dict[TopicPartition, asyncio.Future[None]] = {}
     for key, acknowledged in batches.items():
         results[key] = Acknowledged()
-        given = [AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in acknowledged]
+        given = [Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in acknowledged]
         if not given:
             continue
         try:
@@ -147,7 +126,7 @@ def _apply(
     return _persisted(results, pending) if pending else results
 
 
-def _are_valid(ctx: Context[ShareGroupServices], request: _Request, batches: Sequence[_Batch]) -> bool:
+def _are_valid(ctx: Context[ShareGroupServices], request: Request, batches: Sequence[AcknowledgementBatch]) -> bool:
     """Return whether the batches ascend, and have one type for all their offsets or one for each."""
     types = len(AcknowledgeType) if ctx.version >= RENEW_SINCE else AcknowledgeType.RENEW
     end = -1
@@ -174,12 +153,12 @@ def _refused(rejected: Rejected) -> Acknowledged:
     return Acknowledged(rejected.code, rejected.message or None)
 
 
-def leader_of(ctx: Context[ShareGroupServices], key: TopicPartition, error: int, make: Callable[[int, int], T]) -> T | None:
+def leader_of(ctx: Context[ShareGroupServices], key: TopicPartition, error: int) -> LeaderIdAndEpoch | None:
     """Return the partition's current leader and its epoch, if the error sends the client there."""
-    return make(*ctx.services.cluster.current_leader(*key)) if error in _REDIRECTING else None
+    return LeaderIdAndEpoch(*ctx.services.cluster.current_leader(*key)) if error in _REDIRECTING else None
 
 
-def endpoints(ctx: Context[ShareGroupServices], leaders: Iterable[int], make: Callable[[int, str, int, str | None], T]) -> list[T]:
+def endpoints(ctx: Context[ShareGroupServices], leaders: Iterable[int]) -> list[NodeEndpoint]:
     """Return the endpoints of the leaders that are alive."""
     nodes = (ctx.services.cluster.alive(leader, ctx.peer.dialled) for leader in dict.fromkeys(leaders) if leader >= 0)
-    return [make(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]
+    return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]

@@ -12,8 +12,9 @@ from ottla.broker.cli.basics import CliError
 from ottla.broker.cli.cluster import AdminClient, AnsweredError, NotServed, TopicPartition, name_of
 from ottla.broker.groups.embedded_protocol import assigned_places
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.group_assignment import Assignment
 from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
-from ottla.protocol.messages.k69_consumer_group_describe import Assignment, ConsumerGroupDescribeRequest
+from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 
 CONSUMER_TYPES: Final = frozenset({"consumer", ""})
 """Protocol types of classic groups that are consumer groups, or that only commit offsets."""

@@ -17,13 +17,9 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.protocol.messages.k78_share_fetch import FetchPartition, FetchTopic, ShareFetchRequest, ShareFetchResponse
-from ottla.protocol.messages.k79_share_acknowledge import (
-    AcknowledgementBatch,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-)
+from ottla.protocol.messages.k78_share_fetch import ShareFetchRequest, ShareFetchResponse
+from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 
 ACCEPT, RELEASE = 1, 2
 RELEASED_PART = 0.1
@@ -53,12 +49,16 @@ class Delivery:
 
 @dataclass
 class Member:
-    """One member on a thread of its own. `deliveries` is complete when `stop` has returned."""
+    """One member on a thread of its own. It notifies `progress` when it begins to answer for records, and when a broker has answered it.
+
+    `deliveries` is complete when `stop` has returned.
+    """
 
     port: int
     group: str
     topic: str
     seed: int
+    progress: threading.Condition
     deliveries: list[Delivery] = field(default_factory=list)
     answered: int = 0
     """The number of acknowledgements that were answered."""
@@ -111,7 +111,7 @@ class Member:
     def _fetch(self, client: Client) -> None:
         topics = []
         if self._session_epoch == 0:
-            topics = [FetchTopic(topic_id, [FetchPartition(index) for index in indexes]) for topic_id, indexes in self._assigned.items()]
+            topics = [ShareTopic(topic_id, [SharePartition(index) for index in indexes]) for topic_id, indexes in self._assigned.items()]
         sent = time.monotonic()
         response: ShareFetchResponse = client.call(
             ShareFetchRequest(
@@ -138,15 +138,19 @@ class Member:
 
     def _acknowledge(self, client: Client, topic_id: bytes, index: int, offsets: range, sent: float) -> None:
         taken = [Delivery((index, offset), sent, self._random.random() >= RELEASED_PART) for offset in offsets]
-        self.deliveries += taken
+        with self.progress:
+            self.deliveries += taken
+            self.progress.notify_all()
         batch = AcknowledgementBatch(offsets[0], offsets[-1], [ACCEPT if one.accepts else RELEASE for one in taken])
-        asked = [AcknowledgeTopic(topic_id, [AcknowledgePartition(index, [batch])])]
+        asked = [ShareTopic(topic_id, [SharePartition(index, [batch])])]
         answer = client.call(ShareAcknowledgeRequest(self.group, self._member_id, self._session_epoch, topics=asked))
         now = time.monotonic()
         if answer.error_code:
             raise Restarted
         self._session_epoch += 1
         if not any(partition.error_code for topic in answer.responses for partition in topic.partitions):
-            self.answered += 1
             for delivery in taken:
                 delivery.accepted = now if delivery.accepts else 0.0
+            with self.progress:
+                self.answered += 1
+                self.progress.notify_all()

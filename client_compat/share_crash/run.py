@@ -34,7 +34,6 @@ PRODUCE_S = 0.01
 """The pause between two batches, so that the members keep up."""
 SERVED_TIMEOUT_S = 30.0
 DRAIN_S = 60.0
-LOOK_S = 0.01
 
 
 @dataclass(slots=True)
@@ -96,16 +95,17 @@ def share_crash(
         create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         _configure(broker)
         producer = Producer(broker.port)
-        with _members(broker.port, seed) as members:
+        progress = threading.Condition()
+        with _members(broker.port, seed, progress) as members:
             while run.kills < kills:
-                _wait_until_all_are_served(broker, members)
+                _wait_until_all_are_served(broker, members, progress)
                 time.sleep(rng.uniform(*KILL_AFTER_S))
                 broker.kill()
                 run.kills += 1
                 broker.start()
                 on_kill(run)
             producer.stop()
-            _drain(producer.offsets, members)
+            _drain(producer.offsets, members, progress)
         judge(run, producer.offsets, [delivery for member in members for delivery in member.deliveries])
     run.seconds = time.perf_counter() - began
     return run
@@ -127,8 +127,8 @@ def judge(run: ShareCrashRun, produced: set[Offset], deliveries: Sequence[Delive
 
 
 @contextmanager
-def _members(port: int, seed: int) -> Iterator[list[Member]]:
-    members = [Member(port, GROUP, TOPIC, seed + number) for number in range(MEMBERS)]
+def _members(port: int, seed: int, progress: threading.Condition) -> Iterator[list[Member]]:
+    members = [Member(port, GROUP, TOPIC, seed + number, progress) for number in range(MEMBERS)]
     try:
         yield members
     finally:
@@ -142,21 +142,21 @@ def _configure(broker: BrokerProcess) -> None:
         client.call(IncrementalAlterConfigsRequest([AlterConfigsResource(OF_GROUP, GROUP, configs)]))
 
 
-def _wait_until_all_are_served(broker: BrokerProcess, members: Sequence[Member]) -> None:
+def _wait_until_all_are_served(broker: BrokerProcess, members: Sequence[Member], progress: threading.Condition) -> None:
     """A kill counts as under load only if each member's acknowledgement was answered since the last one."""
-    before, deadline = [member.answered for member in members], time.monotonic() + SERVED_TIMEOUT_S
-    while any(member.answered == then for member, then in zip(members, before, strict=True)):
-        broker.check_alive()
-        if time.monotonic() > deadline:
-            raise BrokerFailed(f"a member was not served within {SERVED_TIMEOUT_S:.0f} s of a restart:\n{broker.output_tail()}")
-        time.sleep(LOOK_S)
+    before = [member.answered for member in members]
+    with progress:
+        all_served = progress.wait_for(
+            lambda: all(member.answered > then for member, then in zip(members, before, strict=True)), SERVED_TIMEOUT_S
+        )
+    broker.check_alive()
+    if not all_served:
+        raise BrokerFailed(f"a member was not served within {SERVED_TIMEOUT_S:.0f} s of a restart:\n{broker.output_tail()}")
 
 
-def _drain(produced: set[Offset], members: Sequence[Member]) -> None:
-    """Wait until every record was delivered and accepted."""
-    deadline = time.monotonic() + DRAIN_S
-    while time.monotonic() < deadline:
-        accepted = {delivery.offset for member in members for delivery in list(member.deliveries) if delivery.accepts}
-        if produced <= accepted:
-            return
-        time.sleep(10 * LOOK_S)
+def _drain(produced: set[Offset], members: Sequence[Member], progress: threading.Condition) -> None:
+    """Wait until every record was delivered and accepted, or this takes too long."""
+    with progress:
+        progress.wait_for(
+            lambda: produced <= {delivery.offset for member in members for delivery in member.deliveries if delivery.accepts}, DRAIN_S
+        )

@@ -12,6 +12,7 @@ Versions 3-13; flexible from 9. Brokers advertise 0 as the minimum all the same,
 
 from __future__ import annotations
 
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
 from ottla.protocol.schema import Buffer, Message, array, int16, int32, int64, records_, string, struct, uuid, wire_struct
 
 
@@ -65,14 +66,6 @@ class TopicProduceResponse:
     name: str = string("3-12")
     topic_id: bytes = uuid("13+")
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
-
-
-@wire_struct
-class NodeEndpoint:
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 @wire_struct

@@ -11,6 +11,7 @@ Versions 4-18; flexible from 12.
 
 from __future__ import annotations
 
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
 from ottla.protocol.schema import Buffer, Message, array, int8, int16, int32, int64, records_, string, struct, uuid, wire_struct
 
 
@@ -106,14 +107,6 @@ class FetchableTopicResponse:
     topic: str = string("4-12")
     topic_id: bytes = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData)
-
-
-@wire_struct
-class NodeEndpoint:
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 @wire_struct

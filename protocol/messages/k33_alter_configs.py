@@ -5,7 +5,8 @@ Versions 0-2; flexible from 2.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, wire_struct
+from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
+from ottla.protocol.schema import Message, array, boolean, int8, int32, string, wire_struct
 
 
 @wire_struct
@@ -25,14 +26,6 @@ class AlterConfigsResource:
 class AlterConfigsRequest(Message, api_key=33, versions="0-2", flexible="2+"):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
-
-
-@wire_struct
-class AlterConfigsResourceResponse:
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
-    resource_type: int = int8()
-    resource_name: str = string()
 
 
 @wire_struct

@@ -5,7 +5,8 @@ Versions 0-1; flexible from 1.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, wire_struct
+from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
+from ottla.protocol.schema import Message, array, boolean, int8, int32, string, wire_struct
 
 
 @wire_struct
@@ -26,14 +27,6 @@ class AlterConfigsResource:
 class IncrementalAlterConfigsRequest(Message, api_key=44, versions="0-1", flexible="1+"):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
-
-
-@wire_struct
-class AlterConfigsResourceResponse:
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+")
-    resource_type: int = int8()
-    resource_name: str = string()
 
 
 @wire_struct

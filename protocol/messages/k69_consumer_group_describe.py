@@ -7,25 +7,14 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, struct, uuid, wire_struct
+from ottla.protocol.messages.group_assignment import Assignment
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, struct, wire_struct
 
 
 @wire_struct
 class ConsumerGroupDescribeRequest(Message, api_key=69, versions="0-1", flexible="0+"):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
-
-
-@wire_struct
-class TopicPartitions:
-    topic_id: bytes = uuid()
-    topic_name: str = string()
-    partitions: list[int] = array(int32)
-
-
-@wire_struct
-class Assignment:
-    topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
 @wire_struct

@@ -7,26 +7,9 @@ Versions 1-2, all flexible.
 
 from __future__ import annotations
 
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
+from ottla.protocol.messages.share_partitions import LeaderIdAndEpoch, ShareTopic
 from ottla.protocol.schema import Buffer, Message, array, boolean, int8, int16, int32, int64, records_, string, struct, uuid, wire_struct
-
-
-@wire_struct
-class AcknowledgementBatch:
-    first_offset: int = int64()
-    last_offset: int = int64()
-    acknowledge_types: list[int] = array(int8)
-
-
-@wire_struct
-class FetchPartition:
-    partition_index: int = int32()
-    acknowledgement_batches: list[AcknowledgementBatch] = array(AcknowledgementBatch)
-
-
-@wire_struct
-class FetchTopic:
-    topic_id: bytes = uuid()
-    partitions: list[FetchPartition] = array(FetchPartition)
 
 
 @wire_struct
@@ -47,14 +30,8 @@ class ShareFetchRequest(Message, api_key=78, versions="1-2", flexible="0+"):
     batch_size: int = int32()
     share_acquire_mode: int = int8("2+")
     is_renew_ack: bool = boolean("2+")
-    topics: list[FetchTopic] = array(FetchTopic)
+    topics: list[ShareTopic] = array(ShareTopic)
     forgotten_topics_data: list[ForgottenTopic] = array(ForgottenTopic)
-
-
-@wire_struct
-class LeaderIdAndEpoch:
-    leader_id: int = int32()
-    leader_epoch: int = int32()
 
 
 @wire_struct
@@ -80,14 +57,6 @@ class PartitionData:
 class ShareFetchableTopicResponse:
     topic_id: bytes = uuid()
     partitions: list[PartitionData] = array(PartitionData)
-
-
-@wire_struct
-class NodeEndpoint:
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 @wire_struct

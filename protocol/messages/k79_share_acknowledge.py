@@ -7,26 +7,9 @@ Versions 1-2, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, int64, string, struct, uuid, wire_struct
-
-
-@wire_struct
-class AcknowledgementBatch:
-    first_offset: int = int64()
-    last_offset: int = int64()
-    acknowledge_types: list[int] = array(int8)
-
-
-@wire_struct
-class AcknowledgePartition:
-    partition_index: int = int32()
-    acknowledgement_batches: list[AcknowledgementBatch] = array(AcknowledgementBatch)
-
-
-@wire_struct
-class AcknowledgeTopic:
-    topic_id: bytes = uuid()
-    partitions: list[AcknowledgePartition] = array(AcknowledgePartition)
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
+from ottla.protocol.messages.share_partitions import LeaderIdAndEpoch, ShareTopic
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, struct, uuid, wire_struct
 
 
 @wire_struct
@@ -35,13 +18,7 @@ class ShareAcknowledgeRequest(Message, api_key=79, versions="1-2", flexible="0+"
     member_id: str | None = string(nullable="0+")
     share_session_epoch: int = int32()
     is_renew_ack: bool = boolean("2+")
-    topics: list[AcknowledgeTopic] = array(AcknowledgeTopic)
-
-
-@wire_struct
-class LeaderIdAndEpoch:
-    leader_id: int = int32()
-    leader_epoch: int = int32()
+    topics: list[ShareTopic] = array(ShareTopic)
 
 
 @wire_struct
@@ -56,14 +33,6 @@ class PartitionData:
 class ShareAcknowledgeTopicResponse:
     topic_id: bytes = uuid()
     partitions: list[PartitionData] = array(PartitionData)
-
-
-@wire_struct
-class NodeEndpoint:
-    node_id: int = int32()
-    host: str = string()
-    port: int = int32()
-    rack: str | None = string(nullable="0+", default=None)
 
 
 @wire_struct

@@ -5,7 +5,8 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int16, int32, int64, string, uuid, wire_struct
+from ottla.protocol.messages.share_state import PartitionResult
+from ottla.protocol.schema import Message, array, int32, int64, string, uuid, wire_struct
 
 
 @wire_struct
@@ -25,13 +26,6 @@ class InitializeStateData:
 class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexible="0+"):
     group_id: str = string()
     topics: list[InitializeStateData] = array(InitializeStateData)
-
-
-@wire_struct
-class PartitionResult:
-    partition: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
 
 
 @wire_struct

@@ -5,7 +5,8 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string, uuid, wire_struct
+from ottla.protocol.messages.share_state import StateBatch
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, uuid, wire_struct
 
 
 @wire_struct
@@ -24,14 +25,6 @@ class ReadStateData:
 class ReadShareGroupStateRequest(Message, api_key=84, versions="0", flexible="0+"):
     group_id: str = string()
     topics: list[ReadStateData] = array(ReadStateData)
-
-
-@wire_struct
-class StateBatch:
-    first_offset: int = int64()
-    last_offset: int = int64()
-    delivery_state: int = int8()
-    delivery_count: int = int16()
 
 
 @wire_struct

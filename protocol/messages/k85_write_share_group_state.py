@@ -7,15 +7,8 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string, uuid, wire_struct
-
-
-@wire_struct
-class StateBatch:
-    first_offset: int = int64()
-    last_offset: int = int64()
-    delivery_state: int = int8()
-    delivery_count: int = int16()
+from ottla.protocol.messages.share_state import PartitionResult, StateBatch
+from ottla.protocol.schema import Message, array, int32, int64, string, uuid, wire_struct
 
 
 @wire_struct
@@ -38,13 +31,6 @@ class WriteStateData:
 class WriteShareGroupStateRequest(Message, api_key=85, versions="0-1", flexible="0+"):
     group_id: str = string()
     topics: list[WriteStateData] = array(WriteStateData)
-
-
-@wire_struct
-class PartitionResult:
-    partition: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
 
 
 @wire_struct

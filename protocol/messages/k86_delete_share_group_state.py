@@ -5,7 +5,8 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int16, int32, string, uuid, wire_struct
+from ottla.protocol.messages.share_state import PartitionResult
+from ottla.protocol.schema import Message, array, int32, string, uuid, wire_struct
 
 
 @wire_struct
@@ -23,13 +24,6 @@ class DeleteStateData:
 class DeleteShareGroupStateRequest(Message, api_key=86, versions="0", flexible="0+"):
     group_id: str = string()
     topics: list[DeleteStateData] = array(DeleteStateData)
-
-
-@wire_struct
-class PartitionResult:
-    partition: int = int32()
-    error_code: int = int16()
-    error_message: str | None = string(nullable="0+", default=None)
 
 
 @wire_struct

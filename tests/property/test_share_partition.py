@@ -17,7 +17,9 @@ def test_a_record_has_one_owner_and_is_delivered_until_it_is_accepted_or_given_u
     shared = SharedPartition(seed)
     for _ in range(400):
         shared.step()
-    shared.settle()
+        assert shared.violations == []
+    assert shared.settle() == []
+    assert shared.violations == []
 
 
 @pytest.mark.parametrize("seed", range(100))

@@ -24,6 +24,7 @@ from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k01_fetch as k01
 from ottla.protocol.messages import k59_fetch_snapshot as k59
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from ottla.protocol.schema import encode
 from tests.support.metadata_images import made_of
@@ -232,7 +233,7 @@ class MemoryQuorum:
         if isinstance(request, k01.FetchRequest):
             data = self._fetch(member, request.topics[0].partitions[0])
             data.current_leader = k01.LeaderIdAndEpoch(member.leader_id, member.epoch)
-            nodes = [k01.NodeEndpoint(*self.members[member.leader_id].node)] if member.leader_id > 0 else []
+            nodes = [NodeEndpoint(*self.members[member.leader_id].node)] if member.leader_id > 0 else []
             return k01.FetchResponse(responses=[k01.FetchableTopicResponse(partitions=[data])], node_endpoints=nodes)
         part = self._snapshot_part(member, request.topics[0].partitions[0], min(request.max_bytes, self.snapshot_bytes))
         part.current_leader = k59.LeaderIdAndEpoch(member.leader_id, member.epoch)

@@ -15,17 +15,11 @@ from ottla.protocol.messages.k44_incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from ottla.protocol.messages.k78_share_fetch import AcknowledgementBatch as FetchAcknowledgement
-from ottla.protocol.messages.k78_share_fetch import FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest, ShareFetchResponse
-from ottla.protocol.messages.k79_share_acknowledge import (
-    AcknowledgementBatch,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-)
+from ottla.protocol.messages.k78_share_fetch import ForgottenTopic, ShareFetchRequest, ShareFetchResponse
+from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from ottla.protocol.messages.k83_initialize_share_group_state import InitializeShareGroupStateRequest, InitializeStateData
 from ottla.protocol.messages.k83_initialize_share_group_state import PartitionData as InitializedPartition
+from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 from tests.support.topic_calls import describe
 
 GROUP = 32
@@ -73,10 +67,10 @@ class ShareMember:
 
     def request(self, given: list[Given] | None = None, *, max_wait_ms: int = 0, **changes: Any) -> ShareFetchRequest:
         """Return a fetch in the session that acknowledges records of partition 0. The first one of a session names the partitions."""
-        batches = [FetchAcknowledgement(*one) for one in given or ()]
-        listed = [FetchPartition(index) for index in self.partitions] if self.epoch == 0 else []
+        batches = [AcknowledgementBatch(*one) for one in given or ()]
+        listed = [SharePartition(index) for index in self.partitions] if self.epoch == 0 else []
         if batches:
-            listed = [FetchPartition(0, batches)]
+            listed = [SharePartition(0, batches)]
         fields: dict[str, Any] = {
             "group_id": self.group_id,
             "member_id": self.member_id,
@@ -85,7 +79,7 @@ class ShareMember:
             "min_bytes": 1,
             "max_records": 500,
             "batch_size": 500,
-            "topics": [FetchTopic(self.topic_id, listed)] if listed else [],
+            "topics": [ShareTopic(self.topic_id, listed)] if listed else [],
         }
         return ShareFetchRequest(**(fields | changes))
 
@@ -116,7 +110,7 @@ class ShareMember:
             "group_id": self.group_id,
             "member_id": self.member_id,
             "share_session_epoch": self.epoch,
-            "topics": [AcknowledgeTopic(self.topic_id, [AcknowledgePartition(partition, batches)])] if given else [],
+            "topics": [ShareTopic(self.topic_id, [SharePartition(partition, batches)])] if given else [],
         }
         response: ShareAcknowledgeResponse = self.client.call(ShareAcknowledgeRequest(**(fields | changes)), version=self.version)
         if response.error_code == 0 and self.epoch >= 0:

@@ -21,6 +21,7 @@ from ottla.protocol.messages.k90_describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponseGroup,
 )
+from ottla.protocol.messages.share_state import StateBatch
 from tests.support.group_calls import find_coordinator
 from tests.support.topic_calls import create, describe
 
@@ -97,7 +98,7 @@ def read(client: Client, topic_id: bytes, partition: int = 0, leader_epoch: int 
     return only(client.call(k84.ReadShareGroupStateRequest("g", data)))
 
 
-def write(client: Client, topic_id: bytes, *batches: k85.StateBatch, version: int = 1, **changes: Any) -> Any:
+def write(client: Client, topic_id: bytes, *batches: StateBatch, version: int = 1, **changes: Any) -> Any:
     fields: dict[str, Any] = {"partition": 0, "state_epoch": 1, "leader_epoch": 0, "start_offset": 0, "delivery_complete_count": 0}
     part = k85.PartitionData(**(fields | changes), state_batches=list(batches))
     return only(client.call(k85.WriteShareGroupStateRequest("g", [k85.WriteStateData(topic_id, [part])]), version))

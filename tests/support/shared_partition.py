@@ -62,12 +62,18 @@ class SharedPartition:
         """Records that were accepted or rejected, and this is persisted. No member is told earlier."""
         self.given_up: set[int] = set()
         """Records that were archived because they were delivered too often."""
+        self.violations: list[str] = []
+        """The rules that the share partition broke."""
         self.partition = self._elected()
+
+    def _expect(self, kept: bool, rule: str) -> None:
+        if not kept:
+            self.violations.append(rule)
 
     # --- steps -------------------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do one random thing, and check everything."""
+        """Do one random thing, and check the structure. Broken rules are in `violations`."""
         steps = [
             (6, self.append),
             (12, self.fetch),
@@ -80,7 +86,7 @@ class SharedPartition:
             (1, self.compact),
         ]
         self.random.choices([step for _, step in steps], [weight for weight, _ in steps])[0]()
-        self.check()
+        self._check()
 
     def append(self) -> None:
         base = self.log_end + self.random.choice([0, 0, 0, 2])
@@ -108,21 +114,22 @@ class SharedPartition:
         acquired = acquire(partition, asked, offset, read, [batch for batch in read if batch in self.aborted])
         before = -1
         for first, last, count in acquired:
-            assert before < first <= last, "acquired records ascend"
+            self._expect(before < first <= last, "acquired records ascend")
             before = last
             for each in range(first, last + 1):
                 self._acquired(each, member, count)
         if asked.record_limit:
-            assert sum(part.record_count for part in acquired) <= asked.max_records
+            self._expect(sum(part.record_count for part in acquired) <= asked.max_records, "no more records than asked for")
 
     def _acquired(self, offset: int, member: str, count: int) -> None:
-        assert offset not in self.owners, f"{offset} is delivered to {member} while {self.owners[offset]} has it"
-        assert offset not in self.pending, f"{offset} is delivered while its acknowledgement is under way"
-        assert offset not in self.settled, f"{offset} is delivered again after {self.settled[offset]}"
+        self._expect(offset not in self.owners, f"{offset} is delivered to {member} while {self.owners.get(offset)} has it")
+        self._expect(offset not in self.pending, f"{offset} is delivered while its acknowledgement is under way")
+        self._expect(offset not in self.settled, f"{offset} is delivered again after {self.settled.get(offset)}")
         there = (batch for batch in self.log if batch.base_offset <= offset <= batch.last_offset)
-        assert not any(batch in self.aborted for batch in there), f"{offset} was aborted"
-        assert count == self.counts.get(offset, 0) + 1, f"{offset} was delivered {self.counts.get(offset, 0)} times before, not {count - 1}"
-        assert count <= self.settings.delivery_count_limit
+        self._expect(not any(batch in self.aborted for batch in there), f"{offset} was aborted")
+        before = self.counts.get(offset, 0)
+        self._expect(count == before + 1, f"{offset} was delivered {before} times before, not {count - 1}")
+        self._expect(count <= self.settings.delivery_count_limit, f"{offset} is delivered more often than allowed")
         self.counts[offset] = count
         self.owners[offset] = member, self.now_ms + LOCK_MS
 
@@ -152,7 +159,8 @@ class SharedPartition:
             except Rejected:
                 self._renewed(member, kinds)
                 return
-            raise AssertionError("records that were never acquired were acknowledged")
+            self.violations.append("records that were never acquired were acknowledged")
+            return
         update = acknowledge(self.partition, member, asked, self.now_ms)
         self._renewed(member, kinds)
         changed = {offset: kind for offset, kind in kinds.items() if kind is not RENEW and offset >= self.partition.start_offset}
@@ -210,7 +218,8 @@ class SharedPartition:
                 del self.owners[offset]
         for _, last, state, count in expired:
             if state == RecordState.ARCHIVED:
-                assert count >= self.settings.delivery_count_limit or last < self.partition.start_offset, "archived too early"
+                often = count >= self.settings.delivery_count_limit
+                self._expect(often or last < self.partition.start_offset, f"{last} was archived too early")
         if expired:
             self.writes.append(Write(self.partition.to_write(expired), None))
 
@@ -219,7 +228,7 @@ class SharedPartition:
         update = self.partition.release(member)
         start = self.partition.start_offset
         released = {offset for first, last, _, _ in update.batches for offset in range(max(first, start), last + 1)}
-        assert sorted(released) == self._held_by(member), (sorted(released), self._held_by(member))
+        self._expect(sorted(released) == self._held_by(member), f"{sorted(released)} were released, not {self._held_by(member)}")
         self.pending |= dict.fromkeys(released)
         self._begin(update, member, {})
 
@@ -254,7 +263,7 @@ class SharedPartition:
 
     # --- checks ------------------------------------------------------------------------------------------------------------------
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Check the structure: each offset in flight has one state, and what is counted is there.
 
         Records that the log has deleted belong to nobody who matters; they leave with the next acknowledgement.
@@ -262,31 +271,31 @@ class SharedPartition:
         partition, complete, end = self.partition, 0, -1
         self.owners = {offset: owner for offset, owner in self.owners.items() if offset >= partition.start_offset}
         for batch in partition.in_flight:
-            assert batch.first_offset > end, "batches overlap"
+            self._expect(batch.first_offset > end, "batches do not overlap")
             end = batch.first_offset - 1
             for run in batch.runs:
-                assert run.first_offset == end + 1 <= run.last_offset, "runs have gaps or overlap"
+                self._expect(run.first_offset == end + 1 <= run.last_offset, "runs follow each other")
                 end = run.last_offset
                 if run.state.state.is_terminal:
                     complete += max(0, run.last_offset - max(run.first_offset, partition.start_offset) + 1)
                 for offset in range(max(run.first_offset, partition.start_offset), run.last_offset + 1):
                     self._check_state(offset, run.state)
-            assert end == batch.last_offset, "runs cover the batch"
-        assert partition.delivery_complete_count == complete
+            self._expect(end == batch.last_offset, "runs cover the batch")
+        self._expect(partition.delivery_complete_count == complete, "each record in a final state is counted once")
 
     def _check_state(self, offset: int, found: InFlightState) -> None:
         owned = offset in self.owners and offset not in self.pending
         state = found.state
-        assert (state is RecordState.ACQUIRED) == owned, f"{offset} is {state.name}, and its owner is {self.owners.get(offset)}"
+        self._expect((state is RecordState.ACQUIRED) == owned, f"{offset} is {state.name}, and its owner is {self.owners.get(offset)}")
         if owned:
-            assert found.member_id == self.owners[offset][0]
+            self._expect(found.member_id == self.owners[offset][0], f"{offset} belongs to {found.member_id}")
         if offset in self.settled:
-            assert state.is_terminal
+            self._expect(state.is_terminal, f"{offset} is {state.name} after {self.settled[offset]}")
         if state is RecordState.ARCHIVED and found.delivery_count >= self.settings.delivery_count_limit:
             self.given_up.add(offset)
 
-    def settle(self) -> None:
-        """Let a healthy member accept all that is left; then each record that exists has been accepted, rejected or given up."""
+    def settle(self) -> list[int]:
+        """Let a healthy member accept all that is left. Return the records that were never accepted, rejected or given up."""
         while self.writes:
             self.finish_write()
         self.now_ms += LOCK_MS
@@ -309,5 +318,4 @@ class SharedPartition:
             idle = 0 if before != (self.counts, self.partition.start_offset) else idle + 1
         limit = self.settings.delivery_count_limit
         known = self.given_up | self.settled.keys() | {offset for offset, count in self.counts.items() if count >= limit}
-        lost = sorted(self.existing - known)
-        assert not lost, f"never delivered or given up too early: {lost}"
+        return sorted(self.existing - known)

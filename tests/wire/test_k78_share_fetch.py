@@ -11,7 +11,8 @@ from ottla.broker.core.clock import MovableClock
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from ottla.protocol.messages.k78_share_fetch import FetchPartition, FetchTopic, ShareFetchResponse
+from ottla.protocol.messages.k78_share_fetch import ShareFetchResponse
+from ottla.protocol.messages.share_partitions import SharePartition, ShareTopic
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support import txn_calls
@@ -260,7 +261,7 @@ def test_an_invalid_request_is_refused(client: Client, changes: dict[str, Any], 
 def test_unknown_topics_and_partitions_have_their_errors(client: Client) -> None:
     member = ShareMember(client, "m", partitions=(9,))
     assert partition(member.fetch()).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    unknown = [FetchTopic(bytes(15) + b"x", [FetchPartition(0)])]
+    unknown = [ShareTopic(bytes(15) + b"x", [SharePartition(0)])]
     other = ShareMember(client, "n").fetch(topics=unknown)
     assert partition(other).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 

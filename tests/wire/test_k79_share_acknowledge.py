@@ -6,7 +6,7 @@ import pytest
 
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k79_share_acknowledge import AcknowledgementBatch, AcknowledgePartition, AcknowledgeTopic
+from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 from tests.support.running_broker import RunningBroker
 from tests.support.share_calls import ACCEPT, REJECT, RELEASE, RENEW, Given, ShareMember, acknowledged, acquired, configure, initialize
 from tests.support.topic_calls import create, produce
@@ -120,16 +120,16 @@ def test_the_last_acknowledgement_of_a_session_releases_the_rest(member: ShareMe
 def test_unknown_topics_and_partitions_have_their_errors(member: ShareMember) -> None:
     batch = AcknowledgementBatch(0, 0, [ACCEPT])
     asked = [
-        AcknowledgeTopic(member.topic_id, [AcknowledgePartition(9, [batch]), AcknowledgePartition(1, [batch])]),
-        AcknowledgeTopic(bytes(15) + b"x", [AcknowledgePartition(0, [batch])]),
+        ShareTopic(member.topic_id, [SharePartition(9, [batch]), SharePartition(1, [batch])]),
+        ShareTopic(bytes(15) + b"x", [SharePartition(0, [batch])]),
     ]
     response = member.acknowledge(topics=asked)
     assert sorted(acknowledged(response)) == [3, 3, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 def test_a_partition_without_acknowledgements_is_answered_with_others_only(member: ShareMember) -> None:
-    nothing = AcknowledgePartition(1, [])
-    alone = member.acknowledge(topics=[AcknowledgeTopic(member.topic_id, [nothing])])
+    nothing = SharePartition(1, [])
+    alone = member.acknowledge(topics=[ShareTopic(member.topic_id, [nothing])])
     assert acknowledged(alone) == []
-    both = [nothing, AcknowledgePartition(0, [AcknowledgementBatch(0, 9, [ACCEPT])])]
-    assert acknowledged(member.acknowledge(topics=[AcknowledgeTopic(member.topic_id, both)])) == [0, 0]
+    both = [nothing, SharePartition(0, [AcknowledgementBatch(0, 9, [ACCEPT])])]
+    assert acknowledged(member.acknowledge(topics=[ShareTopic(member.topic_id, both)])) == [0, 0]

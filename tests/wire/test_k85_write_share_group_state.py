@@ -4,8 +4,7 @@ import pytest
 
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k84_read_share_group_state import StateBatch as ReadBatch
-from ottla.protocol.messages.k85_write_share_group_state import StateBatch
+from ottla.protocol.messages.share_state import StateBatch
 from tests.support.running_broker import RunningBroker
 from tests.support.share_group_calls import initialize, prepare, read, summary, write
 
@@ -21,7 +20,7 @@ def test_writes_accumulate_over_snapshots_and_a_crash(broker: RunningBroker, cli
     broker.restart(kill=True)
     with broker.client() as again:
         found = read(again, topic_id)
-        assert (found.start_offset, found.state_batches) == (4, [ReadBatch(4, 4, 2, 1), ReadBatch(5, 9, 0, 1)])
+        assert (found.start_offset, found.state_batches) == (4, [StateBatch(4, 4, 2, 1), StateBatch(5, 9, 0, 1)])
         assert summary(again, topic_id).delivery_complete_count == (0 if version else -1)
 
 

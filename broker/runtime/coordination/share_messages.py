@@ -22,6 +22,7 @@ from ottla.protocol.messages import k84_read_share_group_state as k84
 from ottla.protocol.messages import k85_write_share_group_state as k85
 from ottla.protocol.messages import k86_delete_share_group_state as k86
 from ottla.protocol.messages import k87_read_share_group_state_summary as k87
+from ottla.protocol.messages import share_state
 from ottla.protocol.schema import Message
 
 
@@ -77,7 +78,7 @@ def _part(operation: StateOperation[Any]) -> Any:
             return k84.PartitionData(partition, operation.leader_epoch)
         case WriteOperation():
             state = operation.state
-            batches = [k85.StateBatch(*batch) for batch in state.batches]
+            batches = [share_state.StateBatch(*batch) for batch in state.batches]
             epochs = state.state_epoch, state.leader_epoch
             return k85.PartitionData(partition, *epochs, state.start_offset, state.delivery_complete_count, batches)
         case SummaryOperation():

@@ -22,6 +22,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k01_fetch as k01
 from ottla.protocol.messages import k55_describe_quorum as k55
 from ottla.protocol.messages import k59_fetch_snapshot as k59
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
 
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer that has not fetched for this long is dropped from DescribeQuorum."""
@@ -137,7 +138,7 @@ class QuorumServing:
         data.current_leader = k01.LeaderIdAndEpoch(me.node_id, self._voter.epoch)
         topic = k01.FetchableTopicResponse(CLUSTER_METADATA, METADATA_TOPIC_ID, [data])
         at = me.endpoints[0]
-        return k01.FetchResponse(responses=[topic], node_endpoints=[k01.NodeEndpoint(me.node_id, at.host, at.port)])
+        return k01.FetchResponse(responses=[topic], node_endpoints=[NodeEndpoint(me.node_id, at.host, at.port)])
 
     # --- FetchSnapshot -----------------------------------------------------------------------------------------------------------
 

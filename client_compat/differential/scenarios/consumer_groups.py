@@ -11,6 +11,7 @@ from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import create, until
 from client_compat.differential.scenarios.groups import commit_request, join_request, word
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.messages.group_assignment import Assignment
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.protocol.messages.k11_join_group import JoinGroupRequestProtocol
@@ -20,7 +21,7 @@ from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from ottla.protocol.messages.k69_consumer_group_describe import Assignment, ConsumerGroupDescribeRequest
+from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 STABLE = "Stable"

@@ -17,6 +17,7 @@ from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k33_alter_configs as alter
 from ottla.protocol.messages import k44_incremental_alter_configs as incremental
+from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
 from tests.support.cluster_members import MemberInMemory, enveloped, inside
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
 
@@ -34,7 +35,7 @@ def agrees(request: Request) -> Any:
     inner = inside(request)
     messages = incremental if inner.header.api_key == incremental.IncrementalAlterConfigsRequest.API_KEY else alter
     answers = [
-        messages.AlterConfigsResourceResponse(
+        AlterConfigsResourceResponse(
             ErrorCode.POLICY_VIOLATION if each.resource_name.startswith("no") else 0,
             "not that one" if each.resource_name.startswith("no") else None,
             each.resource_type,

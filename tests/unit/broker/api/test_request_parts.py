@@ -23,12 +23,8 @@ from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetF
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfigs, CreateTopicsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from ottla.protocol.messages.k79_share_acknowledge import (
-    AcknowledgementBatch,
-    AcknowledgePartition,
-    AcknowledgeTopic,
-    ShareAcknowledgeRequest,
-)
+from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 from ottla.protocol.schema import Message
 
 
@@ -148,9 +144,7 @@ def test_arrays_handled_in_one_step_have_a_maximum() -> None:
 def test_the_batches_of_all_partitions_of_a_share_acknowledgement_are_limited_together() -> None:
     def request(batches: int) -> ShareAcknowledgeRequest:
         given = [AcknowledgementBatch(0, 0, [1])] * batches
-        return ShareAcknowledgeRequest(
-            topics=[AcknowledgeTopic(b"\0" * 16, [AcknowledgePartition(0, given), AcknowledgePartition(1, given)])]
-        )
+        return ShareAcknowledgeRequest(topics=[ShareTopic(b"\0" * 16, [SharePartition(0, given), SharePartition(1, given)])])
 
     assert too_many(request(9_990)) is None
     assert too_many(request(10_001)) == "more than 20000 topics.partitions.acknowledgement_batches"

@@ -32,10 +32,10 @@ from ottla.protocol.messages.k01_fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from ottla.protocol.messages.k01_fetch import SnapshotId as ToldSnapshot
+from ottla.protocol.messages.node_endpoint import NodeEndpoint
 
 ME = Observer(7, b"d" * 16, "cluster")
 SEED = QuorumNode(-1, "seed", 1)

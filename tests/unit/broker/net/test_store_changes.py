@@ -22,11 +22,11 @@ from ottla.broker.core.settings_load import load
 from ottla.broker.storage.formatting import format_directory
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
 )
 from tests.support.certificates import Certificates

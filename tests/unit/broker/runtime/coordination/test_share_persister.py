@@ -20,6 +20,7 @@ from ottla.protocol.messages import k84_read_share_group_state as k84
 from ottla.protocol.messages import k85_write_share_group_state as k85
 from ottla.protocol.messages import k86_delete_share_group_state as k86
 from ottla.protocol.messages import k87_read_share_group_state_summary as k87
+from ottla.protocol.messages import share_state
 from tests.support.answering_node import HANG_UP
 from tests.support.other_brokers import BrokerOne
 from tests.support.simulation import settle
@@ -112,7 +113,7 @@ async def test_every_operation_reaches_another_brokers_coordinator() -> None:
     assert [body.topics[0].partitions[0] for body in asked] == [
         k83.PartitionData(0, 1, -1),
         k84.PartitionData(0, 6),
-        k85.PartitionData(0, 1, 2, 3, 4, [k85.StateBatch(*BATCH)]),
+        k85.PartitionData(0, 1, 2, 3, 4, [share_state.StateBatch(*BATCH)]),
         k87.PartitionData(0, -1),
         k86.PartitionData(0),
     ]

@@ -1,0 +1,93 @@
+"""What the APIs that describe groups of the newer protocols have in common (ConsumerGroupDescribe, ShareGroupDescribe).
+
+Source: KAFKA KafkaApis.handleConsumerGroupDescribe, handleShareGroupDescribe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from ottla.broker.api.access import NOT_REQUESTED, allowed, denied, operations
+from ottla.broker.api.context import Context
+from ottla.broker.api.services import CoordinationServices
+from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer_groups import Group
+from ottla.broker.groups.consumer_member import Assignment as Partitions
+from ottla.broker.groups.consumer_member import topics_of
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.group_assignment import Assignment, TopicPartitions
+
+
+class _Request(Protocol):
+    group_ids: list[str]
+    include_authorized_operations: bool
+
+
+class _DescribedGroup(Protocol):
+    error_code: int
+    group_id: str
+    authorized_operations: int
+
+
+D = TypeVar("D", bound=_DescribedGroup)
+
+
+def describe_groups(
+    ctx: Context[CoordinationServices],
+    request: _Request,
+    *,
+    kind: str,
+    enabled: bool,
+    describe: Callable[[Group], D | None],
+    refuse: Callable[[int, str | None, str], D],
+    assignments: Callable[[D], Iterable[Assignment]],
+) -> list[D]:
+    """Describe each named group once.
+
+    `kind` is the protocol's name in messages. `describe` returns None for a group of another protocol. `refuse` makes the result of a group
+    that is not described, from error code, message and group id. A client that may not describe a topic in a group's `assignments` gets an
+    error for the group.
+    """
+
+    def of_id(group_id: str) -> D:
+        if not enabled:
+            return refuse(ErrorCode.UNSUPPORTED_VERSION, None, group_id)
+        if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group_id):
+            return refuse(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id)
+        if not group_id:
+            return refuse(ErrorCode.INVALID_GROUP_ID, None, group_id)
+        try:
+            group = ctx.services.groups.get(group_id)
+        except Rejected as rejected:
+            return refuse(rejected.code, None, group_id)
+        found = None if group is None else describe(group)
+        if found is not None:
+            return found
+        reason = "not found" if group is None else f"is not a {kind} group"
+        return refuse(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id[:1000]} {reason}.", group_id)
+
+    groups = [of_id(group_id) for group_id in dict.fromkeys(request.group_ids)]
+    for group in groups:
+        known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
+        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_REQUESTED
+    if ctx.services.authorizer is None:
+        return groups
+    topics = [(group, topic.topic_name) for group in groups for part in assignments(group) for topic in part.topic_partitions]
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, {topic for _, topic in topics})
+    refused = {group.group_id for group, topic in topics if topic in hidden}
+    code, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The group has described topic(s) that the client is not authorized to describe."
+    return [refuse(code, text, group.group_id) if group.group_id in refused else group for group in groups]
+
+
+def described_assignment(ctx: Context[CoordinationServices], partitions: Partitions) -> Assignment:
+    """Return the partitions with the names of their topics, without those of deleted topics."""
+    known = ctx.services.cluster
+    return Assignment(
+        [
+            TopicPartitions(one.topic_id, info.name, one.partitions)
+            for one in topics_of(partitions)
+            if (info := known.by_id(one.topic_id)) is not None
+        ]
+    )

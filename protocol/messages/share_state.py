@@ -1,0 +1,20 @@
+"""What the requests to the share coordinator have in common (keys 83-86)."""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import int8, int16, int32, int64, string, wire_struct
+
+
+@wire_struct
+class StateBatch:
+    first_offset: int = int64()
+    last_offset: int = int64()
+    delivery_state: int = int8()
+    delivery_count: int = int16()
+
+
+@wire_struct
+class PartitionResult:
+    partition: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
