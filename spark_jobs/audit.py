@@ -26,11 +26,23 @@ from ottla.spark_jobs import report
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, Progress, choose, json_path
 from ottla.spark_jobs.filesystem import is_cluster
-from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
+from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger, check_options
 from ottla.spark_jobs.judging import BusinessKey, Job, Judge, run
 from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, no_logs
 from ottla.spark_jobs.logs import find_logs, one_or_more
-from ottla.spark_jobs.options import PARQUET_SAMPLES, Deep, Estimated, Html, JsonFile, Junit, Parquet, Resume, RetriesAbsorbed
+from ottla.spark_jobs.options import (
+    PARQUET_SAMPLES,
+    Deep,
+    Directories,
+    Estimated,
+    Html,
+    JsonFile,
+    Junit,
+    KeyField,
+    Parquet,
+    Resume,
+    RetriesAbsorbed,
+)
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, require_spark
 from ottla.spark_jobs.steps import Question
@@ -244,14 +256,10 @@ def _directory_verdict(logs: LogDirectory, given: Sources) -> DirectoryVerdict:
 
 
 def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each parameter is an option of the command
-    paths: Annotated[
-        list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of Ottla or of Apache Kafka, judged side by side.")
-    ] = None,
+    context: typer.Context,
+    paths: Directories = None,
     topic: Annotated[list[str] | None, typer.Option(help="Judge only this topic; may be repeated.")] = None,
-    key_field: Annotated[
-        str | None,
-        typer.Option(help="What names each record once: a field of the JSON value (order.id), header:NAME, or key: (the record's key)."),
-    ] = None,
+    key_field: KeyField = None,
     json_file: JsonFile = None,
     retries_absorbed: RetriesAbsorbed = None,
     samples: Annotated[int, typer.Option(min=0, help="Show so many findings of each rule.")] = SAMPLES,
@@ -284,6 +292,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     pictures: dict[str, Pictures] | None = None if html is None else {}
     read = with_server(paths, bootstrap_server)
     try:
+        check_options(context, follow=follow)
         _check_places(*(each for each in (html, junit, parquet, json_file) if each is not None))
         if follow:
             raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file))

@@ -9,6 +9,13 @@ import typer
 
 PARQUET_SAMPLES: Final = 100_000
 
+Directories = Annotated[
+    list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of Ottla or of Apache Kafka, judged side by side.")
+]
+KeyField = Annotated[
+    str | None,
+    typer.Option(help="What names each record once: a field of the JSON value (order.id), header:NAME, or key: (the record's key)."),
+]
 Deep = Annotated[
     bool | None, typer.Option(help="Also compare the records' contents; by default only where duckdb judges.", show_default=False)
 ]

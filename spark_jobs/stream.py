@@ -5,7 +5,7 @@ Invariants:
   the first byte of a batch, so a batch that a broker is still writing is left for the next micro-batch.
 - Bytes that are not a batch are reported only when a valid batch or a newer segment follows them.
 - A segment that retention has deleted meanwhile is skipped.
-- The size of a micro-batch is limited in bytes.
+- The size of a micro-batch is limited in bytes, also with Trigger.AvailableNow, which reads up to the ends that the logs had at its start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from ottla.spark_jobs.log_directory import Segment
 from ottla.spark_jobs.logs import find_logs
@@ -31,7 +31,7 @@ Offset = dict[str, list[int]]
 """An offset of the stream: `<log dir>/<topic>-<partition>` to [base offset of the segment, byte position in it]."""
 
 
-class KafkaLogStreamReader(DataSourceStreamReader):
+class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Finds appended bytes on the driver and reads them on the executors."""
 
     def __init__(
@@ -43,6 +43,12 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         self._schema = schema
         self._unread = unread
         self._max_bytes = max_bytes
+        self._at_start: dict[str, list[Segment]] | None = None
+        """With Trigger.AvailableNow, the listing of its start."""
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Read nothing beyond the present ends of the logs."""
+        self._at_start = self._logs()
 
     def initialOffset(self) -> Offset:
         """Start at the beginning of every log, including logs that appear later."""
@@ -56,7 +62,7 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         """Return how far the logs can be read now: at most `limit` bytes beyond `start`, but at least one batch if there is one."""
         left = 1 << 62 if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_bytes", self._max_bytes)
         end: Offset = {key: list(place) for key, place in start.items()}
-        for key, segments in sorted(_logs(self._paths, self._filters).items()):
+        for key, segments in sorted(self._available().items()):
             for segment, position in _from(segments, start.get(key)):
                 if left <= 0:
                     break
@@ -71,7 +77,7 @@ class KafkaLogStreamReader(DataSourceStreamReader):
     def partitions(self, start: Mapping[str, Sequence[int]], end: Mapping[str, Sequence[int]]) -> list[InputPartition]:
         """Divide the bytes between two offsets into tasks of even size."""
         parts = []
-        for key, segments in _logs(self._paths, self._filters).items():
+        for key, segments in self._logs().items():
             if key not in end:
                 continue
             last, stop = end[key]
@@ -86,15 +92,21 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         assert isinstance(partition, TaskPartition)
         return rows_of(self._level, partition, self._schema, self._unread)
 
+    def _logs(self) -> dict[str, list[Segment]]:
+        """Return the segments of each partition, in log order."""
+        found: dict[str, list[Segment]] = {}
+        for path in self._paths:
+            for segment in find_logs(path, self._filters.topics).segments:
+                if self._filters.wants(segment):
+                    found.setdefault(f"{path}/{segment.topic}-{segment.partition}", []).append(segment)
+        return found
 
-def _logs(paths: Sequence[str], filters: Filters) -> dict[str, list[Segment]]:
-    """Return the segments of each partition, in log order."""
-    found: dict[str, list[Segment]] = {}
-    for path in paths:
-        for segment in find_logs(path, filters.topics).segments:
-            if filters.wants(segment):
-                found.setdefault(f"{path}/{segment.topic}-{segment.partition}", []).append(segment)
-    return found
+    def _available(self) -> dict[str, list[Segment]]:
+        """Return the segments that may be read now. Retention may have deleted segments of the listing at the start."""
+        if self._at_start is None:
+            return self._logs()
+        there = {segment.path for segments in self._logs().values() for segment in segments}
+        return {key: [segment for segment in segments if segment.path in there] for key, segments in self._at_start.items()}
 
 
 def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[tuple[Segment, int]]:

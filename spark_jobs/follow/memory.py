@@ -1,24 +1,31 @@
 """The continuous audit's state in its checkpoint directory, beside Spark's own checkpoint of the stream.
 
 Invariants:
-- The state after a micro-batch is written atomically, under the micro-batch's number, before Spark commits the micro-batch.
-- Therefore a micro-batch that is repeated after a kill starts from the state of the previous one, or is skipped if it was complete.
+- The state after a micro-batch is written atomically, under the micro-batch's number: after the micro-batch's findings, and before Spark
+  commits the micro-batch. If the state exists, the findings are complete.
+- Therefore a micro-batch that Spark repeats after a kill is skipped if its state exists. If not, it starts from the state of the previous
+  one, and its findings replace those that the killed run wrote (see `JsonLines`).
 - The states of the last two micro-batches are kept.
 
     DIR/spark/           Spark's checkpoint: how far each log was read
     DIR/judged/N.parquet the state after micro-batch N
-    DIR/judged/N.told    a mark: the findings of micro-batch N are printed
+    DIR/lines.json       the micro-batch that writes to the file of JSON lines, and the file's size before
 """
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.spark_jobs.session import CannotJudge
+
+LINES: Final = "lines.json"
 
 
 class Memory:
@@ -39,27 +46,58 @@ class Memory:
             raise CannotJudge(f"{file} is missing: the checkpoint is not whole. Begin anew with an empty directory")
         return pq.read_table(file)
 
-    def told(self, number: int) -> bool:
-        """Return whether the micro-batch was judged and its findings printed. If so and Spark repeats it, the process stopped before
+    def judged(self, number: int) -> bool:
+        """Return whether the micro-batch was judged and its findings written. If so and Spark repeats it, the process stopped before
         Spark's commit."""
-        return self._file(number).exists() and self._file(number).with_suffix(".told").exists()
+        return self._file(number).exists()
 
     def keep(self, number: int, state: pa.Table) -> None:
-        """Write the state after a micro-batch. It is synced to disk before the method returns."""
-        file = self._file(number)
-        partial = file.with_suffix(".partial")
-        with partial.open("wb") as out:
-            pq.write_table(state, out, compression="zstd")
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(file)
-
-    def note_told(self, number: int) -> None:
-        """Mark the findings of a micro-batch as printed, and delete states that are no longer needed."""
-        self._file(number).with_suffix(".told").touch()
+        """Write the state after a micro-batch, synced to disk, and delete states that are no longer needed."""
+        write_atomically(self._file(number), lambda out: pq.write_table(state, out, compression="zstd"))
         for old in self._judged.iterdir():
             if old.stem.isdigit() and int(old.stem) < number - 1:
                 old.unlink()
 
     def _file(self, number: int) -> Path:
         return self._judged / f"{number}.parquet"
+
+
+class JsonLines:
+    """A file to which each micro-batch appends its findings once: a repeated micro-batch first removes what its killed attempt appended.
+    Only one run at a time may append to the file."""
+
+    def __init__(self, file: Path, checkpoint: Path) -> None:
+        self._file = file.absolute()
+        self._begun = checkpoint / LINES
+
+    def append(self, number: int, lines: Sequence[str]) -> None:
+        """Append the lines of micro-batch `number`, synced to disk. Raises OSError."""
+        size = self._file.stat().st_size if self._file.exists() else 0
+        begun = json.loads(self._begun.read_text(encoding="utf-8")) if self._begun.exists() else {}
+        if (begun.get("micro_batch"), begun.get("file")) == (number, str(self._file)):
+            size = min(size, begun["size"])
+        elif not lines:
+            return
+        else:
+            content = json.dumps({"micro_batch": number, "file": str(self._file), "size": size}).encode()
+            write_atomically(self._begun, lambda out: out.write(content))
+        with self._file.open("ab") as out:
+            out.truncate(size)
+            out.write("".join(f"{line}\n" for line in lines).encode())
+            out.flush()
+            os.fsync(out.fileno())
+
+
+def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file under a temporary name, sync it to disk, and rename it. Raises OSError."""
+    partial = file.with_suffix(".partial")
+    with partial.open("wb") as out:
+        write(out)
+        out.flush()
+        os.fsync(out.fileno())
+    partial.replace(file)
+    directory = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+from ottla.spark_jobs.engines import EMBEDDED
+from ottla.spark_jobs.session import CannotJudge
+
+ONLY_FOLLOW: Final = frozenset({"checkpoint", "trigger", "once"})
+ALSO_FOLLOW: Final = frozenset({"paths", "topic", "json_file", "producer_expiration_ms", "engine", "master", "follow"})
+"""The command's parameters that --follow uses, by their Python names: those that need it, and those of every audit."""
 
 Follow = Annotated[
     bool,
@@ -20,3 +27,18 @@ Follow = Annotated[
 Checkpoint = Annotated[Path | None, typer.Option(help="Directory where --follow keeps how far it is; a restart goes on from there.")]
 Trigger = Annotated[float, typer.Option(min=0.1, help="Seconds between two looks of --follow.")]
 Once = Annotated[bool, typer.Option("--once", help="With --follow: judge what is there since the last time, and stop.")]
+
+
+def check_options(context: typer.Context, *, follow: bool) -> None:
+    """Raise CannotJudge if the command line has an option that would be ignored, with --follow or without it."""
+    given = [each for each in context.command.params if getattr(context.get_parameter_source(each.name or ""), "name", "") == "COMMANDLINE"]
+    if not follow:
+        unused = [each for each in given if each.name in ONLY_FOLLOW]
+        reason = "is for --follow"
+    else:
+        unused = [each for each in given if each.name not in ONLY_FOLLOW | ALSO_FOLLOW]
+        reason = "cannot be combined with --follow"
+        if context.params["engine"] == EMBEDDED:
+            raise CannotJudge("--follow needs Spark: leave --engine duckdb away")
+    if unused:
+        raise CannotJudge(f"{unused[0].opts[0]} {reason}")

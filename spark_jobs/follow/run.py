@@ -2,9 +2,9 @@
 
 Invariants:
 - Executors read the bytes and compute checksums; the driver judges the headers.
-- Findings are printed after the micro-batch's state is written and before Spark commits the micro-batch. So no byte is judged twice after a
-  normal stop. Only a kill between printing the findings and marking them as printed can make a restart print them again (JSON lines contain
-  the micro-batch's number).
+- A micro-batch's findings are written first, then its state, then Spark commits it. A kill in between repeats the micro-batch: the file of
+  JSON lines then has each finding once (see `memory`). Only standard output, which cannot be taken back, may repeat a micro-batch's
+  findings; its JSON lines contain the micro-batch's number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.spark_jobs import views
 from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.filesystem import absolute
 from ottla.spark_jobs.follow.judge import CONTINUOUS, judge
-from ottla.spark_jobs.follow.memory import Memory
+from ottla.spark_jobs.follow.memory import JsonLines, Memory
 from ottla.spark_jobs.session import CannotJudge, session
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 BATCH_BYTES_MAX: Final = 256 << 20
 """Log bytes per micro-batch: the headers fit into the driver's memory even if each batch is one small record."""
 POLL_SECONDS: Final = 0.2
-Tell = Callable[[int, Mapping[str, Any]], None]
-"""A callback with a micro-batch's number and one of its findings."""
+Tell = Callable[[int, Sequence[Mapping[str, Any]]], None]
+"""A callback with a micro-batch's number and its findings. A repeated micro-batch is told again if its state was not kept."""
 
 
 @dataclass(slots=True)
@@ -102,15 +102,13 @@ def _start(spark: SparkSession, job: Following, memory: Memory, followed: Follow
     frame = frame.option("paths", json.dumps([absolute(path) for path in job.paths]))
 
     def judge_next(rows: DataFrame, number: int) -> None:
-        if memory.told(number):
+        if memory.judged(number):
             return
         arriving = rows.toArrow()
         caught_up = sum(arriving.column("size_bytes").to_pylist()) < job.batch_bytes_max
         judged = judge(arriving, memory.before(number), job.args, caught_up=caught_up)
+        tell(number, judged.findings)
         memory.keep(number, judged.state)
-        for finding in judged.findings:
-            tell(number, finding)
-        memory.note_told(number)
         followed.micro_batches += 1
         followed.batches += judged.batches
         followed.records += judged.records
@@ -139,12 +137,13 @@ def follow_command(job: Following, json_file: Path | None) -> int:
     """Follow logs on the terminal: print findings to standard output and the summary to standard error. `json_file`: append JSON lines
     to this file (`-`: print them instead of text). Returns the exit code. Raises CannotJudge."""
     printed = json_line if json_file == Path("-") else line
+    lines = None if json_file is None or json_file == Path("-") else JsonLines(json_file, job.checkpoint)
 
-    def tell(number: int, finding: Mapping[str, Any]) -> None:
-        print(printed(number, finding), flush=True)
-        if json_file is not None and json_file != Path("-"):
-            with json_file.open("a", encoding="utf-8") as out:
-                out.write(json_line(number, finding) + "\n")
+    def tell(number: int, findings: Sequence[Mapping[str, Any]]) -> None:
+        if lines is not None:
+            lines.append(number, [json_line(number, finding) for finding in findings])
+        for finding in findings:
+            print(printed(number, finding), flush=True)
 
     print(f"Following {', '.join(map(str, job.paths))}; rules {', '.join(CONTINUOUS)}", file=sys.stderr, flush=True)
     with session(0, job.master) as spark, _stopped_by_signals() as stop:

@@ -94,6 +94,23 @@ def test_a_step_is_bounded_and_steps_together_give_all(tmp_path: Path) -> None:
     assert sorted(given) == [("t", p, 5 * i) for p in range(3) for i in range(10)]
 
 
+def test_available_now_ends_where_the_logs_ended_at_its_start(tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    log.data(3)
+    log.data(3)
+    stream = reader(tmp_path)
+    stream.prepareForTriggerAvailableNow()
+    log.data(3)
+    log.roll()
+    log.data(3)
+    PartitionWriter(tmp_path, "u", 0).data(1)
+    end, rows = step(stream, {}, ReadMaxBytes(1))
+    assert rows == [("t", 0, 0)]
+    end, rows = step(stream, end, ReadMaxBytes(1))
+    assert rows == [("t", 0, 3)]
+    assert step(stream, end, ReadMaxBytes(1)) == (end, [])
+
+
 def test_segments_that_retention_removed_are_passed_over(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     log.data(3)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ottla.spark_jobs.follow.memory import Memory
+from ottla.spark_jobs.follow.memory import JsonLines, Memory
 from ottla.spark_jobs.session import CannotJudge
 
 
@@ -21,23 +21,43 @@ def test_each_micro_batch_begins_with_what_the_one_before_gave(tmp_path: Path) -
     assert Memory(tmp_path).before(1).equals(table(7))
 
 
-def test_a_micro_batch_is_told_only_when_it_was_noted(tmp_path: Path) -> None:
+def test_a_micro_batch_counts_as_judged_when_its_state_is_kept(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
+    assert not memory.judged(0)
     memory.keep(0, table(1))
-    assert not memory.told(0)
-    memory.note_told(0)
-    assert Memory(tmp_path).told(0)
-    assert not memory.told(1)
+    assert Memory(tmp_path).judged(0)
+    assert not memory.judged(1)
 
 
 def test_the_last_two_are_kept_so_that_the_last_can_be_done_again(tmp_path: Path) -> None:
     memory = Memory(tmp_path)
     for number in range(12):
         memory.keep(number, table(number))
-        memory.note_told(number)
-    assert sorted(file.name for file in (tmp_path / "judged").iterdir()) == ["10.parquet", "10.told", "11.parquet", "11.told"]
+    assert sorted(file.name for file in (tmp_path / "judged").iterdir()) == ["10.parquet", "11.parquet"]
 
 
 def test_a_checkpoint_that_lost_its_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CannotJudge, match="the checkpoint is not whole"):
         Memory(tmp_path).before(3)
+
+
+def test_a_repeated_micro_batch_replaces_the_lines_of_its_killed_attempt(tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_text("of another checkpoint\n")
+    JsonLines(file, tmp_path).append(0, ["a"])
+    JsonLines(file, tmp_path).append(1, ["b", "c"])
+    killed = file.read_bytes()
+    for length in range(len(killed) - len("b\nc\n"), len(killed) + 1):
+        file.write_bytes(killed[:length])
+        JsonLines(file, tmp_path).append(1, ["b", "c"])
+        assert file.read_bytes() == killed
+    JsonLines(file, tmp_path).append(1, [])
+    assert file.read_text() == "of another checkpoint\na\n"
+
+
+def test_a_file_that_was_begun_anew_keeps_its_lines(tmp_path: Path) -> None:
+    JsonLines(tmp_path / "lines", tmp_path).append(0, ["a"])
+    (tmp_path / "lines").unlink()
+    JsonLines(tmp_path / "lines", tmp_path).append(0, ["a"])
+    JsonLines(tmp_path / "other", tmp_path).append(0, ["b"])
+    assert [(tmp_path / name).read_text() for name in ("lines", "other")] == ["a\n", "b\n"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,7 @@ from typer.testing import CliRunner
 
 from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_MS, audit_command
 from ottla.spark_jobs.follow.memory import Memory
-from ottla.spark_jobs.follow.run import Followed, Following, follow
+from ottla.spark_jobs.follow.run import Followed, Following, follow, follow_command
 from ottla.spark_jobs.session import CannotJudge
 from tests.support.kafka_logs import PartitionWriter
 from tests.support.spark import spark
@@ -29,8 +32,8 @@ ARGS = {"expiration_ms": PRODUCER_EXPIRATION_MS, "transaction_timeout_ms": TRANS
 def once(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[Followed, list[tuple[str, int]]]:
     told: list[tuple[str, int]] = []
 
-    def tell(_number: int, finding: Mapping[str, Any]) -> None:
-        told.append((finding["rule"], finding["offset"]))
+    def tell(_number: int, findings: Sequence[Mapping[str, Any]]) -> None:
+        told.extend((finding["rule"], finding["offset"]) for finding in findings)
 
     job = Following([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, once=True, **options)
     return follow(spark, job, tell, threading.Event()), told
@@ -56,8 +59,8 @@ def test_it_stops_when_told_to_and_micro_batches_are_bounded(spark: SparkSession
     stop = threading.Event()
     told: list[int] = []
 
-    def tell(number: int, _finding: Mapping[str, Any]) -> None:
-        told.append(number)
+    def tell(number: int, findings: Sequence[Mapping[str, Any]]) -> None:
+        told.extend(number for _ in findings)
         if len(told) == 3:
             stop.set()
 
@@ -97,7 +100,47 @@ def test_the_command_prints_findings_and_writes_json_lines(spark: SparkSession, 
     assert json.loads(line)["evidence"]["missing"] == 3
 
 
-def test_following_needs_a_checkpoint(tmp_path: Path) -> None:
-    app = typer.Typer()
-    app.command()(audit_command)
-    assert CliRunner().invoke(app, ["--follow", str(tmp_path)]).exit_code == 2
+KILLED_RUN = """
+import os, signal, sys
+from pathlib import Path
+from ottla.spark_jobs.follow import memory
+from ottla.spark_jobs.follow.run import Following, follow_command
+
+logs, checkpoint, lines, kind, moment, number = sys.argv[1:]
+owner = getattr(memory, kind)
+method = "append" if kind == "JsonLines" else "keep"
+real = getattr(owner, method)
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def last(self, at, what):
+    if moment == "before" and at == int(number):
+        die()
+    real(self, at, what)
+    if moment == "torn" and at == int(number):
+        os.truncate(lines, os.path.getsize(lines) - 7)
+    if moment != "before" and at == int(number):
+        die()
+
+setattr(owner, method, last)
+args = {"expiration_ms": 86_400_000, "transaction_timeout_ms": 900_000}
+follow_command(Following([logs], Path(checkpoint), args, once=True, batch_bytes_max=10), Path(lines))
+"""
+"""Follows logs, and kills itself at one moment of one micro-batch."""
+
+
+@pytest.mark.slow
+def test_kills_between_findings_state_and_commit_write_each_finding_once(spark: SparkSession, tmp_path: Path) -> None:
+    log = PartitionWriter(tmp_path / "logs", "t", 0)
+    for i in range(6):
+        log.data(5, pid=1, seq=10 * i)
+    kills = (("JsonLines", "before", 1), ("JsonLines", "torn", 2), ("Memory", "before", 3), ("Memory", "after", 4))
+    for kind, moment, number in kills:
+        argv = [tmp_path / "logs", tmp_path / "c", tmp_path / "lines", kind, moment, number]
+        killed = subprocess.run([sys.executable, "-c", KILLED_RUN, *map(str, argv)], capture_output=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    job = Following([tmp_path / "logs"], tmp_path / "c", ARGS, once=True, batch_bytes_max=10)
+    assert follow_command(job, tmp_path / "lines") == 1
+    told = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    assert [(one["micro_batch"], one["rule"], one["offset"]) for one in told] == [(i, "sequence-gap", 5 * i) for i in range(1, 6)]
