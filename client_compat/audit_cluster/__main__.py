@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +24,7 @@ from client_compat.audit_cluster.event_log import scan_tasks
 from client_compat.bench_audit import logs
 from client_compat.support import program
 from client_compat.support.brokers import ottla
+from client_compat.support.campaign import Expectations, conduct
 from client_compat.support.wheel import ROOT, build_wheel, copy_sources
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
@@ -87,24 +88,28 @@ def submit(master: str, wheel: Path, paths: Sequence[str], work: Path, name: str
 
 def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] = 256) -> None:
     """Audit on a standalone Spark cluster, and show who did what."""
-    console = Console()
+    conduct(partial(_audit_on_cluster, megabytes))
+
+
+def _audit_on_cluster(megabytes: int, console: Console, work: Path) -> Expectations:
     table = Table("Read", "Worker", "Tasks that read", "Findings as in one process", title="Who read", title_justify="left")
-    right = True
-    with tempfile.TemporaryDirectory(prefix="ottla-cluster-") as directory, ExitStack() as stack:
-        work = Path(directory)
+    surprises: list[str] = []
+    with ExitStack() as stack:
         paths = write_logs(work / "logs", megabytes)
         wheel = build_wheel(copy_sources(work / "sources"), work / "wheel")
         served = stack.enter_context(ottla(paths[0], options=["--set=log.retention.ms=-1"]))  # what is planted is old
         master = stack.enter_context(cluster(work))
-        for name, given in (("files", list(map(str, paths[1:]))), ("wire", [f"kafka://{served.bootstrap}"])):
+        sources = {"files": list(map(str, paths[1:])), "wire": [f"kafka://{served.bootstrap}"]}
+        for name, given in sources.items():
             alone = json.loads(audit(given, engine="duckdb", deep=False).to_json())
             done = submit(master, wheel, given, work, name)
             same = done.verdict["directories"] == alone["directories"] and alone["exit_code"] == 1
             for worker, count in sorted(done.tasks.items()):
                 table.add_row(name, worker, str(count), "yes" if same else "NO")
-            right = right and same and done.by_both
+            if not (same and done.by_both):
+                surprises.append(name)
     console.print(table)
-    raise typer.Exit(0 if right else 1)
+    return Expectations(len(sources), surprises)
 
 
 if __name__ == "__main__":

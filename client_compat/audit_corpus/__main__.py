@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, cast
@@ -19,6 +19,7 @@ from client_compat.audit_corpus.workloads import WORKLOADS, AnyBroker, Workload
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support import program
 from client_compat.support.brokers import BrokerProcess, ottla
+from client_compat.support.campaign import conduct
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.corpus import CASES
@@ -112,27 +113,41 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
             console.print(f"written and judged: {kind} {name} ({time.monotonic() - began:.0f} s)", style="dim")
 
 
+@dataclass(frozen=True, slots=True)
+class CorpusScore:
+    """The outcome."""
+
+    score: Score
+
+    @property
+    def good(self) -> bool:
+        return self.score.perfect
+
+    def show(self, console: Console) -> None:
+        console.print(table(self.score))
+        for line in details(self.score):
+            print(line)
+
+
 def main(
     broker: Annotated[list[Kind] | None, typer.Option(help="Only logs of this broker; may be repeated.")] = None,
     workload: Annotated[list[str] | None, typer.Option(help=f"Only this workload of {', '.join(WORKLOADS)}; may be repeated.")] = None,
     planted_only: Annotated[bool, typer.Option("--planted-only", help="No brokers: the planted logs alone.")] = False,
     keep: Annotated[Path | None, typer.Option(help="Keep everything that was written, in this new directory.")] = None,
 ) -> None:
-    """Say what the audit finds, misses and finds wrongly, on planted logs and on those that brokers wrote. Exit code 0: everything planted
-    was found, and nothing else; 1: not so, or a broker could not be run."""
+    """Say what the audit finds, misses and finds wrongly, on planted logs and on those that brokers wrote. It has to find everything that
+    was planted, and nothing else."""
     if unknown := set(workload or ()) - set(WORKLOADS):
         raise typer.BadParameter(f"there is no workload {', '.join(sorted(unknown))}", param_hint="--workload")
-    console = Console()
-    with ExitStack() as stack:
-        root = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+
+    def play(console: Console, root: Path) -> CorpusScore:
         write(CASES, root / "planted")
         score = judge(CASES, root / "planted")
         if not planted_only:
             judge_brokers(console, score, root, [kind.value for kind in broker or Kind], workload or list(WORKLOADS))
-    console.print(table(score))
-    for line in details(score):
-        print(line)
-    raise typer.Exit(0 if score.perfect else 1)
+        return CorpusScore(score)
+
+    conduct(play, keep)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ class ReplicasVerdict(Counted):
 
     JUDGED = "batches"
     WRONG = ("differ", "epochs_differ")
+    NOTED = ("partitions",)
     partitions: int = 0
     batches: int = 0
     differ: int = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,18 +18,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.console import Console
+
 from client_compat.cluster_mixed import replicas, transactions
 from client_compat.cluster_mixed.faults import AT_ONCE, BROKERS_ALONE, DO, Fault
-from client_compat.cluster_mixed.groups import GroupVerdict, RunningGroups, reading
+from client_compat.cluster_mixed.groups import GroupVerdict, reading
 from client_compat.cluster_mixed.replicas import ReplicasVerdict
-from client_compat.cluster_mixed.transactions import RunningTransactions, TxnVerdict, group_of, transacting, with_offsets
+from client_compat.cluster_mixed.transactions import TxnVerdict, group_of, transacting, with_offsets
 from client_compat.kafka.cluster import FIRST_CONTROLLER, Cluster, Node, running
 from client_compat.support import raised_epochs
-from client_compat.support.load import Load, RunningLoad, under
+from client_compat.support.load import Load, under
 from client_compat.support.reading import committed, ends, read_with_confluent, wait_until_stable
+from client_compat.support.served import wait_until_served
 from client_compat.support.small_disk import small_disk
 from client_compat.support.verdict import AckVerdict, judge
-from client_compat.support.workers import RunFailed
+from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.verdict import Verdict
 
 TOPIC, TXN_TOPIC = "idempotent", "transactional"
@@ -37,7 +41,6 @@ RATE_MAX, CHAOS_RATE_MAX = 200, 50
 """Values a second from each client, limited so that a long run can be judged in minutes."""
 SERVED_TIMEOUT_S = 120.0
 FLUSH_TIMEOUT_S = 180.0
-LOOK_S = 0.05
 CARELESS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
 
 
@@ -48,7 +51,6 @@ class MixedRun:
     faults: Counter[tuple[int, Fault]] = field(default_factory=Counter)
     back_seconds: list[float] = field(default_factory=list)
     """Seconds from each fault until the cluster had settled."""
-    seconds: float = 0.0
     hung: list[str] = field(default_factory=list)
     """Transactional clients that were killed because a call did not return, once for each time."""
     members_hung: list[str] = field(default_factory=list)
@@ -65,6 +67,26 @@ class MixedRun:
         if self.hung or self.audit is None or self.audit.exit_code:
             return False
         return self.acks.good and self.transactions.good and (not self.groups or self.groups.good) and self.replicas.good
+
+    def show(self, console: Console) -> None:
+        for kind in Fault:
+            if by_node := {node_id: count for (node_id, one), count in sorted(self.faults.items()) if one == kind}:
+                console.print(f"{kind}: " + ", ".join(f"node {node_id} {count} times" for node_id, count in by_node.items()))
+        if back := self.back_seconds:
+            console.print(f"Settled after a fault in {statistics.median(back):.1f} s (median), {max(back):.1f} s at most.")
+        self.acks.show(console, "Records")
+        self.transactions.show(console, "Transactions")
+        if self.groups is not None:
+            self.groups.show(console, "Records received by groups")
+        self.replicas.show(console, "Replicas")
+        if self.audit is not None:
+            console.print(f"Audit of all directories: {self.audit.headline}.")
+            for text in findings(self.audit):
+                console.print(text, style="yellow", markup=False)
+        if self.hung:
+            console.print(f"[red]Clients that hung, and were killed:[/] {', '.join(self.hung)}; see transactions.log.")
+        if self.members_hung:
+            console.print(f"[yellow]Members that hung, and were killed:[/] {', '.join(self.members_hung)}; see groups.log.")
 
 
 def plan(nodes: Sequence[Node], faults: Sequence[Fault]) -> Iterator[tuple[Node, Fault]]:
@@ -122,7 +144,6 @@ def run(
     raised_epochs.excuse(found.acks, directories[0], TOPIC)
     found.replicas = replicas.compare(directories)
     found.audit = audited(directories)
-    found.seconds = time.perf_counter() - began
     return found
 
 
@@ -144,9 +165,17 @@ def _under_load(
         acks = stack.enter_context(under(load))
         txns = stack.enter_context(transacting(clients, directory, bootstrap, TXN_TOPIC, PARTITIONS))
         groups = stack.enter_context(reading([] if careless else clients, directory, bootstrap, TOPIC, PARTITIONS))
-        running_ones = (acks, txns, groups)
+        loads = (acks, txns, groups)
+
+        def check() -> None:
+            for one in loads:
+                one.check()
+
+        def served() -> None:
+            wait_until_served(lambda: [count for one in loads for count in one.answered], check, SERVED_TIMEOUT_S)
+
         for at_once in todo:
-            wait_until_served(running_ones)
+            served()
             at = time.perf_counter()
             randoms = [random.Random(rng.random()) for _ in at_once]
             with ThreadPoolExecutor(len(at_once)) as pool:
@@ -156,7 +185,7 @@ def _under_load(
             for (node, fault), text in zip(at_once, said, strict=True):
                 found.faults[node.node_id, fault] += 1
                 on_fault(found, node, fault, text)
-        wait_until_served(running_ones)
+        served()
         txns.finish(FLUSH_TIMEOUT_S)
         acks.finish(FLUSH_TIMEOUT_S)
         groups.finish(ends(bootstrap, TOPIC, PARTITIONS), FLUSH_TIMEOUT_S)
@@ -179,17 +208,12 @@ def audited(directories: Sequence[Path]) -> Verdict:
     return audit(directories, replicas=True, engine="duckdb")
 
 
-def wait_until_served(loads: Sequence[RunningLoad | RunningTransactions | RunningGroups]) -> None:
-    """Wait until every client and every group was answered again. Raises `RunFailed`."""
-
-    def answered() -> list[int]:
-        return [count for load in loads for count in load.answered]
-
-    before, deadline = answered(), time.monotonic() + SERVED_TIMEOUT_S
-    while any(now == then for now, then in zip(answered(), before, strict=True)):
-        for load in loads:
-            load.check()
-        if time.monotonic() > deadline:
-            waiting = [now - then for now, then in zip(answered(), before, strict=True)]
-            raise RunFailed(f"a client or a group was not served within {SERVED_TIMEOUT_S:.0f} s (answers since, one by one: {waiting})")
-        time.sleep(LOOK_S)
+def findings(audit: Verdict) -> list[str]:
+    """Return violations and warnings, once for all brokers that have them: a warning is no violation, but needs an explanation."""
+    found: dict[str, list[str]] = {}
+    for directory in audit.directories:
+        for sample in (sample for result in directory.rules.values() for sample in result.samples if sample.severity != Severity.INFO):
+            evidence = ", ".join(f"{name} {value}" for name, value in sample.evidence.items())
+            text = f"{sample.severity}, {sample.rule}: {sample.kind} at {sample.where} ({evidence})"
+            found.setdefault(text, []).append(Path(directory.path).name)
+    return [f"{text}: {', '.join(brokers)}" for text, brokers in found.items()]

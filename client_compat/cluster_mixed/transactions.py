@@ -45,6 +45,7 @@ class TxnVerdict(Counted):
 
     JUDGED = "committed"
     WRONG = ("lost", "torn", "doubled", "shown", "strange")
+    NOTED = ("aborted", "unknown")
     committed: int = 0
     aborted: int = 0
     unknown: int = 0

@@ -22,6 +22,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from rich.console import Console
 
 from client_compat.fuzz.attack import TOPIC, Target, attack_once
 from client_compat.fuzz.doors import (
@@ -98,6 +99,16 @@ class FuzzRun:
     def good(self) -> bool:
         bounded = self.rss_max <= self.rss_limit and self.longest_wait_s <= self.wait_limit_s and self.grown <= GROWTH_MAX
         return not self.died and bounded and self.bugs_logged == 0 and self.verdict.good
+
+    def show(self, console: Console) -> None:
+        console.print(f"Thrown in {self.seconds:.0f} s: " + ", ".join(f"{count:,} {what}" for what, count in sorted(self.counts.items())))
+        waited, rss = f"{self.longest_wait_s:.2f} of {self.wait_limit_s:.0f} s", f"{self.rss_max / MEBIBYTE:.0f}"
+        console.print(f"The broker's process: {self.died or 'alive'}; {rss} of {self.rss_limit / MEBIBYTE:.0f} MiB resident memory.")
+        if self.failed_logins:
+            grown = f"{self.grown / MEBIBYTE:.1f} of {GROWTH_MAX / MEBIBYTE:.0f} MiB"
+            console.print(f"Left in memory by {self.failed_logins:,} failed log-ins: {grown}.")
+        console.print(f"Bugs in the broker's log: {self.bugs_logged}. Longest wait of a good client: {waited}.")
+        self.verdict.show(console, "Good clients' records")
 
 
 class _Watch:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from rich.console import Console
 
 from client_compat.known_bugs.catalog import CATALOG, Bug
 from client_compat.support import program
+from client_compat.support.campaign import Expectations, conduct
 from client_compat.support.stage import Stage, stages
 
 
@@ -19,27 +20,26 @@ def main(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One of them; all, without a name.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Print their names and end.")] = False,
 ) -> None:
-    """Reproduce known bugs of exactly-once with real clients, and print what happened with offsets, sequences, epochs and error names.
-    Exit code 1 where something else happened than is known."""
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    """Reproduce known bugs of exactly-once with real clients, and print what happened with offsets, sequences, epochs and error names."""
     if listed:
         for bug in CATALOG:
-            console.print(f"{bug.name:28} {bug.title}")
+            print(f"{bug.name:28} {bug.title}")
         return
     chosen = [bug for bug in CATALOG if name in (None, bug.name)]
     if not chosen:
         raise typer.BadParameter(f"there is no {name}; there are {', '.join(bug.name for bug in CATALOG)}")
     versions = sorted({bug.transaction_version for bug in chosen})
-    with tempfile.TemporaryDirectory(prefix="known-bugs-") as directory, stages(Path(directory), console.print, versions) as ready:
-        surprises = [bug.name for bug in chosen if not _show(console, bug, ready[bug.transaction_version])]
-    if surprises:
-        console.print(f"NOT as expected: {', '.join(surprises)}")
-        raise typer.Exit(1)
+
+    def play(console: Console, root: Path) -> Expectations:
+        with stages(root, partial(console.print, soft_wrap=True, highlight=False, markup=False), versions) as ready:
+            return Expectations(len(chosen), [bug.name for bug in chosen if not _show(console, bug, ready[bug.transaction_version])])
+
+    conduct(play)
 
 
 def _show(console: Console, bug: Bug, stage: Stage) -> bool:
-    console.print(f"\n{bug.name}: {bug.title}", style="bold")
-    console.print(f"  {bug.source}", style="dim")
+    console.print(f"\n{bug.name}: {bug.title}", style="bold", markup=False)
+    console.print(f"  {bug.source}", style="dim", markup=False)
     began = time.perf_counter()
     as_expected = bug.play(stage)
     stage.admin.reset()
@@ -47,6 +47,7 @@ def _show(console: Console, bug: Bug, stage: Stage) -> bool:
     console.print(
         f"as expected: {bug.expected} ({took:.2f} s)" if as_expected else f"NOT as expected; expected: {bug.expected} ({took:.2f} s)",
         style="green" if as_expected else "red",
+        markup=False,
     )
     return as_expected
 

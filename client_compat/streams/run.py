@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.console import Console
+
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.streams.application import Application, StreamsFailed
 from client_compat.streams.flights import Feeder
@@ -56,6 +58,11 @@ class Round:
     def good(self) -> bool:
         return self.updates > 0 and not (self.wrong or self.doubled or self.missed)
 
+    def __str__(self) -> str:
+        ended, first = "stopped" if self.clean else "killed", "broker" if self.broker_first else "application"
+        counts = f"{self.updates:,} updates, {self.wrong:,} wrong, {self.doubled:,} doubled, {self.missed:,} missed"
+        return f"Round {self.number}: {ended}, {first} first, back in {self.back_s:.2f} s; {counts}; {self.seconds:.0f} s"
+
 
 @dataclass(slots=True)
 class StreamsRun:
@@ -74,6 +81,14 @@ class StreamsRun:
     def good(self) -> bool:
         return bool(self.rounds) and all(one.good for one in self.rounds) and not self.open and self.audit_code == 0
 
+    def show(self, console: Console) -> None:
+        for sample in dict.fromkeys(sample for one in self.rounds for sample in one.samples):
+            console.print(sample, style="red", markup=False)
+        console.print(f"The application was started {self.application_starts} times.")
+        console.print(f"Open transactions after its end: {', '.join(self.open) or 'none'}. `ottla audit`: exit code {self.audit_code}.")
+        if self.audit_code:
+            console.print(self.audit, markup=False)
+
 
 def broker_of(kind: str, directory: Path) -> BrokerProcess:
     """Return the broker, not started, over `directory`/log. Raises `KafkaMissing` or `BrokerFailed`."""
@@ -85,8 +100,7 @@ def broker_of(kind: str, directory: Path) -> BrokerProcess:
 
 
 def run(directory: Path, rounds: int, seed: int, *, kind: str = "ottla", on_round: Callable[[Round], None] = lambda _: None) -> StreamsRun:
-    """Run all rounds in `directory`, which is created here, and the audit. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
-    directory.mkdir(parents=True)
+    """Run all rounds in `directory`, and the audit. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
     found = StreamsRun()
     with broker_of(kind, directory) as broker:
         for topic in (FIRST_SOURCE, *TOPICS):

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from rich.console import Console
+from rich.markup import escape
+
 SAMPLES_MAX: Final = 10
 
 
 @dataclass(slots=True)
 class Counted:
     """Counts of observations. A verdict names its counts: `JUDGED` must not be 0, because a campaign that judged nothing proves nothing;
-    `WRONG` must all be 0."""
+    `WRONG` must all be 0; `NOTED` may have any value."""
 
     JUDGED: ClassVar[str]
     WRONG: ClassVar[tuple[str, ...]]
+    NOTED: ClassVar[tuple[str, ...]] = ()
     samples: list[str] = field(default_factory=list, kw_only=True)
     """The first observations that are wrong."""
 
@@ -31,3 +35,13 @@ class Counted:
         """Add a sample, unless there are enough."""
         if len(self.samples) < SAMPLES_MAX:
             self.samples.append(text)
+
+    def show(self, console: Console, subject: str) -> None:
+        """Print every count in one line, and the samples."""
+        told = (self._told(self.JUDGED), *map(self._told, self.NOTED), *map(self._told, self.WRONG))
+        console.print(f"{subject}: {', '.join(told)}", style="" if self.good else "red", markup=False)
+        for sample in self.samples:
+            console.print(f"[red]{escape(sample)}[/]")
+
+    def _told(self, name: str) -> str:
+        return f"{getattr(self, name):,} {name.replace('_', ' ')}"

@@ -1,23 +1,20 @@
-"""Shared parts of the two demos: promises, two runs side by side, the audit of their logs, and the end of the command."""
+"""Shared parts of the demos: promises, two runs side by side, and the audit of their logs."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
-import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import Progress
 from rich.table import Table
 
-from client_compat.support.command import ottla_command
-from client_compat.support.program import or_exit, replace
 from ottla.spark_jobs.verdict import Verdict
 
 ROWS_FILE = "flights.tsv"
+LOOK_AT = f"{ROWS_FILE} has what was sent, and the brokers and clients have a log (*.log) each. Look again:"
 Run = TypeVar("Run")
 
 
@@ -29,13 +26,21 @@ class Promise:
     kept: bool
 
 
-def told(console: Console, promises: Iterable[Promise]) -> bool:
-    """Print each promise; return whether all were kept."""
-    kept = True
-    for promise in promises:
-        console.print(f"{'[green]✓[/]' if promise.kept else '[bold red]✗[/]'} {promise.text}", highlight=False)
-        kept = kept and promise.kept
-    return kept
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """The outcome of a demo: its promises, and tables of what was seen."""
+
+    promises: Sequence[Promise]
+    tables: RenderableType = ""
+
+    @property
+    def good(self) -> bool:
+        return all(promise.kept for promise in self.promises)
+
+    def show(self, console: Console) -> None:
+        console.print(self.tables)
+        for promise in self.promises:
+            console.print(f"{'[green]✓[/]' if promise.kept else '[bold red]✗[/]'} {promise.text}", highlight=False)
 
 
 def side_by_side(title: str, runs: Mapping[str, Run], rows: Sequence[tuple[str, Callable[[Run], str]]]) -> Table:
@@ -59,20 +64,3 @@ def audited(display: Progress, paths: Sequence[Path], **options: object) -> Verd
         display.update(bar, note=text, completed=done, total=total)
 
     return audit(paths, progress=step, **options)  # type: ignore[arg-type]  # the callers' keywords are audit's own
-
-
-def demonstrate(directory: Path, play: Callable[[Console, Path], bool], look_again: Sequence[str]) -> NoReturn:
-    """Run the demo in `directory`, and end the program. `look_again` are commands of ottla; `{}` in them stands for the directory."""
-    from ottla.spark_jobs.session import CannotJudge  # noqa: PLC0415 # see audited
-
-    console = Console()
-    began = time.perf_counter()
-    replace(console, directory, ROWS_FILE)
-    with or_exit(console, "The demo could not be run", CannotJudge):
-        kept = play(console, directory.absolute())
-    console.print(f"Everything stays in {directory} (what was sent: {ROWS_FILE}; the brokers' and clients' own words: *.log). Look again:")
-    command = ottla_command()
-    for words in look_again:
-        console.print(f"  {command} {words.format(directory)}", soft_wrap=True)
-    console.print(f"[bold]{'As promised' if kept else 'NOT as promised'}[/], in {time.perf_counter() - began:.0f} s.")
-    raise typer.Exit(0 if kept else 1)

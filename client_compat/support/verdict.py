@@ -29,6 +29,7 @@ class AckVerdict(Counted):
 
     JUDGED = "acked"
     WRONG = ("lost", "doubled", "misplaced", "reordered", "refused", "unanswered", "foreign")
+    NOTED = ("in_log", "given_up", "excused")
     acked: int = 0
     in_log: int = 0
     lost: int = 0

@@ -24,7 +24,7 @@ def _built() -> None:
 
 
 def test_a_stream_application_counts_every_flight_once_over_a_clean_stop_and_a_kill_of_its_broker(tmp_path: Path) -> None:
-    found = run(tmp_path / "streams", ROUNDS, SEED)
+    found = run(tmp_path, ROUNDS, SEED)
     assert [one.clean for one in found.rounds] == [True, False]
     assert found.application_starts == ROUNDS + 1
     assert all(one.good for one in found.rounds), found.rounds

@@ -7,8 +7,10 @@ import random
 from pathlib import Path
 
 from client_compat.cluster_mixed.faults import AT_ONCE, CHAOS, EVERY, Fault
-from client_compat.cluster_mixed.run import MixedRun, plan, rounds
+from client_compat.cluster_mixed.run import MixedRun, findings, plan, rounds
 from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Kind
+from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
 
 def test_every_broker_gets_every_fault(tmp_path: Path) -> None:
@@ -42,3 +44,17 @@ def test_two_nodes_are_broken_at_once_and_none_twice(tmp_path: Path) -> None:
 
 def test_a_run_that_judged_nothing_is_not_good() -> None:
     assert not MixedRun().good
+
+
+def audited(path: str, *severities: Severity) -> DirectoryVerdict:
+    evidence = {"group_id": "g", "committed_offset": 3, "previous_offset": 7}
+    file = f"{path}/0.log"
+    samples = [Finding("a-rule", severity, "went back", "__consumer_offsets", 0, 9, file, 64, evidence) for severity in severities]
+    return DirectoryVerdict(path, rules={"a-rule": RuleResult(True, samples=samples)})
+
+
+def test_what_the_audit_found_is_told_once_for_all_brokers_that_have_it() -> None:
+    verdict = Verdict([audited("run/broker-1", Severity.WARNING, Severity.INFO), audited("run/broker-2", Severity.WARNING)])
+    what = "warning, a-rule: went back at __consumer_offsets-0@9 (group_id g, committed_offset 3, previous_offset 7)"
+    assert findings(verdict) == [f"{what}: broker-1, broker-2"]
+    assert findings(Verdict([audited("run/broker-1")])) == []

@@ -1,21 +1,20 @@
-"""The kills: SIGKILL at random instants under share load, until `kills` are done; then everything that is left is consumed.
-
-Rule: the random source is an argument, so a seed repeats the plan (not the interleaving: threads and kernel have their say in that).
-"""
+"""SIGKILLs of one broker while two members of a share group work; afterwards everything that is left is consumed."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from client_compat.share_crash.member import Delivery, Member, Offset
+from client_compat.crash.member import Delivery, Member, Offset
+from client_compat.crash.run import CrashRun, OnKill, kill_under_load
 from client_compat.support.admin import create_topic
-from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, ottla
+from client_compat.support.brokers import HOST, BrokerProcess, ottla
+from client_compat.support.counted import Counted
 from ottla.protocol.client import Client
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -29,30 +28,25 @@ BATCH = 20
 SET = 0
 OF_GROUP = 32
 SETTINGS = {"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "10"}
-KILL_AFTER_S = (0.02, 0.6)
 PRODUCE_S = 0.01
 """The pause between two batches, so that the members keep up."""
-SERVED_TIMEOUT_S = 30.0
 DRAIN_S = 60.0
 
 
 @dataclass(slots=True)
-class ShareCrashRun:
-    """What was done and found. `lost` were never accepted; `again` were delivered although their acceptance had been answered before."""
+class ShareVerdict(Counted):
+    """Counts of records."""
 
-    seed: int
-    kills: int = 0
+    JUDGED = "accepted"
+    WRONG = ("lost", "delivered_again")
+    NOTED = ("produced", "deliveries")
     produced: int = 0
     accepted: int = 0
     deliveries: int = 0
-    lost: list[Offset] = field(default_factory=list)
-    again: list[Offset] = field(default_factory=list)
-    seconds: float = 0.0
-
-    @property
-    def good(self) -> bool:
-        """Whether there was load, and each promise was kept."""
-        return self.accepted > 0 and not self.lost and not self.again
+    lost: int = 0
+    """Never accepted."""
+    delivered_again: int = 0
+    """Delivered to a request that was sent after their acceptance had been answered."""
 
 
 class Producer:
@@ -86,44 +80,35 @@ class Producer:
             self.offsets |= {(index, answer.base_offset + number) for number in range(BATCH)}
 
 
-def share_crash(
-    directory: Path, kills: int, seed: int, *, options: Sequence[str] = (), on_kill: Callable[[ShareCrashRun], None]
-) -> ShareCrashRun:
-    """Run the whole test in `directory` (made here). Raises `BrokerFailed` if the broker does not come back, or serves a member no more."""
-    rng, run, began = random.Random(seed), ShareCrashRun(seed), time.perf_counter()
+def share_crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = (), on_kill: OnKill = lambda done: None) -> CrashRun:
+    """Kill the broker under share load, and judge all deliveries. Raises `BrokerFailed` if the broker does not come back, `RunFailed` if a
+    member is not served."""
     with ottla(directory / "log", options=options, output=directory / "broker.log") as broker:
         create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         _configure(broker)
         producer = Producer(broker.port)
         progress = threading.Condition()
         with _members(broker.port, seed, progress) as members:
-            while run.kills < kills:
-                _wait_until_all_are_served(broker, members, progress)
-                time.sleep(rng.uniform(*KILL_AFTER_S))
-                broker.kill()
-                run.kills += 1
-                broker.start()
-                on_kill(run)
+            done = kill_under_load(broker, kills, random.Random(seed), lambda: [member.answered for member in members], on_kill)
             producer.stop()
             _drain(producer.offsets, members, progress)
-        judge(run, producer.offsets, [delivery for member in members for delivery in member.deliveries])
-    run.seconds = time.perf_counter() - began
-    return run
+        return CrashRun(done, judge(producer.offsets, [delivery for member in members for delivery in member.deliveries]))
 
 
-def judge(run: ShareCrashRun, produced: set[Offset], deliveries: Sequence[Delivery]) -> None:
-    """Count what was lost, and what was delivered again by a request that was sent after the acceptance was answered.
-
-    A record is not lost if the broker was killed before it answered an acceptance: it may have persisted that.
-    """
+def judge(produced: set[Offset], deliveries: Sequence[Delivery]) -> ShareVerdict:
+    """Judge the deliveries. A record whose acceptance was not answered is not lost: the broker may have persisted it before the kill."""
     accepted: dict[Offset, float] = {}
     for delivery in deliveries:
         if delivery.accepted:
             accepted[delivery.offset] = min(delivery.accepted, accepted.get(delivery.offset, delivery.accepted))
-    run.produced, run.accepted, run.deliveries = len(produced), len(accepted), len(deliveries)
     unanswered = {delivery.offset for delivery in deliveries if delivery.accepts and not delivery.accepted}
-    run.lost = sorted(produced - accepted.keys() - unanswered)
-    run.again = sorted({one.offset for one in deliveries if one.sent > accepted.get(one.offset, float("inf"))})
+    lost = sorted(produced - accepted.keys() - unanswered)
+    again = sorted({one.offset for one in deliveries if one.sent > accepted.get(one.offset, float("inf"))})
+    verdict = ShareVerdict(len(produced), len(accepted), len(deliveries), len(lost), len(again))
+    for what, offsets in (("lost", lost), ("delivered after its acceptance", again)):
+        for partition, offset in offsets:
+            verdict.note(f"partition {partition}, offset {offset}: {what}")
+    return verdict
 
 
 @contextmanager
@@ -140,18 +125,6 @@ def _configure(broker: BrokerProcess) -> None:
     configs = [AlterableConfig(name, SET, value) for name, value in SETTINGS.items()]
     with Client(HOST, broker.port) as client:
         client.call(IncrementalAlterConfigsRequest([AlterConfigsResource(OF_GROUP, GROUP, configs)]))
-
-
-def _wait_until_all_are_served(broker: BrokerProcess, members: Sequence[Member], progress: threading.Condition) -> None:
-    """A kill counts as under load only if each member's acknowledgement was answered since the last one."""
-    before = [member.answered for member in members]
-    with progress:
-        all_served = progress.wait_for(
-            lambda: all(member.answered > then for member, then in zip(members, before, strict=True)), SERVED_TIMEOUT_S
-        )
-    broker.check_alive()
-    if not all_served:
-        raise BrokerFailed(f"a member was not served within {SERVED_TIMEOUT_S:.0f} s of a restart:\n{broker.output_tail()}")
 
 
 def _drain(produced: set[Offset], members: Sequence[Member], progress: threading.Condition) -> None:

@@ -1,0 +1,72 @@
+"""The campaign of the commands that inject faults into a cluster."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from client_compat.cluster_mixed.faults import Fault
+from client_compat.cluster_mixed.run import MixedRun, run
+from client_compat.kafka.cluster import Cluster, Node
+from client_compat.kafka.jars import KafkaMissing
+from client_compat.matrix.clients import CLIENTS as EVERY_CLIENT
+from client_compat.matrix.clients import JAVA, BuildFailed
+from client_compat.matrix.control import ClientMissing, ProgramFailed
+from client_compat.support.campaign import conduct
+from client_compat.support.load import CLIENTS
+from client_compat.support.progress import progress
+from client_compat.support.small_disk import NoSmallDisk
+
+WHAT_TO_LOOK_AT = "faults.log lists the faults with their times, and each node and client has a log and a directory"
+FAILURES = (KafkaException, KafkaMissing, ClientMissing, ProgramFailed, BuildFailed, NoSmallDisk)
+
+
+def mixed_campaign(
+    cluster_in: Callable[[Path], Cluster],
+    directory: Path,
+    clients: Sequence[str] | None,
+    count: int,
+    faults: Sequence[Fault],
+    *,
+    seed: int,
+    chaos: bool = False,
+    careless: bool = False,
+    minutes: float = math.inf,
+) -> NoReturn:
+    """Run a whole command, and end the program. `cluster_in` makes the cluster in a new directory."""
+    if unknown := set(clients or ()).difference(EVERY_CLIENT):
+        raise typer.BadParameter(f"there is no client {', '.join(sorted(unknown))}", param_hint="--client")
+
+    def play(console: Console, root: Path) -> MixedRun:
+        chosen, cluster = clients or clients_here(console), cluster_in(root)
+        with (root / "faults.log").open("w") as log, progress(console) as display:
+            bar = display.add_task("Faults under load", total=count, note="starting")
+
+            def on_fault(found: MixedRun, node: Node, fault: Fault, said: str) -> None:
+                done, took = found.faults.total(), found.back_seconds[-1]
+                text = f"{node.process.name}: {fault} {said}{', ' if said else ''}settled in {took:.1f} s"
+                display.update(bar, completed=done, note=text)
+                log.write(f"{time.strftime('%H:%M:%S')} {done}: {text}\n")
+                log.flush()
+                if not console.is_terminal:
+                    console.print(f"{done}: {text}", style="dim")
+
+            return run(cluster, chosen, count, faults, seed, chaos=chaos, careless=careless, seconds=60 * minutes, on_fault=on_fault)
+
+    conduct(play, directory, seed=seed, failures=FAILURES, look_at=WHAT_TO_LOOK_AT)
+
+
+def clients_here(console: Console) -> list[str]:
+    """Return the clients that every machine has, and Java's if it can be built."""
+    if missing := JAVA.missing():
+        console.print(f"Without the Java client: {missing}", style="yellow")
+        return list(CLIENTS)
+    JAVA.ensure_built()
+    return [*CLIENTS, "java"]

@@ -1,0 +1,21 @@
+"""Waits between faults: a fault happens under load only if every client was served since the last one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from client_compat.support.workers import RunFailed
+
+LOOK_S = 0.01
+
+
+def wait_until_served(answered: Callable[[], Sequence[int]], check: Callable[[], None], timeout_s: float) -> None:
+    """Wait until each count of answers has grown. `check` raises when a program has ended. Raises `RunFailed` on a timeout."""
+    before, deadline = list(answered()), time.monotonic() + timeout_s
+    while any(now == then for now, then in zip(answered(), before, strict=True)):
+        check()
+        if time.monotonic() > deadline:
+            since = [now - then for now, then in zip(answered(), before, strict=True)]
+            raise RunFailed(f"a client was not served within {timeout_s:.0f} s (answers since, one by one: {since})")
+        time.sleep(LOOK_S)
