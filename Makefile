@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations soak fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster spark-releases java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations soak fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -178,6 +178,9 @@ known-bugs: $(STAMP) ## Reproduce known bugs of exactly-once with the clients th
 
 audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark master with two workers, and show each worker's share
 	@$(PY) -m client_compat.audit_cluster $(ARGS)
+
+spark-releases: $(STAMP) java ## Judge the corpus on DuckDB, on the pinned Spark and on Spark 3.5 (in an environment of its own): equal verdicts, byte for byte
+	@$(PY) -m client_compat.spark_releases $(ARGS)
 
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)

@@ -297,7 +297,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
         if follow:
             raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file))
         if estimate:
-            raise typer.Exit(_estimate(read, topic or (), key_field, replicas or bool(deep), replicas))
+            raise typer.Exit(_estimate(read, topic or (), key_field, replicas or bool(deep), replicas, master))
         with report.progress() as show:
             verdict = audit(
                 read,
@@ -323,7 +323,9 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     raise typer.Exit(verdict.exit_code)
 
 
-def _estimate(paths: Sequence[str], topics: Sequence[str], key_field: str | None, deep: bool, replicas: bool) -> int:
+def _estimate(  # noqa: PLR0917 # the parameters are the command's options
+    paths: Sequence[str], topics: Sequence[str], key_field: str | None, deep: bool, replicas: bool, master: str | None
+) -> int:
     if any(map(is_cluster, paths)):
         raise CannotJudge("--estimate counts files, and over the wire there are none")
     key = None if key_field is None else BusinessKey.parse(key_field).place
@@ -331,7 +333,7 @@ def _estimate(paths: Sequence[str], topics: Sequence[str], key_field: str | None
         from ottla.spark_jobs.estimate import estimate_command  # noqa: PLC0415 # DuckDB, which tasks need, is optional
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The audit needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
-    return estimate_command(paths, Question(topics, key, deep, replicas, SAMPLES, {}))
+    return estimate_command(paths, Question(topics, key, deep, replicas, SAMPLES, {}), master)
 
 
 def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:

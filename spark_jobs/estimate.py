@@ -19,6 +19,7 @@ from ottla.spark_jobs.filesystem import absolute
 from ottla.spark_jobs.log_directory import LogDirectory, SideFile
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.segment_reader import ROWS_MAX, WINDOW_BYTES
+from ottla.spark_jobs.session import cores_of
 from ottla.spark_jobs.sharing import partitions_of, share_out, size_of
 from ottla.spark_jobs.steps import Question
 from ottla.spark_jobs.verdict import counted
@@ -72,18 +73,26 @@ def estimate(logs: Sequence[LogDirectory], question: Question, cores: int) -> Es
     return Estimate(size, partitions_of(tasks), len(segments), len(tasks), _listing(logs) + reads, seconds)
 
 
-def estimate_command(paths: Sequence[str], question: Question) -> int:
-    """List the logs, print their estimate, and return the exit code: 2 if something could not be listed, else 0."""
+def estimate_command(paths: Sequence[str], question: Question, master: str | None = None) -> int:
+    """List the logs, print their estimate for the cores of Spark's `master`, and return the exit code: 2 if something could not be listed,
+    else 0."""
     logs = [find_logs(absolute(path)) for path in paths]
-    found = estimate(logs, question, os.cpu_count() or 1)
+    known = cores_of(master)
+    cores = known or os.cpu_count() or 1
+    found = estimate(logs, question, cores)
     print(f"Log:          {found.size_bytes / 1e9:,.2f} GB in {found.segments:,} segments of {counted(found.partitions, 'partition')}")
-    print(f"Spark tasks:  {found.tasks:,} that read logs, with this machine's cores")
+    print(f"Spark tasks:  {found.tasks:,} that read logs, with {_told(cores, known)}")
     print(f"Requests:     {found.requests:,}, if the log is in an object store")
     print(f"CPU time:     {found.core_hours:.3f} core-hours ({found.cpu_seconds:,.0f} s)")
     problems = [problem for each in logs for problem in each.of_topics(question.topics).problems]
     for problem in problems:
         print(printable(f"could not list: {problem}"), file=sys.stderr)
     return 2 if problems else 0
+
+
+def _told(cores: int, known: int | None) -> str:
+    told = counted(cores, "core")
+    return told if known else f"{told} as on this machine: the master tells its own only to a running application"
 
 
 def _side_reads(file: SideFile) -> int:

@@ -28,7 +28,7 @@ Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML to this file: 
 Parquet = Annotated[Path | None, typer.Option(help=f"Write the findings to this Parquet file, {PARQUET_SAMPLES:,} of each rule.")]
 Estimated = Annotated[
     bool,
-    typer.Option("--estimate", help="Only list the logs, and tell what this audit would cost on Spark with this machine's cores."),
+    typer.Option("--estimate", help="Only list the logs, and tell what this audit would cost on Spark with the cores of --master."),
 ]
 Resume = Annotated[
     Path | None, typer.Option(help="Keep the results of Spark's tasks in this directory; a restarted audit judges only what is left.")

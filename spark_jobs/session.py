@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,6 +33,9 @@ HEAP_OPTIONS: Final = "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
 """A heap that starts at its final size: full garbage collections while it grows would cost a second at start-up."""
 
 
+LOCAL: Final = re.compile(r"local(\[(?P<cores>\d+|\*)(, *\d+)?\])?")
+LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[ *(?P<workers>\d+) *, *(?P<cores>\d+) *, *\d+ *\]")
+"""Spark's own forms of local master URLs (SparkMasterRegex)."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """The environment variable that spark-submit sets for the program it starts: a JVM is already running."""
 
@@ -72,6 +76,21 @@ def _how_to_get_java() -> str:
         if shutil.which(manager):
             return sudo + command
     return "install a Java 17 runtime and put it on PATH, or set JAVA_HOME"
+
+
+def cores_of(master: str | None = None) -> int | None:
+    """Return the number of cores of a master that runs in this machine's processes; None for other masters, which tell it only to running
+    applications. `master`: see `session`."""
+    url = _master(master)
+    found = LOCAL.fullmatch(url)
+    if found is not None:
+        return (os.cpu_count() or 1) if found["cores"] == "*" else int(found["cores"] or 1)
+    workers = LOCAL_CLUSTER.fullmatch(url)
+    return None if workers is None else int(workers["workers"]) * int(workers["cores"])
+
+
+def _master(master: str | None) -> str:
+    return master or os.environ.get("SPARK_MASTER") or "local[*]"
 
 
 @contextmanager
@@ -129,7 +148,7 @@ def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
         context = SparkContext.getOrCreate(conf)
     else:
         _prepare_environment()
-        conf.setMaster(master or os.environ.get("SPARK_MASTER") or "local[*]").setAll(list(settings(log_bytes).items()))
+        conf.setMaster(_master(master)).setAll(list(settings(log_bytes).items()))
         threading.Thread(target=_import_what_pyspark_will, daemon=True).start()
         try:
             with _filtered_stderr() as stderr:
@@ -144,10 +163,11 @@ def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
 
 
 def _import_what_pyspark_will() -> None:
-    """Import PySpark's test helpers while the JVM starts. PySpark imports them, and pandas with them, at its first call to Java, which
+    """Import PySpark's test helpers while the JVM starts. PySpark 4 imports them, and pandas with them, at its first call to Java, which
     would make the start longer."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    importlib.import_module("pyspark.testing.utils")
+    with suppress(ImportError):  # PySpark 3.5 does not need them, and they do not work with pandas 3
+        importlib.import_module("pyspark.testing.utils")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.spark_jobs.engines import SPARK, Row
-from ottla.spark_jobs.session import session
+from ottla.spark_jobs.session import CannotJudge, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEngine]:
     """Open an engine on the running session, or on a new one that stops with the block. Raises `CannotJudge` when Spark does not start."""
     with session(log_bytes, master) as spark:
-        from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark, which is optional
+        try:
+            from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark, which is optional
+        except ModuleNotFoundError as e:
+            raise CannotJudge(
+                f"Spark {spark.version} has no data sources in Python, which this needs: Spark 4.0 has. Only the audit runs on 3.5"
+            ) from e
 
         spark.dataSource.register(KafkaLogSource)
         # evidence contains null fields too, as the embedded engine's to_json writes them

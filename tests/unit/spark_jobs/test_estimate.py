@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from client_compat.bench_audit import logs
 from ottla.spark_jobs import audit as audit_module
+from ottla.spark_jobs import sharing
 from ottla.spark_jobs.audit import audit, audit_command
 from ottla.spark_jobs.estimate import estimate
 from ottla.spark_jobs.filesystem import Place, RandomAccess
@@ -95,3 +96,21 @@ def test_the_command_prints_the_estimate_of_the_topics_asked_for(tmp_path: Path)
     assert "5 segments of 5 partitions" in done.stdout
     assert CliRunner().invoke(app, [str(tmp_path / "none"), "--estimate"]).exit_code == 2
     assert "over the wire there are none" in CliRunner().invoke(app, ["kafka://h:1", "--estimate"]).stderr
+
+
+def test_the_estimate_is_for_the_masters_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs.many_partitions(tmp_path, 8)
+    monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
+    monkeypatch.setattr(sharing, "TASKS_WANTED", 1)
+    app = typer.Typer()
+    app.command()(audit_command)
+
+    def told(*master: str) -> str:
+        (line,) = [line for line in CliRunner().invoke(app, [str(tmp_path), "--estimate", *master]).stdout.splitlines() if "tasks" in line]
+        return line
+
+    assert told("--master", "local[1]") == "Spark tasks:  4 that read logs, with 1 core"
+    assert told("--master", "local[4]") == "Spark tasks:  8 that read logs, with 4 cores"
+    assert "as on this machine" in told("--master", "spark://host:7077")
+    monkeypatch.setenv("SPARK_MASTER", "local[4]")
+    assert told() == told("--master", "local[4]")

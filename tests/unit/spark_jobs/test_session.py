@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from ottla.spark_jobs.session import LOG_CONFIG, CannotJudge, find_java, require_spark, settings
+from ottla.spark_jobs.session import LOG_CONFIG, CannotJudge, cores_of, find_java, require_spark, settings
 
 
 def fake_java(home: Path) -> str:
@@ -43,3 +44,19 @@ def test_a_large_log_gets_the_full_compiler_and_more_shuffle_partitions() -> Non
     assert small["spark.sql.codegen.wholeStage"] == "false"
     assert "spark.sql.codegen.wholeStage" not in large
     assert int(large["spark.sql.shuffle.partitions"]) > int(small["spark.sql.shuffle.partitions"])
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [
+        ("local", 1),
+        ("local[3]", 3),
+        ("local[*]", os.cpu_count()),
+        ("local[3, 2]", 3),
+        ("local-cluster[2, 3, 1024]", 6),
+        ("spark://h:7077", None),
+        ("yarn", None),
+    ],
+)
+def test_only_local_masters_tell_their_cores(master: str, cores: int | None) -> None:
+    assert cores_of(master) == cores
