@@ -15,6 +15,7 @@ from ottla.broker.sim.sim_cluster import MIN_ISR, SimCluster
 from ottla.broker.sim.violation import Violation
 
 _MIN_ISR_NAME: Final = "min.insync.replicas"
+UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 
 class MetadataWatch:
@@ -110,6 +111,17 @@ def _min_isr_set(image: MetadataImage, topic: TopicImage) -> list[str | None]:
     return [image.configs.get(resource, {}).get(_MIN_ISR_NAME) for resource in resources]
 
 
+def may_elect_uncleanly(image: MetadataImage, topic: TopicImage) -> bool:
+    """Return whether the topic's setting allows unclean elections."""
+    return image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true"
+
+
+def _is_put_in_uncleanly(image: MetadataImage, topic: TopicImage, now: PartitionRegistration) -> bool:
+    """Return whether the ISR may be a fenced broker that lacks records. Cancelling a reassignment whose adding replicas are the whole ISR
+    puts the first remaining replica in their place (KAFKA PartitionReassignmentRevert)."""
+    return may_elect_uncleanly(image, topic) and len(now.isr) == 1 and now.leader == -1
+
+
 def nobody_may_lead(image: MetadataImage, now: PartitionRegistration) -> bool:
     """Return whether only an unclean election can elect a leader."""
     return not now.isr and (not image.features.get(ELR_VERSION, 0) or not (now.elr or now.last_known_elr))
@@ -135,7 +147,9 @@ def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionR
         "there are eligible leader replicas beside a large enough ISR": not eligible or len(in_sync) < min_isr(image, topic),
         "replicas and directories differ in number": len(now.directories) == len(now.replicas),
         "the leader is fenced": now.leader not in fenced,
-        "a fenced broker is in the ISR": not fenced & in_sync or (not has_elr and len(in_sync) == 1),
+        "a fenced broker is in the ISR": not fenced & in_sync
+        or (not has_elr and len(in_sync) == 1)
+        or _is_put_in_uncleanly(image, topic, now),
         "an added or removed replica is not a replica": moving <= replicas,
     }
     return ", ".join(what for what, holds in rules.items() if not holds)

@@ -10,14 +10,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, ResourceType, TopicImage
+from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.log_batches import batches_of
-from ottla.broker.sim.metadata_judge import MetadataWatch, differing
+from ottla.broker.sim.metadata_judge import MetadataWatch, differing, may_elect_uncleanly
 from ottla.broker.sim.sim_cluster import SESSION_MS, SimBroker, SimCluster
 from ottla.broker.sim.violation import Violation
 from ottla.broker.storage.leader_epochs import UNDEFINED, EpochStart
@@ -25,7 +25,6 @@ from ottla.broker.storage.partition_log import PartitionLog
 
 FENCED_AFTER_US: Final = (SESSION_MS + 2_000) * 1_000
 """Time until a silent broker is fenced: its session, the controller's next check, and the sync of the decision."""
-UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 
 @dataclass
@@ -54,14 +53,10 @@ class _Kept(NamedTuple):
 
 
 class Watch:
-    """Checks a running cluster whenever `look` is called. Raises Violation.
+    """Checks a running cluster whenever `look` is called. Raises Violation."""
 
-    `unclean`: all topics may have unclean elections, not only those with that setting.
-    """
-
-    def __init__(self, cluster: SimCluster, *, unclean: bool = False) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
-        self._unclean = unclean
         self.metadata = MetadataWatch(cluster)
         self._committed: dict[tuple[bytes, int], _Committed] = {}
         self._silent_us: dict[int, int] = {}
@@ -76,9 +71,10 @@ class Watch:
         for before, after in self.metadata.look():
             self._look_at_partitions(before, after)
         for node in self._cluster.nodes.values():
-            if node.serves and node.broker is not None:
-                for partition in node.broker.services.partitions:
-                    self._look_at(node.node_id, partition)
+            # Also while it starts or shuts down: it may lead. It has no services before its logs are open.
+            services: Any = getattr(node.broker, "services", None)
+            for partition in services.partitions if services is not None else ():
+                self._look_at(node.node_id, partition)
 
     def _look_at_the_silent(self) -> None:
         """Check that a broker without a process is fenced after its session timeout, if the controller can work."""
@@ -103,14 +99,16 @@ class Watch:
                 continue
             for index, now in topic.partitions.items():
                 old = old_topic.partitions.get(index, now)
-                if now.leader not in {-1, old.leader, *old.isr, *old.elr} and now.leader_epoch > old.leader_epoch:
+                eligible = {old.leader, *old.isr, *old.elr} - {-1}
+                called_off = bool(now.isr) and eligible.isdisjoint(now.isr) and eligible <= {*old.adding_replicas}
+                if now.leader_epoch > old.leader_epoch and (called_off or now.leader not in {-1, *eligible}):
                     self._elected_outside(after, topic, index, now)
                 for node in sorted(set(now.isr) - set(old.isr)):
                     self._has_joined(self._cluster.nodes[node], topic, index)
 
     def _elected_outside(self, image: MetadataImage, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
         """Note an unclean election, if allowed. Otherwise it was the last leader, elected when no other replica is left (KIP-966)."""
-        if self._unclean or image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true":
+        if may_elect_uncleanly(image, topic):
             self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
 
     def lost_from(self, partition: Partition) -> int:

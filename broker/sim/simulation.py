@@ -16,13 +16,14 @@ from typing import Final
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.disk_audit import audited
 from ottla.broker.sim.loop import Died, SimLoop, Stuck
+from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING
 from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, STALLS, Fault, Nemesis, drawn
 from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
 from ottla.broker.sim.sim_admin import SimAdmin
 from ottla.broker.sim.sim_client import Place, SimClient
 from ottla.broker.sim.sim_cluster import MIN_ISR, SESSION_MS, SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
-from ottla.broker.sim.sim_judge import UNCLEAN_SETTING, Watch, unequal_replicas, unsettled
+from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
 from ottla.broker.sim.sim_member import GroupGiven, SimMember
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.sim_reader import SimReader

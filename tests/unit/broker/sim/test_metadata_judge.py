@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from ottla.broker.cluster.image import ELR_VERSION, MetadataImage, ResourceType
@@ -12,9 +14,10 @@ from ottla.broker.cluster.metadata_records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     TopicRecord,
 )
-from ottla.broker.sim.metadata_judge import check_step
+from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING, check_step
 from ottla.broker.sim.violation import Violation
 from tests.support.metadata_images import level, made_of
 
@@ -63,3 +66,21 @@ def test_a_partition_of_which_nobody_may_ever_lead_from_its_beginning_is_a_viola
     new = PartitionRecord(0, TOPIC, [1], [], leader_epoch=0, partition_epoch=0, directories=[bytes(16)])
     with pytest.raises(Violation, match="no replica can ever lead it"):
         check_step(made, after(TopicRecord("t", TOPIC), new, image=made))
+
+
+@pytest.mark.parametrize(
+    ("unclean", "leader", "violation"), [(True, -1, ""), (False, -1, "a fenced broker is in the ISR"), (True, 1, "the leader is fenced")]
+)
+def test_cancelling_a_reassignment_may_leave_a_fenced_broker_as_the_isr_if_unclean_elections_are_allowed(
+    unclean: bool, leader: int, violation: str
+) -> None:
+    allowed = [ConfigRecord(ResourceType.TOPIC, "t", UNCLEAN_SETTING, "true")] * unclean
+    moved = after(
+        *allowed,
+        RegisterBrokerRecord(1, incarnation_id=bytes(16), broker_epoch=1, fenced=True),
+        PartitionChangeRecord(0, TOPIC, isr=[2], leader=2, adding_replicas=[2]),
+        image=LED,
+    )
+    reverted = after(PartitionChangeRecord(0, TOPIC, isr=[1], replicas=[1], leader=leader, adding_replicas=[]), image=moved)
+    with pytest.raises(Violation, match=violation) if violation else nullcontext():
+        check_step(moved, reverted)

@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
+from ottla.broker.cluster.metadata_records import (
+    NO_LEADER,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.sim_judge import UNCLEAN_SETTING, Watch
+from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING
+from ottla.broker.sim.sim_judge import Watch
 from ottla.broker.sim.violation import Violation
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import Isolation, Origin
@@ -65,14 +73,14 @@ class Scene:
         made = PartitionRecord(0, TOPIC_ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0, directories=[bytes(16)] * 2)
         allowed = [ConfigRecord(ResourceType.TOPIC, "t", UNCLEAN_SETTING, "true")] * unclean
         self.image = made_of(level(30), TopicRecord("t", TOPIC_ID), made, *allowed)
-        self._tells()
+        self.tells()
 
     def decides(self, isr: list[int], leader: int) -> int:
         """The leader epoch."""
-        self._tells(PartitionChangeRecord(0, TOPIC_ID, isr=isr, leader=leader))
+        self.tells(PartitionChangeRecord(0, TOPIC_ID, isr=isr, leader=leader))
         return self.image.topics[TOPIC_ID].partitions[0].leader_epoch
 
-    def _tells(self, *records: MetadataRecord) -> None:
+    def tells(self, *records: MetadataRecord) -> None:
         self.image = made_of(*records, image=self.image)
         self.controller.on_committed(self.image)
 
@@ -116,6 +124,16 @@ def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_electio
     scene.first.leads(scene.decides([1], 1))
     with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 5 without the committed \[1, 2, 3, 4\]"):
         scene.watch.look()
+
+
+def test_cancelling_a_reassignment_whose_adding_replicas_are_the_isr_is_an_unclean_election() -> None:
+    scene = Scene()
+    scene.both_have_one_record_and_the_second_goes_on_alone()
+    scene.tells(PartitionChangeRecord(0, TOPIC_ID, adding_replicas=[2]))
+    scene.tells(PartitionChangeRecord(0, TOPIC_ID, isr=[1], replicas=[1], adding_replicas=[], leader=NO_LEADER))
+    scene.first.leads(scene.decides([1], 1), b"x")
+    scene.watch.look()
+    assert (scene.watch.lost_from(scene.first), scene.watch.unclean_elections) == (1, 1)
 
 
 def test_what_both_logs_held_in_one_epoch_may_not_be_other_after_an_unclean_election() -> None:
