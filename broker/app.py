@@ -19,10 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.broker.api.context import Listener, Services, Traffic
+from ottla.broker.api.context import Listener, Traffic
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.api.routes import Routes, broker_routes, standalone_routes
+from ottla.broker.api.services import Services
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits

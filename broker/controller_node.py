@@ -15,10 +15,10 @@ from functools import partial
 
 from ottla.broker.api.authorizer import authorizer_of
 from ottla.broker.api.context import Listener
-from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_dispatch import ControllerDispatcher
 from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.api.routes import controller_routes, load
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
 from ottla.broker.core.settings import BrokerSettings
@@ -101,15 +101,17 @@ class ControllerPart:
         )
         await role.start()
         services = ControllerServices(
-            settings,
-            environment.clock,
-            self._timers,
-            Turns(environment.clock),
-            role,
-            role.features,
-            role.broker_configs,
-            self._stop_at_once,
-            authorizer_of(settings, lambda: role.newest.image.acls, environment.clock),
+            settings=settings,
+            clock=environment.clock,
+            timers=self._timers,
+            turns=Turns(environment.clock),
+            topics=role.state.catalog,
+            features=role.features,
+            broker_configs=role.broker_configs,
+            random_bytes=environment.random.randbytes,
+            stop_at_once=self._stop_at_once,
+            authorizer=authorizer_of(settings, lambda: role.newest.image.acls, environment.clock),
+            controller=role,
         )
         load(controller_routes())
         self._dispatcher = ControllerDispatcher(services, self._flusher.compute)

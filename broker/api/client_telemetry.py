@@ -9,8 +9,8 @@ from functools import partial
 from typing import Final
 
 from ottla.broker.api.authorizer import java_host
-from ottla.broker.api.context import Context, Services
-from ottla.broker.api.services import ClusterServices
+from ottla.broker.api.context import Context
+from ottla.broker.api.services import ClusterServices, Services
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.subscriptions import Pusher

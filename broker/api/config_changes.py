@@ -17,7 +17,7 @@ from ottla.broker.api.access import allowed_of_cluster, denial_of_configs
 from ottla.broker.api.context import Context
 from ottla.broker.api.forwarding import forward
 from ottla.broker.api.served_api import ListenerType
-from ottla.broker.api.services import ClusterServices, DecidingServices, NodeServices
+from ottla.broker.api.services import ClusterServices, ControllerServices, NodeServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.broker_changes import CheckStores
 from ottla.broker.configs.broker_loggers import check_levels
@@ -37,7 +37,7 @@ _UNANSWERED: Final = Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 async def decide_changes(
-    ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]
+    ctx: Context[ControllerServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
     """Return the result for each of `changes`, which are those of `request` to a controller, when they are durable.
 

@@ -6,40 +6,17 @@ Rules: a Context lives as long as its request. Long-lived objects are in `Servic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.broker.api.reply import CLOSE, Reply
-from ottla.broker.api.served_api import ListenerType
-from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.features import Features
 from ottla.broker.cluster.image import TopicImage
-from ottla.broker.configs.broker_config import BrokerConfigs
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
-from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.coordination.group_service import GroupService
-from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
-from ottla.broker.runtime.coordination.txn_service import TxnService
-from ottla.broker.runtime.coordination.txn_verification import TxnVerification
-from ottla.broker.runtime.metadata.cluster_view import ClusterView, Dialled
-from ottla.broker.runtime.metadata.producer_ids import ProducerIds
-from ottla.broker.runtime.metadata.topic_making import TopicMaker
-from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
-from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
-from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.runtime.share.share_services import ShareServices
-from ottla.broker.runtime.upkeep.turns import Turns
-from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.runtime.metadata.cluster_view import Dialled
 
 if TYPE_CHECKING:
-    from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.telemetry.instances import ClientTelemetry
     from ottla.protocol.schema import Message
 
 ServicesT_co = TypeVar("ServicesT_co", covariant=True)
@@ -153,53 +130,6 @@ class Traffic:
         """Move a deleted topic's bytes to the totals of deleted topics."""
         self.to_consumers.forget(topic)
         self.to_followers.forget(topic)
-
-
-@dataclass(slots=True)
-class Services:
-    """The long-lived objects that handlers use."""
-
-    settings: BrokerSettings
-    clock: Clock
-    timers: Timers
-    turns: Turns
-    cluster_id: str
-    log_dir: LogDir
-    partitions: Partitions
-    topics: Catalog
-    """All topics of the cluster, including those without partitions in `partitions`."""
-    cluster: ClusterView
-    topic_maker: TopicMaker
-    forwarding: Forwarding
-    """Forwards requests to the controller."""
-    broker_configs: BrokerConfigs
-    features: Callable[[], Features]
-    """Returns the current features of the cluster."""
-    groups: GroupService
-    markers: LocalMarkers
-    txns: TxnService
-    share: ShareServices
-    txn_verification: TxnVerification
-    producer_ids: ProducerIds
-    fetch_sessions: FetchSessions
-    fetch_waits: FetchWaits
-    flusher: Flusher
-    random_bytes: Callable[[int], bytes]
-    stop_at_once: Callable[[BaseException], None]
-    """Ends the process at once after a failed fsync, without any further response."""
-    listeners: Sequence[Listener] = field(default_factory=list)
-    traffic: Traffic = field(default_factory=Traffic)
-    quotas: Quotas | None = None
-    """Created when the first quota is configured."""
-    authorizer: Authorizer | None = None
-    """None if every request is authorized."""
-    telemetry: ClientTelemetry | None = None
-    """Client metrics (KIP-714); None without `client.telemetry.enable`."""
-
-    @property
-    def listener_type(self) -> ListenerType:
-        """The kind of listener that these services serve."""
-        return ListenerType.BROKER
 
 
 class Context(Generic[ServicesT_co]):

@@ -3,7 +3,7 @@
     API = Api(ElectLeadersRequest, forwarded=Forwarded.ALWAYS)
 
     @API.on_controller(requires=Operation.ALTER)
-    async def handle(ctx: Context[QuorumServices], request: ElectLeadersRequest) -> ElectLeadersResponse: ...
+    async def handle(ctx: Context[ControllerServices], request: ElectLeadersRequest) -> ElectLeadersResponse: ...
 
 Key and versions are those of the message. A handler serves the listeners that its decorators name, or both (`on_both`); its context names
 the services that it needs (`ottla.broker.api.services`), and mypy checks that the listener's node has them.
@@ -20,10 +20,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar, cast
 
 from ottla.broker.api.access import allowed_of_cluster, refused
-from ottla.broker.api.context import Context, Services
+from ottla.broker.api.context import Context
 from ottla.broker.api.routes import Answer, Handler
 from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi, Split
-from ottla.broker.api.services import NodeServices
+from ottla.broker.api.services import NodeServices, Services
 from ottla.broker.core.acl import Operation
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -31,7 +31,7 @@ from ottla.protocol.messages.registry import response_class
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerServices
+    from ottla.broker.api.services import ControllerServices
 
     AnyServices: TypeAlias = Services | ControllerServices
 

@@ -20,11 +20,11 @@ from functools import cached_property, partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from ottla.broker.api.context import CloseConnection, Context, Peer, Services
+from ottla.broker.api.context import CloseConnection, Context, Peer
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.request_parts import split_of, too_many
 from ottla.broker.api.routes import Answer, Route, Routes, broker_routes
-from ottla.broker.api.services import NodeServices, PartitionServices
+from ottla.broker.api.services import NodeServices, PartitionServices, Services
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.faults.engine import Faults

@@ -235,7 +235,7 @@ def _answer(
     response = ProduceResponse(responses)
     if waits:
         return _answer_after(ctx, waits, response, request.timeout_ms)
-    return response if ctx.services.cluster.decides else _redirected(ctx, response)
+    return _redirected(ctx, response)
 
 
 def _refuse_all(request: ProduceRequest, refusal: Rejected) -> ProduceResponse | None:
@@ -468,7 +468,7 @@ async def _answer_after(ctx: Context[PartitionServices], waits: Waits, response:
                 answer.error_code, answer.error_message = rejected.code, rejected.message or None
     finally:
         timer.cancel()
-    return response if services.cluster.decides else _redirected(ctx, response)
+    return _redirected(ctx, response)
 
 
 def _time_out(waits: Waits) -> None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import PartitionServices, QuorumServices
+from ottla.broker.api.services import ControllerServices, PartitionServices
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -105,7 +105,7 @@ class _Read:
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-def handle_on_controller(ctx: Context[QuorumServices], request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+def handle_on_controller(ctx: Context[ControllerServices], request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Return committed records of the metadata log."""
     return ctx.services.serving.fetch(request)
 

@@ -42,11 +42,11 @@ class KeyType(IntEnum):
 
 
 _RESOURCES: dict[int, Resource] = {KeyType.GROUP: Resource.GROUP, KeyType.TRANSACTION: Resource.TRANSACTIONAL_ID}
+_TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE, KeyType.SHARE: SHARE_GROUP_STATE}
 _DENIALS: dict[int, tuple[ErrorCode, str]] = {
     KeyType.GROUP: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
     KeyType.TRANSACTION: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."),
 }
-_TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE, KeyType.SHARE: SHARE_GROUP_STATE}
 
 
 @API.on_broker()
@@ -71,15 +71,13 @@ def handle(
     malformed = {key for key in keys if _share_key(key) is None} if request.key_type == KeyType.SHARE else NOBODY
     if shards.exist or all(key in hidden or key in malformed for key in keys):
         return _found(ctx, request, hidden)
-    if ctx.services.cluster.decides:
-        return _create_then_find(ctx, request, shards, hidden)
-    ctx.services.topic_maker.begin_auto_create([_TOPICS[request.key_type]])
-    return _refusal(ctx, request, hidden, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's topic is being created")
+    return _create_then_find(ctx, request, shards, hidden)
 
 
 async def _create_then_find(
     ctx: Context[CoordinationServices], request: FindCoordinatorRequest, shards: Shards[Any], hidden: Set[str]
 ) -> FindCoordinatorResponse:
+    """In a cluster the creation only begins, and the client asks again, as with Kafka."""
     try:
         await shards.create_topic()
     except Rejected as rejected:

@@ -18,7 +18,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
@@ -43,7 +43,7 @@ API = Api(
 
 
 @API.on_controller()
-async def handle(ctx: Context[DecidingServices], request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create the topics; respond when they are durable."""
     refused, hidden = _denied(ctx, request)
     wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
@@ -60,7 +60,7 @@ async def handle(ctx: Context[DecidingServices], request: CreateTopicsRequest) -
     return CreateTopicsResponse(wait_ms(), [_result(topic, ctx.services.broker_configs, topic.name in hidden) for topic in created])
 
 
-def _denied(ctx: Context[DecidingServices], request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:
+def _denied(ctx: Context[ControllerServices], request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:
     """Return the topics that the client may not create, and those whose configuration it may not see."""
     if ctx.services.authorizer is None:
         return NOBODY, NOBODY

@@ -16,7 +16,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics, find_topic, form_error
@@ -36,7 +36,7 @@ API = Api(
 
 
 @API.on_controller()
-async def handle(ctx: Context[DecidingServices], request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete the topics; respond when the deletions are durable."""
     refs = [TopicRef(name) for name in request.topic_names] + [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
     charge, wait_ms = charged(ctx, strict_since=5)
@@ -53,7 +53,7 @@ async def handle(ctx: Context[DecidingServices], request: DeleteTopicsRequest) -
     return DeleteTopicsResponse(wait_ms(), [_result(topic) for topic in deleted])
 
 
-def _denials(ctx: Context[DecidingServices], refs: Sequence[TopicRef]) -> dict[TopicRef, DeletedTopic]:
+def _denials(ctx: Context[ControllerServices], refs: Sequence[TopicRef]) -> dict[TopicRef, DeletedTopic]:
     """Return an error for each topic that the client may not delete, whether or not it exists. The client learns the name of an id, and
     whether a name exists, only if it may describe the topic.
     """

@@ -16,7 +16,7 @@ from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.acls import create_acls
 from ottla.broker.core.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource
@@ -28,7 +28,7 @@ API = Api(CreateAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"creation
 
 
 @API.on_controller()
-async def handle(ctx: Context[DecidingServices], request: CreateAclsRequest) -> CreateAclsResponse:
+async def handle(ctx: Context[ControllerServices], request: CreateAclsRequest) -> CreateAclsResponse:
     """Create the ACLs; respond when they are durable."""
     acls = request.creations
     if any(0 in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type) for acl in acls):
@@ -47,7 +47,7 @@ async def handle(ctx: Context[DecidingServices], request: CreateAclsRequest) -> 
     )
 
 
-async def _create(ctx: Context[DecidingServices], acls: Sequence[AclCreation]) -> list[Rejected | None]:
+async def _create(ctx: Context[ControllerServices], acls: Sequence[AclCreation]) -> list[Rejected | None]:
     results = [_misnamed(acl) for acl in acls]
     valid = [acl for acl, error in zip(acls, results, strict=True) if error is None]
     created = await ctx.services.active.run(lambda state: create_acls(state.image, valid, state.random.randbytes))

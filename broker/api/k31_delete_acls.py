@@ -12,7 +12,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER, check_known
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.acls import Deleted, delete_acls
 from ottla.broker.core.acl import Operation
@@ -24,7 +24,7 @@ API = Api(DeleteAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"filters"
 
 
 @API.on_controller()
-async def handle(ctx: Context[DecidingServices], request: DeleteAclsRequest) -> DeleteAclsResponse:
+async def handle(ctx: Context[ControllerServices], request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Delete the ACLs; respond when the deletions are durable."""
     for wanted in request.filters:
         check_known(wanted)

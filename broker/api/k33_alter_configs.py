@@ -10,7 +10,7 @@ from ottla.broker.api.config_changes import decide_changes, forward_changes
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import ClusterServices, DecidingServices
+from ottla.broker.api.services import ClusterServices, ControllerServices
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
 from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -24,7 +24,7 @@ API = Api(
 
 
 @API.on_controller()
-async def handle_on_controller(ctx: Context[DecidingServices], request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle_on_controller(ctx: Context[ControllerServices], request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the settings; respond when the changes are durable and in force."""
     return AlterConfigsResponse(responses=await decide_changes(ctx, request, _changes(request)))
 

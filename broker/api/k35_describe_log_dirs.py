@@ -39,7 +39,7 @@ def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> 
     volume = shutil.disk_usage(path)
     by_topic = groupby(sorted(_wanted(ctx, request), key=_name_and_index), key=lambda partition: partition.topic)
     topics = [DescribeLogDirsTopic(name, [_describe(partition) for partition in partitions]) for name, partitions in by_topic]
-    cordoned = not ctx.services.cluster.decides and bool(ctx.services.broker_configs.of_this_broker().get(CORDONED))
+    cordoned = bool(ctx.services.broker_configs.of_this_broker().get(CORDONED))
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), topics, volume.total, volume.free, cordoned)])
 
 

@@ -16,7 +16,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.create_topics import MorePartitions, create_partitions, duplicate_error
 from ottla.broker.controller.placement import Placement
@@ -39,7 +39,7 @@ API = Api(
 
 
 @API.on_controller()
-async def handle(ctx: Context[DecidingServices], request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def handle(ctx: Context[ControllerServices], request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Add the partitions; respond when they are durable."""
     named = Counter(topic.name for topic in request.topics)
     hidden = denied(ctx, Operation.ALTER, Resource.TOPIC, named)

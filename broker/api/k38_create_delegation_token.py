@@ -12,7 +12,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.forwarding import forward
 from ottla.broker.api.served_api import Forwarded, ListenerType
-from ottla.broker.api.services import ClusterServices, DecidingServices, NodeServices
+from ottla.broker.api.services import ClusterServices, ControllerServices, NodeServices
 from ottla.broker.api.token_rules import NO_TIME, check_may_ask
 from ottla.broker.controller.delegation_tokens import check_renewers, create_token, owner_of, rules_of
 from ottla.broker.core.acl import Operation, Resource
@@ -34,7 +34,7 @@ async def handle(ctx: Context[ClusterServices], request: CreateDelegationTokenRe
 
 
 @API.on_controller()
-async def handle_on_controller(ctx: Context[DecidingServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
+async def handle_on_controller(ctx: Context[ControllerServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
     """Create the token; respond when it is durable."""
     services, requester = ctx.services, ctx.peer.principal
     answer = _begun(ctx, request)

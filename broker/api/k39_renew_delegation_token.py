@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import ClusterServices, DecidingServices
+from ottla.broker.api.services import ClusterServices, ControllerServices
 from ottla.broker.api.token_end import change_end, forward_end
 from ottla.broker.controller.delegation_tokens import renew_token
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
@@ -24,6 +24,6 @@ async def handle(ctx: Context[ClusterServices], request: RenewDelegationTokenReq
 
 
 @API.on_controller()
-async def handle_on_controller(ctx: Context[DecidingServices], request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+async def handle_on_controller(ctx: Context[ControllerServices], request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
     """Renew the token; respond when the new expiry time is durable."""
     return await change_end(ctx, request, renew_token, RenewDelegationTokenResponse)

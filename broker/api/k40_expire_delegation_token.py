@@ -10,7 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import ClusterServices, DecidingServices
+from ottla.broker.api.services import ClusterServices, ControllerServices
 from ottla.broker.api.token_end import change_end, forward_end
 from ottla.broker.controller.delegation_tokens import expire_token
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
@@ -25,6 +25,6 @@ async def handle(ctx: Context[ClusterServices], request: ExpireDelegationTokenRe
 
 
 @API.on_controller()
-async def handle_on_controller(ctx: Context[DecidingServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+async def handle_on_controller(ctx: Context[ControllerServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     """Expire the token; respond when the new expiry time is durable."""
     return await change_end(ctx, request, expire_token, ExpireDelegationTokenResponse)

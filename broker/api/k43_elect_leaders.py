@@ -10,7 +10,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.elect_leaders import elect_leaders
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -24,7 +24,7 @@ API = Api(
 
 
 @API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: Context[DecidingServices], request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def handle(ctx: Context[ControllerServices], request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect leaders for partitions."""
     try:
         return await ctx.services.active.run(partial(elect_leaders, request=request))

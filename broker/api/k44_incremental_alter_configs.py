@@ -11,7 +11,7 @@ from ottla.broker.api.config_changes import decide_changes, forward_changes
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import ClusterServices, DecidingServices
+from ottla.broker.api.services import ClusterServices, ControllerServices
 from ottla.broker.configs.config_op import ConfigOp
 from ottla.broker.controller.alter_configs import AlterResource
 from ottla.protocol.messages.k44_incremental_alter_configs import (
@@ -28,7 +28,9 @@ API = Api(
 
 
 @API.on_controller()
-async def handle_on_controller(ctx: Context[DecidingServices], request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def handle_on_controller(
+    ctx: Context[ControllerServices], request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
     """Change the settings; respond when the changes are durable and in force."""
     return IncrementalAlterConfigsResponse(responses=await decide_changes(ctx, request, _changes(request)))
 

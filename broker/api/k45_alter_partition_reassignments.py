@@ -10,7 +10,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.reassign_partitions import alter_partition_reassignments
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -25,7 +25,7 @@ API = Api(AlterPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS, splits
 
 
 @API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: Context[DecidingServices], request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+async def handle(ctx: Context[ControllerServices], request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
     """Begin or cancel reassignments. A request without topics is not processed (KAFKA QuorumController)."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.reassign_partitions import list_partition_reassignments
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.effects import Effects
@@ -19,6 +19,6 @@ API = Api(
 
 
 @API.on_controller(requires=Operation.DESCRIBE)
-async def handle(ctx: Context[DecidingServices], request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+async def handle(ctx: Context[ControllerServices], request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
     """Return the reassignments in progress, as far as they are committed."""
     return await ctx.services.active.run(lambda state: Effects([], list_partition_reassignments(state, request)))

@@ -10,7 +10,7 @@ from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.core.acl import Operation
@@ -26,7 +26,7 @@ API = Api(
 
 
 @API.on_controller()
-async def handle(ctx: Context[DecidingServices], request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+async def handle(ctx: Context[ControllerServices], request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Change the quotas; return one result for each entity when the changes are durable."""
     try:
         check_cluster(ctx, Operation.ALTER_CONFIGS)

@@ -12,7 +12,7 @@ from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.scram_users import alter_scram_users
 from ottla.broker.core.acl import Operation
@@ -27,7 +27,7 @@ API = Api(AlterUserScramCredentialsRequest, forwarded=Forwarded.ALWAYS, array_li
 
 
 @API.on_controller()
-async def handle(ctx: Context[DecidingServices], request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
+async def handle(ctx: Context[ControllerServices], request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     """Change the credentials; respond when the changes are durable."""
     try:
         check_cluster(ctx, Operation.ALTER)

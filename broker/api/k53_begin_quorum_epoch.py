@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum import refusals
 from ottla.protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -13,6 +13,6 @@ API = Api(BeginQuorumEpochRequest, throttled=False)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-def handle(ctx: Context[DecidingServices], request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+def handle(ctx: Context[ControllerServices], request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
     """Reject another leader."""
     return refusals.no_other_leader(ctx.services.active.voter, request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum import refusals
 from ottla.protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
@@ -13,6 +13,6 @@ API = Api(EndQuorumEpochRequest, throttled=False)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-def handle(ctx: Context[DecidingServices], request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
+def handle(ctx: Context[ControllerServices], request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
     """Reject the end of an epoch."""
     return refusals.no_other_end(ctx.services.active.voter, request)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import QuorumServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
 from ottla.protocol.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
@@ -19,6 +19,6 @@ API = Api(DescribeQuorumRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topi
 
 
 @API.on_controller(requires=Operation.DESCRIBE)
-def handle(ctx: Context[QuorumServices], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle(ctx: Context[ControllerServices], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Return the voters and observers with their log end offsets."""
     return ctx.services.serving.describe(request)

@@ -7,7 +7,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.alter_partition import alter_partition
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -17,7 +17,7 @@ API = Api(AlterPartitionRequest, throttled=False, splits=(Split("topics.partitio
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: Context[DecidingServices], request: AlterPartitionRequest) -> AlterPartitionResponse:
+async def handle(ctx: Context[ControllerServices], request: AlterPartitionRequest) -> AlterPartitionResponse:
     """Change the ISR of partitions."""
     try:
         return await ctx.services.active.run(partial(alter_partition, request=request))

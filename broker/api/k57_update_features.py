@@ -11,7 +11,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.feature_updates import FeatureUpdate, update_features
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -22,7 +22,7 @@ _REFUSED = "The update failed for all features since the following feature had a
 
 
 @API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: Context[DecidingServices], request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+async def handle(ctx: Context[ControllerServices], request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Update the features; respond when the levels are in force."""
     wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
     try:

@@ -15,9 +15,9 @@ from ipaddress import ip_address
 from typing import Final
 
 from ottla.broker.api.context import CloseConnection, Context
-from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.routes import FORWARDABLE, controller_routes
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.principal import Principal
 from ottla.protocol.codec import decode_request, encode_response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import QuorumServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
 from ottla.protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 
@@ -12,6 +12,6 @@ API = Api(FetchSnapshotRequest, throttled=False)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-def handle(ctx: Context[QuorumServices], request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+def handle(ctx: Context[ControllerServices], request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     """Return a part of a metadata snapshot."""
     return ctx.services.serving.fetch_snapshot(request)

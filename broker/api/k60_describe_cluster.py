@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.broker.api.access import operations_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import ClusterServices, DecidingServices
+from ottla.broker.api.services import ClusterServices, ControllerServices
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -45,7 +45,7 @@ def handle(ctx: Context[ClusterServices], request: DescribeClusterRequest) -> De
 
 
 @API.on_controller(requires=Operation.ALTER)
-def handle_on_controller(ctx: Context[DecidingServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle_on_controller(ctx: Context[ControllerServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Return the controllers, which is this one only. A controller listener does not return brokers (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
         if request.endpoint_type == BROKERS:

@@ -6,7 +6,7 @@ from functools import partial
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.registrations import register_broker
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -17,7 +17,7 @@ _TELLS_LAST_EPOCH = 3
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: Context[DecidingServices], request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+async def handle(ctx: Context[ControllerServices], request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
     """Register a broker and return its epoch."""
     services = ctx.services
     decide = partial(

@@ -9,7 +9,7 @@ from functools import partial
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.broker_sessions import Contact
 from ottla.broker.controller.heartbeats import heartbeat
 from ottla.broker.core.acl import Operation
@@ -20,7 +20,7 @@ API = Api(BrokerHeartbeatRequest, throttled=False)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: Context[DecidingServices], request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+async def handle(ctx: Context[ControllerServices], request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     """Record a heartbeat and return the broker's state."""
     services = ctx.services
     services.active.state.sessions.touch(Contact(request.broker_id, request.broker_epoch), services.clock.mono_ms())

@@ -10,7 +10,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.registrations import unregister_broker
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -21,7 +21,7 @@ API = Api(UnregisterBrokerRequest, forwarded=Forwarded.ALWAYS)
 
 
 @API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: Context[DecidingServices], request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+async def handle(ctx: Context[ControllerServices], request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Remove a broker's registration."""
     voter = ctx.services.active.voter
     if voter.is_alone and request.broker_id == voter.me.node_id:

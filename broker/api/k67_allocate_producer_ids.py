@@ -7,7 +7,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.producer_ids import allocate_block_to
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -17,7 +17,7 @@ API = Api(AllocateProducerIdsRequest, forwarded=Forwarded.IN_PART, throttled=Fal
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: Context[DecidingServices], request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+async def handle(ctx: Context[ControllerServices], request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
     """Allocate a block of producer ids to a broker."""
     try:
         block = await ctx.services.active.run(partial(allocate_block_to, broker_id=request.broker_id, broker_epoch=request.broker_epoch))

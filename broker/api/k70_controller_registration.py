@@ -6,7 +6,7 @@ from functools import partial
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.registrations import register_controller
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -16,7 +16,7 @@ API = Api(ControllerRegistrationRequest, throttled=False)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: Context[DecidingServices], request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+async def handle(ctx: Context[ControllerServices], request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
     """Store another controller's registration."""
     try:
         await ctx.services.active.run(partial(register_controller, request=request))

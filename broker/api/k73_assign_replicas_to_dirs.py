@@ -7,7 +7,7 @@ from functools import partial
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.assign_directories import assign_directories
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -17,7 +17,7 @@ API = Api(AssignReplicasToDirsRequest, throttled=False, splits=(Split("directori
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: Context[DecidingServices], request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+async def handle(ctx: Context[ControllerServices], request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
     """Record the directories of replicas."""
     try:
         return await ctx.services.active.run(partial(assign_directories, request=request))

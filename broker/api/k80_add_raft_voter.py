@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -14,7 +14,7 @@ API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listen
 
 
 @API.on_controller(requires=Operation.ALTER)
-def handle(ctx: Context[DecidingServices], request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+def handle(ctx: Context[ControllerServices], request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Reject the request."""
     me = ctx.services.active.voter.me
     return no_voter_added(OnlyVoter(me.cluster_id, me.node_id, me.directory_id), request)

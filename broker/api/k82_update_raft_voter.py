@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.services import DecidingServices
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum import refusals
 from ottla.protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
@@ -13,6 +13,6 @@ API = Api(UpdateRaftVoterRequest, throttled=False)
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-def handle(_ctx: Context[DecidingServices], _request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
+def handle(_ctx: Context[ControllerServices], _request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
     """Reject the update of a voter."""
     return refusals.no_voter_updated()

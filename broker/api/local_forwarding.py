@@ -7,9 +7,9 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
-from ottla.broker.api.context import Context, Peer, Services
-from ottla.broker.api.controller_context import ControllerServices
+from ottla.broker.api.context import Context, Peer
 from ottla.broker.api.routes import standalone_routes
+from ottla.broker.api.services import ControllerServices, Services
 from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.protocol.schema import Message
 
@@ -36,14 +36,16 @@ class LocalForwarding:
         """Return the controller's services. It authorizes and charges clients as the broker does."""
         broker, metadata = self._broker(), self._metadata
         return ControllerServices(
-            broker.settings,
-            broker.clock,
-            broker.timers,
-            broker.turns,
-            metadata.controller,
-            metadata.features,
-            metadata.broker_configs,
-            broker.stop_at_once,
-            broker.authorizer,
-            broker.quotas,
+            settings=broker.settings,
+            clock=broker.clock,
+            timers=broker.timers,
+            turns=broker.turns,
+            topics=metadata.controller.state.catalog,
+            features=metadata.features,
+            broker_configs=metadata.broker_configs,
+            random_bytes=broker.random_bytes,
+            stop_at_once=broker.stop_at_once,
+            authorizer=broker.authorizer,
+            quotas=broker.quotas,
+            controller=metadata.controller,
         )

@@ -1,18 +1,20 @@
 """What handlers need: the long-lived objects of a node, in groups. A handler's context names the group that it uses.
 
-`Services` of a broker (`ottla.broker.api.context`) and `ControllerServices` of a controller (`ottla.broker.api.controller_context`) provide
-them, so a handler that both listeners share is typed by the group that both have.
+`Services` are all groups of a broker, which `broker/app.py` builds, and `ControllerServices` those of a controller. A handler that both
+listeners share is typed by `NodeServices`, which both have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from ottla.broker.api.context import Forwarding, Listener, Traffic
+from ottla.broker.api.served_api import ListenerType
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.api.context import Forwarding, Traffic
-    from ottla.broker.api.served_api import ListenerType
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.features import Features
     from ottla.broker.configs.broker_config import BrokerConfigs
@@ -28,9 +30,11 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.metadata.producer_ids import ProducerIds
     from ottla.broker.runtime.metadata.topic_making import TopicMaker
     from ottla.broker.runtime.quorum.active_controller import ActiveController
+    from ottla.broker.runtime.quorum.quorum_controller import QuorumController
     from ottla.broker.runtime.quorum.serving import QuorumServing
     from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
     from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
+    from ottla.broker.runtime.replicas.flusher import Flusher
     from ottla.broker.runtime.replicas.partitions import Partitions
     from ottla.broker.runtime.share.share_services import ShareServices
     from ottla.broker.runtime.upkeep.turns import Turns
@@ -38,114 +42,95 @@ if TYPE_CHECKING:
     from ottla.broker.telemetry.instances import ClientTelemetry
 
 
-class NodeServices(Protocol):
+@dataclass(kw_only=True)
+class NodeServices:
     """What every node has."""
 
-    @property
-    def listener_type(self) -> ListenerType: ...
-    @property
-    def settings(self) -> BrokerSettings: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def timers(self) -> Timers: ...
-    @property
-    def turns(self) -> Turns: ...
-    @property
-    def stop_at_once(self) -> Callable[[BaseException], None]:
-        """Ends the process at once after a failed fsync, without any further response."""
-
-    @property
-    def random_bytes(self) -> Callable[[int], bytes]: ...
-    @property
-    def topics(self) -> Catalog:
-        """The cluster's metadata."""
-
-    @property
-    def features(self) -> Callable[[], Features]:
-        """Returns the current features of the cluster."""
-
-    @property
-    def broker_configs(self) -> BrokerConfigs: ...
-    @property
-    def authorizer(self) -> Authorizer | None:
-        """None if every request is authorized."""
-
-    @property
-    def quotas(self) -> Quotas | None:
-        """Created when the first quota is configured."""
+    listener_type: ClassVar[ListenerType]
+    settings: BrokerSettings
+    clock: Clock
+    timers: Timers
+    turns: Turns
+    topics: Catalog
+    """The cluster's metadata."""
+    features: Callable[[], Features]
+    """Returns the current features of the cluster."""
+    broker_configs: BrokerConfigs
+    """The settings of nodes."""
+    random_bytes: Callable[[int], bytes]
+    stop_at_once: Callable[[BaseException], None]
+    """Ends the process at once after a failed fsync, without any further response."""
+    authorizer: Authorizer | None = None
+    """None if every request is authorized."""
+    quotas: Quotas | None = None
+    """Created when the first quota is configured."""
 
 
-class ClusterServices(NodeServices, Protocol):
+@dataclass(kw_only=True)
+class ClusterServices(NodeServices):
     """What a broker knows of the cluster."""
 
-    @property
-    def forwarding(self) -> Forwarding: ...
-
-    @property
-    def cluster_id(self) -> str: ...
-    @property
-    def cluster(self) -> ClusterView: ...
-    @property
-    def topic_maker(self) -> TopicMaker: ...
-    @property
-    def telemetry(self) -> ClientTelemetry | None:
-        """Client metrics (KIP-714); None without `client.telemetry.enable`."""
+    cluster_id: str
+    cluster: ClusterView
+    topic_maker: TopicMaker
+    forwarding: Forwarding
+    """Forwards requests to the controller."""
+    traffic: Traffic = field(default_factory=Traffic)
+    telemetry: ClientTelemetry | None = None
+    """Client metrics (KIP-714); None without `client.telemetry.enable`."""
 
 
-class PartitionServices(ClusterServices, Protocol):
+@dataclass(kw_only=True)
+class PartitionServices(ClusterServices):
     """A broker's partitions."""
 
-    @property
-    def log_dir(self) -> LogDir: ...
-    @property
-    def partitions(self) -> Partitions: ...
-    @property
-    def fetch_sessions(self) -> FetchSessions: ...
-    @property
-    def fetch_waits(self) -> FetchWaits: ...
-    @property
-    def txn_verification(self) -> TxnVerification: ...
-    @property
-    def traffic(self) -> Traffic: ...
+    log_dir: LogDir
+    partitions: Partitions
+    fetch_sessions: FetchSessions
+    fetch_waits: FetchWaits
+    txn_verification: TxnVerification
 
 
-class ShareGroupServices(ClusterServices, Protocol):
+@dataclass(kw_only=True)
+class ShareGroupServices(ClusterServices):
     """A broker's part in share groups."""
 
-    @property
-    def share(self) -> ShareServices: ...
-    @property
-    def traffic(self) -> Traffic: ...
+    share: ShareServices
 
 
-class CoordinationServices(ClusterServices, Protocol):
-    """A broker's group and transaction coordinators."""
+@dataclass(kw_only=True)
+class CoordinationServices(ShareGroupServices):
+    """A broker's coordinators of groups, share groups and transactions."""
 
-    @property
-    def share(self) -> ShareServices: ...
-
-    @property
-    def groups(self) -> GroupService: ...
-    @property
-    def txns(self) -> TxnService: ...
-    @property
-    def txn_verification(self) -> TxnVerification: ...
-    @property
-    def markers(self) -> LocalMarkers: ...
-    @property
-    def producer_ids(self) -> ProducerIds: ...
+    groups: GroupService
+    txns: TxnService
+    txn_verification: TxnVerification
+    markers: LocalMarkers
+    producer_ids: ProducerIds
 
 
-class DecidingServices(NodeServices, Protocol):
-    """The decisions of a controller about the cluster."""
+@dataclass(kw_only=True)
+class Services(PartitionServices, CoordinationServices):
+    """All services of a broker."""
+
+    listener_type = ListenerType.BROKER
+    flusher: Flusher
+    listeners: Sequence[Listener]
+
+
+@dataclass(kw_only=True)
+class ControllerServices(NodeServices):
+    """The services of a controller."""
+
+    listener_type = ListenerType.CONTROLLER
+    controller: QuorumController
 
     @property
-    def active(self) -> ActiveController: ...
-
-
-class QuorumServices(DecidingServices, Protocol):
-    """What a controller serves to the other nodes of its quorum."""
+    def active(self) -> ActiveController:
+        """Runs decisions."""
+        return self.controller.active
 
     @property
-    def serving(self) -> QuorumServing: ...
+    def serving(self) -> QuorumServing:
+        """Answers readers of the metadata log."""
+        return self.controller.serving

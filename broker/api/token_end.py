@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.forwarding import forward
-from ottla.broker.api.services import ClusterServices, DecidingServices
+from ottla.broker.api.services import ClusterServices, ControllerServices
 from ottla.broker.api.token_rules import NO_TIME, check_may_ask
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import MetadataRecord
@@ -37,7 +37,7 @@ async def forward_end(ctx: Context[ClusterServices], request: RequestT, response
     return await forward(ctx, request, response)
 
 
-async def change_end(ctx: Context[DecidingServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
+async def change_end(ctx: Context[ControllerServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
     """Check, decide and return a `response`."""
     services, requester = ctx.services, ctx.peer.principal
     try:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.broker.core import limits
+from ottla.broker.core.failure import failure_of
 
 logger = logging.getLogger(__name__)
 
@@ -98,9 +99,8 @@ class Timers:
             callback = handle._take()
             if callback is not None:
                 ran += 1
-                try:
-                    callback()
-                except Exception as error:  # noqa: BLE001 # a bug in one callback must not stop its retries or the other callbacks
+                error = failure_of(callback)
+                if error is not None:
                     self._run_again(handle, callback, now_mono_ms, error)
         return ran
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from ottla.broker.api.authorizer import authorizer_of
 from ottla.broker.api.context import Listener, Peer
-from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_dispatch import ControllerDispatcher
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.reply import CLOSE
 from ottla.broker.api.routes import broker_routes
+from ottla.broker.api.services import ControllerServices
 from ottla.broker.app import Broker
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.core.principal import Principal
@@ -85,16 +85,19 @@ class Scene:
         await self._alone.start()
         role, broker = self.cluster.place.running.role, self.cluster.members[1].broker
         assert broker is not None
+        settings = self.cluster.place.running.settings
         controller = ControllerServices(
-            self.cluster.place.running.settings,
-            self.cluster.clock,
-            self.cluster.timers,
-            Turns(self.cluster.clock),
-            role,
-            role.features,
-            role.broker_configs,
-            print,
-            authorizer_of(self.cluster.place.running.settings, lambda: role.newest.image.acls, self.cluster.clock),
+            settings=settings,
+            clock=self.cluster.clock,
+            timers=self.cluster.timers,
+            turns=Turns(self.cluster.clock),
+            topics=role.state.catalog,
+            features=role.features,
+            broker_configs=role.broker_configs,
+            random_bytes=Random(1).randbytes,
+            stop_at_once=print,
+            authorizer=authorizer_of(settings, lambda: role.newest.image.acls, self.cluster.clock),
+            controller=role,
         )
 
         def state_of_controller() -> Any:

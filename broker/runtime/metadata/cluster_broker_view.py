@@ -21,8 +21,6 @@ NO_CONTROLLER: Final = -1
 class ClusterBrokerView(ClusterView):
     """The view of a cluster broker. `choose` picks one of several brokers at random."""
 
-    decides = False
-
     def __init__(self, catalog: Catalog, partitions: Partitions, node_id: int, *, choose: Callable[[Sequence[int]], int]) -> None:
         super().__init__(catalog, partitions, node_id)
         self._choose = choose

@@ -57,9 +57,6 @@ class Place:
 class ClusterView:
     """The cluster as this broker knows it; also the `TopicsView` of groups. `rack` is the broker's."""
 
-    decides = True
-    """Whether this process is the controller."""
-
     def __init__(self, catalog: Catalog, partitions: Partitions, node_id: int, rack: str | None = None) -> None:
         self.catalog = catalog
         self._partitions = partitions

@@ -15,6 +15,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TypeVar
 
 from ottla.broker.core import limits
+from ottla.broker.core.failure import failure_of
 from ottla.broker.core.threads import Threads
 from ottla.broker.storage.partition_log import PartitionLog
 
@@ -46,13 +47,14 @@ class Flusher:
         def completed(sync: asyncio.Future[None]) -> None:
             if sync.cancelled() or self._failed:
                 return
-            try:
-                sync.result()
-                self.syncs += 1
-                log.flush_end(ticket)
-                done(end_offset)
-            except Exception as error:  # noqa: BLE001 # after a bug, too, the synced offset is unknown, and requests would wait for ever
+            error = sync.exception() or failure_of(synced)
+            if error is not None:  # after a bug, too, the synced offset is unknown, and requests would wait for ever
                 self.fail(error)
+
+        def synced() -> None:
+            self.syncs += 1
+            log.flush_end(ticket)
+            done(end_offset)
 
         sync = self.run(ticket.sync)
         sync.add_done_callback(completed)

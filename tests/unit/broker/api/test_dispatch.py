@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.api.context import CloseConnection, Context, Listener, Peer, Services
+from ottla.broker.api.context import CloseConnection, Context, Listener, Peer
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.api.routes import Route
+from ottla.broker.api.services import Services
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers

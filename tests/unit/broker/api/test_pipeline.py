@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.api.context import CloseConnection, Listener, Peer, Services
+from ottla.broker.api.context import CloseConnection, Listener, Peer
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.routes import Route
+from ottla.broker.api.services import Services
 from ottla.broker.core.clock import Clock
 from ottla.broker.faults.engine import Exchange, Faults
 from ottla.protocol.api_keys import ApiKey
