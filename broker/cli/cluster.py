@@ -52,15 +52,16 @@ def name_of(error_code: int) -> str:
 def check(error_code: int, what: str, message: str | None = None) -> None:
     """Raise `CliError` for any code but NONE; `what` names the request or its object."""
     if error_code != ErrorCode.NONE:
-        raise AnsweredError(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}", error_code)
+        raise AnsweredError(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}", error_code, message)
 
 
 class AnsweredError(CliError):
-    """A response with an error code; `code` is that code."""
+    """A response with an error code. `said` is the broker's own message, or else the whole text."""
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int, said: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.said = said or message
 
 
 LOCKED_HINT: Final = (

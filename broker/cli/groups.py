@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
+from ottla.broker.cli import operations
+from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table, say
 from ottla.broker.cli.group_described import INACTIVE, described
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
-from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
-from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups of any Kafka cluster.", no_args_is_help=True)
 
@@ -24,10 +23,7 @@ Name = Annotated[str, typer.Argument(metavar="GROUP")]
 def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
     """List the groups of all brokers with their states."""
     with AdminClient(bootstrap) as cluster:
-        answers = cluster.every_broker(ListGroupsRequest())
-    for answer in answers:
-        check(answer.error_code, "groups of a broker")
-    groups = sorted((group for answer in answers for group in answer.groups), key=lambda group: str(group.group_id))
+        groups = operations.list_groups(cluster)
     columns = ("group", "state", "type", "protocol")
     rows = [(group.group_id, group.group_state or None, group.group_type or None, group.protocol_type) for group in groups]
     if as_json:
@@ -88,8 +84,7 @@ def delete(groups: Annotated[list[str], typer.Argument(metavar="GROUP…")], boo
         typer.confirm(f"Delete {', '.join(groups)} with all committed offsets?", abort=True, err=True)
     with AdminClient(bootstrap) as cluster:
         for group in groups:
-            (result,) = cluster.coordinator(group, DeleteGroupsRequest(groups_names=[group])).results
-            check(result.error_code, f"group {group!r} was not deleted")
+            operations.delete_group(cluster, group)
             say(f"deleted {group}")
 
 

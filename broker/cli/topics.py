@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
+from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, pairs, print_json, print_table, say
+from ottla.broker.cli.operations import TOPIC, add_partitions, alter_configs, create_topic, delete_topics, describe_configs
 from ottla.protocol.messages.k03_metadata import MetadataResponseTopic
-from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig
 
 app = typer.Typer(help="List, create, describe, alter and delete topics of any Kafka cluster.", no_args_is_help=True)
 
-TIMEOUT_MS = 30_000
-TOPIC_RESOURCE = 2
 SOURCE_DYNAMIC_TOPIC = 1
-SET, DELETE = 0, 1
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 
@@ -63,8 +56,7 @@ def create(
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in pairs(config or ()).items()]
     wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replicas, configs=configs)
     with AdminClient(bootstrap) as cluster:
-        (answer,) = cluster.controller(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)).topics
-    check(answer.error_code, f"topic {topic!r} was not created", answer.error_message)
+        answer = create_topic(cluster, wanted)
     made = answer.num_partitions if answer.num_partitions >= 0 else partitions
     say(f"created {topic} with {made} partition{'' if made == 1 else 's'}")
 
@@ -77,7 +69,8 @@ def describe(topic: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
         (found,) = cluster.topics([topic])
         places = [TopicPartition(topic, partition.partition_index) for partition in found.partitions]
         starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
-        settings = _own_settings(cluster, topic)
+        configs = describe_configs(cluster.any, TOPIC, topic)
+    settings = {entry.name: entry.value for entry in configs if entry.config_source == SOURCE_DYNAMIC_TOPIC}
     rows = []
     for partition in sorted(found.partitions, key=lambda p: p.partition_index):
         place = TopicPartition(topic, partition.partition_index)
@@ -105,14 +98,6 @@ def _short(cell: object) -> object:
     return ",".join(map(str, cell)) if isinstance(cell, list) else cell
 
 
-def _own_settings(cluster: AdminClient, topic: str) -> dict[str, str | None]:
-    """Return the settings of the topic itself, without those inherited from the broker."""
-    resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
-    (result,) = cluster.any(DescribeConfigsRequest(resources=[resource])).results
-    check(result.error_code, f"settings of topic {topic!r}", result.error_message)
-    return {entry.name: entry.value for entry in result.configs if entry.config_source == SOURCE_DYNAMIC_TOPIC}
-
-
 @app.command("alter")
 @command
 def alter(
@@ -126,27 +111,16 @@ def alter(
     ] = None,
 ) -> None:
     """Add partitions to a topic, or change its settings. For example: ottla topics alter orders --config retention.bytes=1000000000"""
-    changes: list[AlterableConfig] = [
-        *(AlterableConfig(name=name, config_operation=SET, value=value) for name, value in pairs(config or ()).items()),
-        *(AlterableConfig(name=name, config_operation=DELETE, value=None) for name in unset or ()),
-    ]
-    if partitions is None and not changes:
+    added, removed = pairs(config or ()), unset or []
+    if partitions is None and not added and not removed:
         raise CliError("nothing to change: give --partitions, --config or --unset")
     with AdminClient(bootstrap) as cluster:
-        if changes:
-            _alter_settings(cluster, topic, changes)
-            say(f"changed {len(changes)} setting{'' if len(changes) == 1 else 's'} of {topic}")
+        if changes := len(added) + len(removed):
+            alter_configs(cluster.any, TOPIC, topic, added.items(), removed)
+            say(f"changed {changes} setting{'' if changes == 1 else 's'} of {topic}")
         if partitions is not None:
-            wanted = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
-            (result,) = cluster.controller(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)).results
-            check(result.error_code, f"partitions of topic {topic!r} were not added", result.error_message)
+            add_partitions(cluster, [topic], partitions)
             say(f"{topic} has {partitions} partitions now")
-
-
-def _alter_settings(cluster: AdminClient, topic: str, changes: list[AlterableConfig]) -> None:
-    resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configs=changes)
-    (answer,) = cluster.any(IncrementalAlterConfigsRequest(resources=[resource])).responses
-    check(answer.error_code, f"settings of topic {topic!r} were not changed", answer.error_message)
 
 
 @app.command("delete")
@@ -155,10 +129,6 @@ def delete(topics: Annotated[list[str], typer.Argument(metavar="TOPIC…")], boo
     """Delete topics with all their records."""
     if not yes:
         typer.confirm(f"Delete {', '.join(topics)} with all records?", abort=True, err=True)
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic) for topic in topics], topic_names=topics, timeout_ms=TIMEOUT_MS)
     with AdminClient(bootstrap) as cluster:
-        answers: list[Any] = cluster.controller(request).responses
-    by_name: Mapping[str, Any] = {answer.name: answer for answer in answers}
-    for topic in topics:
-        check(by_name[topic].error_code, f"topic {topic!r} was not deleted", by_name[topic].error_message)
-        say(f"deleted {topic}")
+        for topic in delete_topics(cluster, topics):
+            say(f"deleted {topic}")

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from ottla.broker.cli.cluster import AdminClient, check
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, command, note, print_json, print_table
-from ottla.broker.security.scram import SCRAM_KINDS, salted_password
-from ottla.protocol.error_codes import ErrorCode
+from ottla.broker.cli.operations import SCRAM_NAMES, alter_scram, scram_credential
 from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from ottla.protocol.messages.k51_alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
 
 app = typer.Typer(help="List, add and remove users who authenticate with SCRAM.", no_args_is_help=True)
-
-_SALT_BYTES: Final = 24
-_NAMES: Final = {kind.number: kind.name for kind in SCRAM_KINDS.values()}
 
 
 class _Mechanism(StrEnum):
@@ -41,7 +31,7 @@ def list_users(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> Non
         response = cluster.any(DescribeUserScramCredentialsRequest(None))
     check(response.error_code, "listing users", response.error_message)
     rows = [
-        (result.user, _NAMES.get(each.mechanism, str(each.mechanism)), each.iterations)
+        (result.user, SCRAM_NAMES.get(each.mechanism, str(each.mechanism)), each.iterations)
         for result in sorted(response.results, key=lambda result: result.user)
         for each in result.credential_infos
     ]
@@ -66,9 +56,8 @@ def add(
     """Add a user, or change a user's password. Only the salted hash is sent to the broker, not the password."""
     if not password:
         raise CliError("the password must not be empty")
-    kind, salt = SCRAM_KINDS[mechanism.value], os.urandom(_SALT_BYTES)
-    salted = salted_password(kind, password, salt, iterations)
-    _alter(bootstrap, AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion(user, kind.number, iterations, salt, salted)]))
+    with AdminClient(bootstrap) as cluster:
+        alter_scram(cluster, user, [], [scram_credential(user, mechanism.value, password, iterations)])
     note(f"{user} can authenticate with {mechanism.value}")
 
 
@@ -81,14 +70,6 @@ def remove(
     mechanism: Annotated[_Mechanism, typer.Option(help="The mechanism to remove.")] = _Mechanism.SHA_256,
 ) -> None:
     """Remove a user's credential for one mechanism; open connections stay open."""
-    deletion = ScramCredentialDeletion(user, SCRAM_KINDS[mechanism.value].number)
-    _alter(bootstrap, AlterUserScramCredentialsRequest([deletion], []))
-    note(f"{user} can no longer authenticate with {mechanism.value}")
-
-
-def _alter(bootstrap: str, request: AlterUserScramCredentialsRequest) -> None:
-    """Send the request to any broker, which forwards it to the controller. Raises `CliError`."""
     with AdminClient(bootstrap) as cluster:
-        for result in cluster.any(request).results:
-            if result.error_code != ErrorCode.NONE:
-                check(result.error_code, result.user, result.error_message)
+        alter_scram(cluster, user, [mechanism.value], [])
+    note(f"{user} can no longer authenticate with {mechanism.value}")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import AdminClient
-from ottla.broker.cli.kafka_tools.options import ToolParser, accepted, cluster_of, guarded
+from ottla.broker.cli.cluster import AdminClient, check
+from ottla.broker.cli.kafka_tools.options import ToolParser, cluster_of, guarded
 from ottla.broker.core.acl import CLUSTER_NAME, SUPPORTED, Operation, Pattern, Permission, Resource
 from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
@@ -157,7 +157,7 @@ def _add(cluster: AdminClient, options: argparse.Namespace) -> None:
         print(f"Adding ACLs for resource `{named}`: \n " + "\n".join(f"\t{entry}" for entry in new) + "\n")
         request = CreateAclsRequest([AclCreation(named.kind, named.name or "", named.pattern, *entry) for entry in new])
         for result in cluster.any(request).results:
-            accepted(result.error_code, result.error_message)
+            check(result.error_code, "The broker rejected the request", result.error_message)
 
 
 def _remove(cluster: AdminClient, options: argparse.Namespace) -> None:
@@ -172,7 +172,7 @@ def _remove(cluster: AdminClient, options: argparse.Namespace) -> None:
             every = [(None, None, Operation.ANY, Permission.ANY)]
             filters = [DeleteAclsFilter(named.kind, named.name, named.pattern, *entry) for entry in entries or every]
             for result in cluster.any(DeleteAclsRequest(filters)).filter_results:
-                accepted(result.error_code, result.error_message)
+                check(result.error_code, "The broker rejected the request", result.error_message)
 
 
 def _confirmed(question: str) -> bool:
@@ -199,7 +199,7 @@ def _print(found: dict[Named, list[Entry]]) -> None:
 
 def _described(cluster: AdminClient, named: Named) -> dict[Named, list[Entry]]:
     answer = cluster.any(DescribeAclsRequest(named.kind, named.name, named.pattern, None, None, Operation.ANY, Permission.ANY))
-    accepted(answer.error_code, answer.error_message)
+    check(answer.error_code, "The broker rejected the request", answer.error_message)
     return {
         Named(Resource(each.resource_type), each.resource_name, Pattern(each.pattern_type)): [
             Entry(acl.principal, acl.host, Operation(acl.operation), Permission(acl.permission_type)) for acl in each.acls

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import AdminClient
-from ottla.broker.cli.kafka_tools.options import ToolParser, accepted, cluster_of, comma_list, guarded
+from ottla.broker.cli.cluster import AdminClient, check
+from ottla.broker.cli.kafka_tools.options import ToolParser, cluster_of, comma_list, guarded
 from ottla.broker.cli.kafka_tools.quotas import QUOTAS, alter_quotas, print_quotas
+from ottla.broker.cli.operations import SCRAM_NAMES, Ask, alter_configs, alter_scram, describe_configs, list_groups, scram_credential
 from ottla.broker.core.settings_load import read_properties
-from ottla.broker.security.scram import SCRAM_KINDS, salted_password
+from ottla.broker.security.scram import SCRAM_KINDS
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
-from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from ottla.protocol.messages.k51_alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 
 _RESOURCES: Final = {"topics": (2, 1), "brokers": (4, 2), "broker-loggers": (8, None), "client-metrics": (16, 7), "groups": (32, 8)}
@@ -42,8 +35,6 @@ _SOURCES: Final = (
     "DYNAMIC_GROUP_CONFIG",
 )
 _DEFAULT_BROKER_SOURCE: Final = 3
-_SET, _DELETE = 0, 1
-_SALT_BYTES: Final = 24
 _ITERATIONS: Final = 4096
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(-?\d*),)?password=(.*)")
 
@@ -106,7 +97,7 @@ def _alter(cluster: AdminClient, entities: Entities, options: argparse.Namespace
     if name is None:
         raise CliError(f"An entity name must be specified with --alter of {', '.join(kind for kind, _ in entities)}")
     if kind in _RESOURCES:
-        _alter_resource(cluster, kind, name, added, removed)
+        alter_configs(_of_broker(cluster, kind, name), _RESOURCES[kind][0], name, added, removed)
     elif kind == "users" and len(entities) == 1 and any(each in SCRAM_KINDS for each in [*dict(added), *removed]):
         _alter_scram(cluster, name, added, removed)
     else:
@@ -121,24 +112,16 @@ def _alter(cluster: AdminClient, entities: Entities, options: argparse.Namespace
         print(f"Completed updating default config for {kind} in the cluster.")
 
 
-def _alter_resource(cluster: AdminClient, kind: str, name: str, added: Sequence[tuple[str, str]], removed: Sequence[str]) -> None:
-    changes = [AlterableConfig(each, _DELETE, None) for each in removed] + [AlterableConfig(each, _SET, value) for each, value in added]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(_RESOURCES[kind][0], name, changes)])
-    (answer,) = _of_broker(cluster, kind, name, request).responses
-    accepted(answer.error_code, answer.error_message)
-
-
-def _of_broker(cluster: AdminClient, kind: str, name: str, request: Any) -> Any:
-    """Send the request to the named broker, because only it can describe and change its own settings; otherwise to any broker."""
+def _of_broker(cluster: AdminClient, kind: str, name: str) -> Ask:
+    """Return how to ask the named broker, because only it can describe and change its own settings; otherwise any broker."""
     if kind in {"brokers", "broker-loggers"} and name:
         if not name.isdecimal():
             raise CliError(f"The entity name for {kind} must be a valid integer broker id, but it is: {name}")
-        return cluster.node(int(name), request)
-    return cluster.any(request)
+        return partial(cluster.node, int(name))
+    return cluster.any
 
 
 def _alter_scram(cluster: AdminClient, user: str, added: Sequence[tuple[str, str]], removed: Sequence[str]) -> None:
-    deletions = [ScramCredentialDeletion(user, SCRAM_KINDS[each].number) for each in removed if each in SCRAM_KINDS]
     upsertions = []
     for mechanism, text in added:
         kind, match = SCRAM_KINDS.get(mechanism), _CREDENTIAL.fullmatch(text)
@@ -147,11 +130,8 @@ def _alter_scram(cluster: AdminClient, user: str, added: Sequence[tuple[str, str
         iterations = _ITERATIONS if match[1] in {None, "-1"} else int(match[1] or 0)
         if iterations < kind.min_iterations:
             raise CliError(f"Iterations {iterations} is less than the minimum {kind.min_iterations} required for {mechanism}")
-        salt = os.urandom(_SALT_BYTES)
-        salted = salted_password(kind, match[2], salt, iterations)
-        upsertions.append(ScramCredentialUpsertion(user, kind.number, iterations, salt, salted))
-    for result in cluster.any(AlterUserScramCredentialsRequest(deletions, upsertions)).results:
-        accepted(result.error_code, result.error_message)
+        upsertions.append(scram_credential(user, mechanism, match[2], iterations))
+    alter_scram(cluster, user, [each for each in removed if each in SCRAM_KINDS], upsertions)
 
 
 def _describe(cluster: AdminClient, entities: Entities, options: argparse.Namespace) -> None:
@@ -172,15 +152,14 @@ def _names(cluster: AdminClient, kind: str) -> list[str]:
         case "brokers" | "broker-loggers":
             return [*(str(broker.node_id) for broker in cluster.metadata().brokers), ""]
         case "groups":
-            coordinated = {group.group_id for answer in cluster.every_broker(ListGroupsRequest()) for group in answer.groups}
-            return sorted(coordinated | _configured(cluster, kind))
+            return sorted({group.group_id for group in list_groups(cluster)} | _configured(cluster, kind))
     return sorted(_configured(cluster, kind))
 
 
 def _configured(cluster: AdminClient, kind: str) -> set[str]:
     """Return the resources that have dynamic settings."""
     answer = cluster.any(ListConfigResourcesRequest([_RESOURCES[kind][0]]))
-    accepted(answer.error_code, None)
+    check(answer.error_code, "The broker rejected the request")
     return {each.resource_name for each in answer.config_resources}
 
 
@@ -191,12 +170,10 @@ def _describe_resource(cluster: AdminClient, kind: str, name: str, *, everything
         return
     if kind == "brokers" and not name:
         source = _DEFAULT_BROKER_SOURCE
-    request = DescribeConfigsRequest([DescribeConfigsResource(number, name, None)], include_synonyms=True)
-    (result,) = _of_broker(cluster, kind, name, request).results
-    accepted(result.error_code, result.error_message)
+    configs = describe_configs(_of_broker(cluster, kind, name), number, name, synonyms=True)
     whose = f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {name}" if name else f"Default configs for {kind} in the cluster"
     print(f"{whose} are:")
-    for entry in sorted(result.configs, key=lambda entry: str(entry.name)):
+    for entry in sorted(configs, key=lambda entry: str(entry.name)):
         if everything or source is None or entry.config_source == source:
             synonyms = ", ".join(f"{_SOURCES[each.source]}:{each.name}={_shown(each.value)}" for each in entry.synonyms)
             sensitive = str(entry.is_sensitive).lower()
@@ -209,11 +186,12 @@ def _shown(value: str | None) -> str:
 
 def _describe_scram(cluster: AdminClient, name: str | None) -> None:
     answer = cluster.any(DescribeUserScramCredentialsRequest(None if name is None else [UserName(name)]))
-    accepted(answer.error_code, answer.error_message)
-    names = {kind.number: kind.name for kind in SCRAM_KINDS.values()}
+    check(answer.error_code, "The broker rejected the request", answer.error_message)
     for user in answer.results:
         if user.error_code == ErrorCode.NONE:
-            shown = ", ".join(f"{names.get(each.mechanism, each.mechanism)}=iterations={each.iterations}" for each in user.credential_infos)
+            shown = ", ".join(
+                f"{SCRAM_NAMES.get(each.mechanism, each.mechanism)}=iterations={each.iterations}" for each in user.credential_infos
+            )
             print(f"SCRAM credential configs for user-principal '{user.user}' are {shown}")
         elif name is None or user.error_code != ErrorCode.RESOURCE_NOT_FOUND:
             print(f"Error retrieving SCRAM credential configs for user-principal '{user.user}': {user.error_message}")

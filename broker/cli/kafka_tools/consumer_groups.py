@@ -17,10 +17,8 @@ from ottla.broker.cli.group_offsets import committed_positions
 from ottla.broker.cli.kafka_tools import group_resets
 from ottla.broker.cli.kafka_tools.java_errors import exception, exception_of
 from ottla.broker.cli.kafka_tools.options import Misused, ToolParser, cluster_of, columns, error_line, guarded
-from ottla.protocol.error_codes import ErrorCode
+from ottla.broker.cli.operations import delete_group, list_groups
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
-from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 
 _WIDTH: Final = 15
 _ASSIGNMENT_WIDTH: Final = 20
@@ -103,8 +101,7 @@ def _run(cluster: AdminClient, action: str, options: argparse.Namespace) -> None
 
 
 def _listed(cluster: AdminClient) -> list[Any]:
-    found = [group for answer in cluster.every_broker(ListGroupsRequest()) for group in answer.groups]
-    return sorted((group for group in found if group.protocol_type in CONSUMER_TYPES), key=lambda group: str(group.group_id))
+    return [group for group in list_groups(cluster) if group.protocol_type in CONSUMER_TYPES]
 
 
 def _list(cluster: AdminClient, options: argparse.Namespace) -> None:
@@ -231,9 +228,10 @@ def _print_state(cluster: AdminClient, group: GroupDescribed, *, verbose: bool) 
 def _delete(cluster: AdminClient, groups: Sequence[str]) -> None:
     failed = {}
     for group in groups:
-        (result,) = cluster.coordinator(group, DeleteGroupsRequest([group])).results
-        if result.error_code != ErrorCode.NONE:
-            failed[group] = exception(result.error_code)
+        try:
+            delete_group(cluster, group)
+        except AnsweredError as error:
+            failed[group] = exception(error.code)
     if failed:
         error_line("Deletion of some consumer groups failed:")
         for group, why in failed.items():

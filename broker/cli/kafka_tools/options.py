@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import AdminClient, AnsweredError, Unreachable, check
+from ottla.broker.cli.cluster import AdminClient, AnsweredError, Unreachable
 from ottla.broker.cli.security import use, use_properties
 from ottla.protocol.bodiless import module_of
-from ottla.protocol.error_codes import ErrorCode
 
 OF_KAFKA: Final = "4.3.1"
 _PATIENCE_MS: Final = 60_000
@@ -111,7 +110,7 @@ def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Calla
             try:
                 return main(argv)
             except CliError as error:
-                print(f"{what}{error}", file=sys.stderr if aside else sys.stdout)
+                print(f"{what}{error.said if isinstance(error, AnsweredError) else error}", file=sys.stderr if aside else sys.stdout)
                 return code
             except BrokenPipeError:  # the reader of our output has stopped, such as `head`
                 sys.stderr.close()
@@ -125,13 +124,6 @@ def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Calla
 def error_line(text: str) -> None:
     """Print the failure of one item as Kafka's tools do; the tool continues with the next one."""
     print(f"\nError: {text}")
-
-
-def accepted(code: int, message: str | None) -> None:
-    """Raise `AnsweredError` for an error code, with the broker's own message if there is one, as Kafka's tools do."""
-    if code != ErrorCode.NONE and message:
-        raise AnsweredError(message, code)
-    check(code, "The broker rejected the request")
 
 
 def comma_list(text: str) -> list[tuple[str, str]]:

@@ -5,25 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import AdminClient
-from ottla.broker.cli.kafka_tools.options import ToolParser, accepted, cluster_of, guarded
+from ottla.broker.cli.cluster import AdminClient, AnsweredError
+from ottla.broker.cli.kafka_tools.options import ToolParser, cluster_of, guarded
+from ottla.broker.cli.operations import TOPIC, add_partitions, create_topic, delete_topics, describe_configs
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import MetadataResponsePartition, MetadataResponseTopic
-from ottla.protocol.messages.k19_create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
 
-TIMEOUT_MS: Final = 60_000
-_TOPIC: Final = 2
 _DEFAULT: Final = 5
 _COLLISION: Final = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
@@ -120,10 +111,12 @@ def _create(cluster: AdminClient, options: argparse.Namespace) -> None:
         placed,
         [CreatableTopicConfig(*_pair(item)) for item in options.config],
     )
-    (answer,) = cluster.controller(CreateTopicsRequest([wanted], timeout_ms=TIMEOUT_MS)).topics
-    if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
-        return
-    accepted(answer.error_code, answer.error_message)
+    try:
+        create_topic(cluster, wanted)
+    except AnsweredError as error:
+        if error.code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
+            return
+        raise
     print(f"Created topic {options.topic}.")
 
 
@@ -141,22 +134,18 @@ def _pair(item: str) -> tuple[str, str]:
 
 
 def _alter(cluster: AdminClient, options: argparse.Namespace) -> None:
-    wanted = [CreatePartitionsTopic(topic.name or "", options.partitions, None) for topic in _existing(cluster, options)]
-    for result in cluster.controller(CreatePartitionsRequest(wanted, timeout_ms=TIMEOUT_MS)).results if wanted else ():
-        accepted(result.error_code, result.error_message)
+    add_partitions(cluster, [topic.name or "" for topic in _existing(cluster, options)], options.partitions)
 
 
 def _delete(cluster: AdminClient, options: argparse.Namespace) -> None:
-    names = [topic.name or "" for topic in _existing(cluster, options)]
-    request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], names, TIMEOUT_MS)
-    for answer in cluster.controller(request).responses if names else ():
-        accepted(answer.error_code, answer.error_message)
+    for _ in delete_topics(cluster, [topic.name or "" for topic in _existing(cluster, options)]):
+        pass
 
 
 def _describe(cluster: AdminClient, options: argparse.Namespace) -> None:
     reports = [name for name in _REPORTS if getattr(options, name)]
     for topic in _existing(cluster, options):
-        configs = _configs(cluster, topic.name or "")
+        configs = describe_configs(cluster.any, TOPIC, topic.name or "")
         changed = [f"{each.name}={each.value}" for each in configs if each.config_source != _DEFAULT]
         partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
         if not reports and not (options.topics_with_overrides and not changed):
@@ -167,13 +156,6 @@ def _describe(cluster: AdminClient, options: argparse.Namespace) -> None:
         for partition in () if options.topics_with_overrides else partitions:
             if not reports or any(_reported(name, partition, least) for name in reports):
                 _print_partition(topic.name or "", partition)
-
-
-def _configs(cluster: AdminClient, topic: str) -> list[Any]:
-    (result,) = cluster.any(DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, topic, None)])).results
-    accepted(result.error_code, result.error_message)
-    found: list[Any] = result.configs
-    return found
 
 
 def _reported(name: str, partition: MetadataResponsePartition, least: int) -> bool:

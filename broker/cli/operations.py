@@ -1,0 +1,113 @@
+"""The admin operations behind `ottla` and Kafka's tools, which differ only in options and output.
+
+A rejected operation raises `AnsweredError`: its text names the object, `said` is the broker's own message, which Kafka's tools print.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ottla.broker.cli.cluster import AdminClient, check
+from ottla.broker.security.scram import SCRAM_KINDS, salted_password
+from ottla.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+TOPIC: Final = 2
+"""The type of a topic among the resources with settings."""
+TIMEOUT_MS: Final = 60_000
+SCRAM_NAMES: Final[Mapping[int, str]] = {kind.number: kind.name for kind in SCRAM_KINDS.values()}
+_SET, _DELETE = 0, 1
+_SALT_BYTES: Final = 24
+
+Ask = Callable[[Any], Any]
+"""Sends a request to the right broker, and returns the response."""
+
+
+# --- topics -------------------------------------------------------------------------------------------------------------------
+
+
+def create_topic(cluster: AdminClient, topic: CreatableTopic) -> CreatableTopicResult:
+    """Create a topic, and return what the cluster made of the request."""
+    made: CreatableTopicResult
+    (made,) = cluster.controller(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)).topics
+    check(made.error_code, f"topic {topic.name!r} was not created", made.error_message)
+    return made
+
+
+def add_partitions(cluster: AdminClient, topics: Sequence[str], count: int) -> None:
+    """Let each topic have `count` partitions."""
+    wanted = [CreatePartitionsTopic(topic, count, None) for topic in topics]
+    for result in cluster.controller(CreatePartitionsRequest(wanted, timeout_ms=TIMEOUT_MS)).results if wanted else ():
+        check(result.error_code, f"partitions of topic {result.name!r} were not added", result.error_message)
+
+
+def delete_topics(cluster: AdminClient, topics: Sequence[str]) -> Iterator[str]:
+    """Delete topics, and yield the name of each until one was not deleted."""
+    request = DeleteTopicsRequest([DeleteTopicState(topic) for topic in topics], list(topics), TIMEOUT_MS)
+    by_name = {answer.name: answer for answer in cluster.controller(request).responses} if topics else {}
+    for topic in topics:
+        check(by_name[topic].error_code, f"topic {topic!r} was not deleted", by_name[topic].error_message)
+        yield topic
+
+
+# --- settings -----------------------------------------------------------------------------------------------------------------
+
+
+def describe_configs(ask: Ask, kind: int, name: str, *, synonyms: bool = False) -> list[Any]:
+    """Return the settings of a resource, with inherited ones and defaults."""
+    (result,) = ask(DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)], include_synonyms=synonyms)).results
+    check(result.error_code, f"settings of {name!r}", result.error_message)
+    found: list[Any] = result.configs
+    return found
+
+
+def alter_configs(ask: Ask, kind: int, name: str, added: Iterable[tuple[str, str]], removed: Iterable[str]) -> None:
+    """Remove and set settings of a resource."""
+    changes = [AlterableConfig(each, _DELETE, None) for each in removed] + [AlterableConfig(each, _SET, value) for each, value in added]
+    (answer,) = ask(IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, changes)])).responses
+    check(answer.error_code, f"settings of {name!r} were not changed", answer.error_message)
+
+
+# --- groups -------------------------------------------------------------------------------------------------------------------
+
+
+def list_groups(cluster: AdminClient) -> list[ListedGroup]:
+    """Return the groups of all brokers, by name."""
+    answers = cluster.every_broker(ListGroupsRequest())
+    for answer in answers:
+        check(answer.error_code, "groups of a broker")
+    return sorted((group for answer in answers for group in answer.groups), key=lambda group: str(group.group_id))
+
+
+def delete_group(cluster: AdminClient, group: str) -> None:
+    """Delete a group without members, with its committed offsets."""
+    (result,) = cluster.coordinator(group, DeleteGroupsRequest([group])).results
+    check(result.error_code, f"group {group!r} was not deleted")
+
+
+# --- users --------------------------------------------------------------------------------------------------------------------
+
+
+def scram_credential(user: str, mechanism: str, password: str, iterations: int) -> ScramCredentialUpsertion:
+    """Return a user's new credential, which has the salted hash of the password only."""
+    kind, salt = SCRAM_KINDS[mechanism], os.urandom(_SALT_BYTES)
+    return ScramCredentialUpsertion(user, kind.number, iterations, salt, salted_password(kind, password, salt, iterations))
+
+
+def alter_scram(cluster: AdminClient, user: str, removed: Iterable[str], added: Sequence[ScramCredentialUpsertion]) -> None:
+    """Remove a user's credentials for mechanisms, and store new ones. Any broker forwards the request to the controller."""
+    deletions = [ScramCredentialDeletion(user, SCRAM_KINDS[mechanism].number) for mechanism in removed]
+    for result in cluster.any(AlterUserScramCredentialsRequest(deletions, list(added))).results:
+        check(result.error_code, result.user, result.error_message)
