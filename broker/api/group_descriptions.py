@@ -61,7 +61,7 @@ def describe_groups(
         try:
             group = ctx.services.groups.get(group_id)
         except Rejected as rejected:
-            return refuse(rejected.code, None, group_id)
+            return refuse(rejected.code, rejected.message or None, group_id)
         found = None if group is None else describe(group)
         if found is not None:
             return found

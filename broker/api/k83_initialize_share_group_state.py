@@ -35,6 +35,7 @@ def handle(
     service = ctx.services.share.state
     results = carry_out(
         request,
+        "initialize share group state",
         lambda key, part: service.initialize(key, part.state_epoch, part.start_offset),
         lambda index, _: PartitionResult(index),
         PartitionResult,

@@ -35,7 +35,7 @@ def handle(
 ) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share.state
-    results = carry_out(request, lambda key, part: service.read(key, part.leader_epoch), _result, PartitionResult)
+    results = carry_out(request, "read share group state", lambda key, part: service.read(key, part.leader_epoch), _result, PartitionResult)
     return transform(results, lambda found: ReadShareGroupStateResponse([ReadStateResult(*each) for each in found.items()]))
 
 

@@ -37,7 +37,11 @@ def handle(
     """Answer when all share partitions are done."""
     service = ctx.services.share.state
     results = carry_out(
-        request, lambda key, part: service.write(key, _state(part)), lambda index, _: PartitionResult(index), PartitionResult
+        request,
+        "write share group state",
+        lambda key, part: service.write(key, _state(part)),
+        lambda index, _: PartitionResult(index),
+        PartitionResult,
     )
     return transform(results, lambda found: WriteShareGroupStateResponse([WriteStateResult(*each) for each in found.items()]))
 

@@ -33,5 +33,7 @@ def handle(
 ) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share.state
-    results = carry_out(request, lambda key, _: service.delete(key), lambda index, _: PartitionResult(index), PartitionResult)
+    results = carry_out(
+        request, "delete share group state", lambda key, _: service.delete(key), lambda index, _: PartitionResult(index), PartitionResult
+    )
     return transform(results, lambda found: DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in found.items()]))

@@ -34,7 +34,7 @@ def handle(
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share.state
-    results = carry_out(request, lambda key, _: service.summary(key), _result, PartitionResult)
+    results = carry_out(request, "read share group state summary", lambda key, _: service.summary(key), _result, PartitionResult)
     return transform(results, lambda found: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in found.items()]))
 
 

@@ -75,6 +75,8 @@ async def _all(ctx: Context[CoordinationServices], group_id: str) -> list[Descri
 async def _named(
     ctx: Context[CoordinationServices], group_id: str, asked: Sequence[DescribeShareGroupOffsetsRequestTopic]
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
+    if not group_id.strip():
+        raise Rejected(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic_name for topic in asked])
     visible = [topic for topic in asked if topic.topic_name not in hidden]
     known = {topic.topic_name: found for topic in visible if (found := ctx.services.topics.topic(topic.topic_name)) is not None}

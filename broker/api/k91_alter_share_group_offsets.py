@@ -42,7 +42,7 @@ async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOff
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
-        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is empty.")
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, [topic.topic_name for topic in request.topics])
     topics = {
         topic.topic_name: found

@@ -32,7 +32,7 @@ async def handle(ctx: Context[CoordinationServices], request: DeleteShareGroupOf
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
-        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is empty.")
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, names)
     try:

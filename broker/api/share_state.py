@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.persister import SharePartitionKey
 from ottla.protocol.error_codes import ErrorCode
 
@@ -18,13 +19,21 @@ T = TypeVar("T")
 ResultT = TypeVar("ResultT")
 
 
+_OF_COORDINATION: Final = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+"""Errors whose messages begin with what could not be done."""
+
+
 def carry_out(
     request: Any,
+    purpose: str,
     run: Callable[[SharePartitionKey, Any], T | asyncio.Future[T]],
     result: Callable[[int, T], ResultT],
     refused: Callable[[int, ErrorCode, str], ResultT],
 ) -> dict[bytes, list[ResultT]] | Awaitable[dict[bytes, list[ResultT]]]:
-    """Call `run` for each share partition and return the results by topic id; `result` and `refused` make them."""
+    """Call `run` for each share partition and return the results by topic id; `result` and `refused` make them.
+
+    `purpose` is what `run` does, for messages.
+    """
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return {}
     asked = {(topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions}
@@ -33,7 +42,7 @@ def carry_out(
         return answered(
             lambda: run(SharePartitionKey(request.group_id, topic_id, part.partition), part),
             lambda found: result(part.partition, found),
-            lambda rejected: refused(part.partition, rejected.code, rejected.message),
+            lambda rejected: refused(part.partition, rejected.code, _message(rejected, purpose)),
         )
 
     def by_topic(results: list[ResultT]) -> dict[bytes, list[ResultT]]:
@@ -43,3 +52,7 @@ def carry_out(
         return found
 
     return all_answered([one(topic_id, part) for (topic_id, _), part in asked.items()], by_topic)
+
+
+def _message(rejected: Rejected, purpose: str) -> str:
+    return f"Unable to {purpose}: {rejected.message}" if rejected.code in _OF_COORDINATION else rejected.message

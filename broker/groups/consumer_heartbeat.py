@@ -27,6 +27,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 ID_BYTES_MAX = 32_767
 """The maximum size of a group id, member id or expression in a key of the internal topic."""
+_TRIMMED = "".join(map(chr, range(0x21)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +79,16 @@ def check(beat: Heartbeat, config: ConsumerConfig) -> None:
         )
 
 
+def is_empty(value: str | None) -> bool:
+    """Return whether a value was given that is empty without the characters that Java's String.trim removes."""
+    return value is not None and not value.strip(_TRIMMED)
+
+
 def _fault(beat: Heartbeat) -> str | None:
-    if not beat.member_id and (beat.requires_member_id or beat.epoch > 0 or beat.epoch == LEAVE_EPOCH):
+    if is_empty(beat.member_id) and (beat.requires_member_id or beat.epoch > 0 or beat.epoch == LEAVE_EPOCH):
         return "MemberId can't be empty."
     for name, value in (("GroupId", beat.group_id), ("InstanceId", beat.instance_id), ("RackId", beat.rack_id)):
-        if value == "":
+        if is_empty(value):
             return f"{name} can't be empty."
     for name, value in (("GroupId", beat.group_id), ("MemberId", beat.member_id), ("SubscribedTopicRegex", beat.topic_regex)):
         if value is not None and len(value.encode()) > ID_BYTES_MAX:

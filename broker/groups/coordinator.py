@@ -281,13 +281,14 @@ class GroupCoordinator:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Effects[GroupRecord, Fetched]:
-        """Return the committed offsets of these partitions, or of all (None). An unknown group has none, without an error.
+        """Return the committed offsets of these partitions, or of all (None). An unknown group has none, without an error. All
+        offsets of a share group are none, too.
 
         If `topic_ids` has a topic's id, an offset committed for another id of that name does not count. Raises Rejected for credentials
         unknown to a consumer group.
         """
         group = self.groups.get(group_id)
-        if isinstance(group, ShareGroup):
+        if isinstance(group, ShareGroup) and topics is not None:
             raise _no_consumer_group(group_id)
         if isinstance(group, ConsumerGroup):
             error = group.check_offset_fetch(member_id, member_epoch)

@@ -139,7 +139,7 @@ class ShareGroups:
         group = self._groups.get(group_id)
         group = ShareGroup(group_id) if group is None else self.existing(group_id)
         if not group.is_empty:
-            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
         draft = self._draft(group, now)
         topics: dict[bytes, SharedTopic] = {}
         for topic_id, partition in offsets:
@@ -156,7 +156,7 @@ class ShareGroups:
         """
         group = self.existing(group_id)
         if not group.is_empty:
-            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
         known, found, unknown = group.partitions, {}, []
         if not group.has_partitions_record:
             return Effects((), Deletion({}))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX, HeartbeatAnswer
+from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX, HeartbeatAnswer, is_empty
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.share_draft import ShareDraft
@@ -39,7 +39,7 @@ class ShareHeartbeat:
 def check(beat: ShareHeartbeat) -> None:
     """Check the request by itself. Raises Rejected."""
     for name, value in (("MemberId", beat.member_id), ("GroupId", beat.group_id), ("RackId", beat.rack_id)):
-        if value == "":
+        if is_empty(value):
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
     if len(beat.group_id.encode()) > ID_BYTES_MAX:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"GroupId is longer than {ID_BYTES_MAX} bytes.")

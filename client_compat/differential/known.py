@@ -58,10 +58,14 @@ OWN_SETTINGS = "|".join(
 
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
+    KnownDifference(TEXT, "SHARE_FETCH", r".*error_message", kafka="None"),
     KnownDifference(ACCIDENT, "FETCH", ".*", label=r"isolation 2|-1 of .*|negative total"),
     KnownDifference(ACCIDENT, "PRODUCE", ".*", label="no records", kafka="<timed out>"),
     KnownDifference(
-        ACCIDENT, "PRODUCE|METADATA|CREATE_PARTITIONS|DESCRIBE_TOPIC_PARTITIONS|INCREMENTAL_ALTER_CONFIGS", ".*error_code", kafka="-1 .*"
+        ACCIDENT,
+        "PRODUCE|METADATA|CREATE_PARTITIONS|DESCRIBE_TOPIC_PARTITIONS|INCREMENTAL_ALTER_CONFIGS|DESCRIBE_SHARE_GROUP_OFFSETS",
+        ".*error_code",
+        kafka="-1 .*",
     ),
     KnownDifference(ACCIDENT, "PRODUCE", r".*log_start_offset", label="gzip that is none", kafka="0", ours="-1"),
     KnownDifference(ACCIDENT, "METADATA", ".*", label="neither"),

@@ -26,8 +26,8 @@ NOW_MS_MIN = 1_600_000_000_000
 DROPPED = frozenset({"throttle_time_ms"})
 ADDRESSES = {"host": "<host>", "port": "<port>", "cluster_id": "<cluster>", "log_dir": "<dir>", "client_host": "<client>"}
 AMOUNTS = frozenset({"total_bytes", "usable_bytes"})
-SETS = frozenset({"isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"})
-"""Lists of broker ids whose order is not defined."""
+SETS = frozenset({"isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr", "subscribed_topic_names"})
+"""Lists of broker ids and names whose order is not defined."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
 WORDED = frozenset(
     {
@@ -40,6 +40,11 @@ WORDED = frozenset(
         "k57_update_features",
         "k60_describe_cluster",
         "k64_unregister_broker",
+        "k78_share_fetch",
+        "k79_share_acknowledge",
+        "share_state",
+        "k84_read_share_group_state",
+        "k87_read_share_group_state_summary",
     }
 )
 """Message modules whose error texts are compared, too."""

@@ -45,6 +45,12 @@ def test_a_topic_that_does_not_exist_has_no_offset_and_no_error(client: Client) 
     assert offsets(client, []).topics == []
 
 
+def test_named_topics_of_a_group_without_a_name_are_refused(client: Client) -> None:
+    prepare(client)
+    assert offsets(client, [Asked("t", [0])], group_id="").error_code == ErrorCode.INVALID_GROUP_ID
+    assert offsets(client, group_id="").error_code == 0
+
+
 @pytest.mark.broker_settings(GUARDED)
 def test_a_client_without_rights_is_refused(broker: RunningBroker) -> None:
     with ann(broker) as client:

@@ -141,13 +141,15 @@ class Shards(Generic[ShardT]):
         """Return the loaded shard of a key. Raises Rejected with a coordinator error."""
         count = self._partition_count()
         if not count:
-            raise Rejected(ErrorCode.NOT_COORDINATOR)
+            raise _not_coordinator()
         try:
             shard = self.at(partition_of(key, count))
         except Rejected as error:
-            raise Rejected(ErrorCode.NOT_COORDINATOR, error.message) from error
+            raise _not_coordinator() from error
         if shard.life is not Life.SERVING:
-            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.life is Life.LOADING else ErrorCode.NOT_COORDINATOR)
+            if shard.life is Life.LOADING:
+                raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is loading and hence can't process requests.")
+            raise _not_coordinator()
         return shard
 
     def at(self, index: int) -> ShardT:
@@ -209,3 +211,7 @@ class Shards(Generic[ShardT]):
                     self._loaded(shard)
             if step.error is not None:
                 shard.life = Life.UNREADABLE
+
+
+def _not_coordinator() -> Rejected:
+    return Rejected(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")

@@ -191,7 +191,7 @@ class SharePartitionManager:
         """Apply a member's acknowledgements. Raises Rejected, or returns a future that may."""
         shared = self._in_use.get(key)
         if shared is None:
-            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         update = acknowledge(shared.state, member_id, batches, self.clock.mono_ms())
         self.watch_locks(shared)
         return self._persist(shared, update)

@@ -12,6 +12,7 @@ from client_compat.differential.cluster_scenarios import (
     faults,
     offsets,
     reading,
+    sharing,
     topics,
     writing,
 )
@@ -21,6 +22,6 @@ ClusterScenario = Callable[[Nodes], None]
 
 SCENARIOS: dict[str, ClusterScenario] = {
     f"cluster.{module.__name__.rpartition('.')[2]}.{name}": scenario
-    for module in (describe, topics, configs, controller, writing, reading, offsets, coordinators, faults)
+    for module in (describe, topics, configs, controller, writing, reading, offsets, coordinators, sharing, faults)
     for name, scenario in module.SCENARIOS.items()
 }

@@ -24,6 +24,8 @@ Placement = Sequence[Sequence[int]]
 FIRST: Placement = ((1, 2, 3),)
 OLD_RECORDS = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
 COORDINATORS: Placement = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
+SHARE_COORDINATORS: Placement = [COORDINATORS[n % 3] for n in range(50)]
+"""One for each of share.coordinator.state.topic.num.partitions, which Apache Kafka does not take from an existing topic."""
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 DEBUGGING = -2
 """The replica id of a debugging consumer, which reads beyond the high watermark."""
@@ -126,9 +128,10 @@ def wait_until_known(nodes: Nodes, living: Collection[int]) -> None:
 
 
 def make_coordinators_topics(nodes: Nodes) -> None:
-    """Create `__consumer_offsets` and `__transaction_state` with the same assignment in every cluster, and wait until they are loaded."""
+    """Create the coordinators' topics with the same assignment in every cluster, and wait until groups and transactions are loaded."""
     for name in ("__consumer_offsets", "__transaction_state"):
         create(nodes, name, COORDINATORS, COMPACTED)
+    create(nodes, "__share_group_state", SHARE_COORDINATORS, {"cleanup.policy": "delete"})
     wait_until_coordinated(nodes)
 
 

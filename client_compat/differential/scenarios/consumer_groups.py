@@ -127,6 +127,8 @@ def refused(probe: Probe) -> None:
         group = f"cg-refused-{version}"
         for label, request in {
             "no group": joining_beat("", "a", "consumed2"),
+            "a blank group": joining_beat(" \t", "a", "consumed2"),
+            "a blank instance": joining_beat(group, "a", "consumed2", instance_id=" "),
             "no subscription": joining_beat(group, "a", subscribed_topic_names=None),
             "no rebalance timeout": joining_beat(group, "a", "consumed2", rebalance_timeout_ms=-1),
             "a rebalance timeout of nothing": joining_beat(group, "a", "consumed2", rebalance_timeout_ms=0),
@@ -144,6 +146,7 @@ def refused(probe: Probe) -> None:
             probe.ask(label, request, version)
         if version >= 1:
             probe.ask("no member", joining_beat(group, "", "consumed2"), version)
+            probe.ask("a blank member", joining_beat(group, " ", "consumed2"), version)
             for pattern in ("(", "[a", "*", "(?=x)", "(?<n>x)", "\\1"):
                 request = joining_beat(group, "a", subscribed_topic_names=None, subscribed_topic_regex=pattern)
                 probe.ask(f"expression {pattern!r}", request, version)

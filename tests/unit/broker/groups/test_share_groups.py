@@ -165,12 +165,13 @@ def test_a_share_group_takes_no_other_protocol() -> None:
     assert driver.machine.heartbeat("g", "a", None, 1, driver.now) is ErrorCode.UNKNOWN_MEMBER_ID
     for refused in (
         lambda: driver.machine.commit(Commit(group_id="g", offsets=[]), driver.now),
-        lambda: driver.machine.fetch("g", None, require_stable=False),
+        lambda: driver.machine.fetch("g", [("t", [0])], require_stable=False),
         lambda: driver.machine.delete_offsets("g", []),
     ):
         with pytest.raises(Rejected) as error:
             refused()
         assert error.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert driver.machine.fetch("g", None, require_stable=False).response == []
 
 
 def test_an_expiry_of_offsets_spares_share_groups() -> None:

@@ -19,6 +19,7 @@ from tests.support.share_groups import ShareDriver
         ({"member_id": ""}, "MemberId can't be empty"),
         ({"group_id": ""}, "GroupId can't be empty"),
         ({"rack_id": ""}, "RackId can't be empty"),
+        ({"group_id": " \t"}, "GroupId can't be empty"),
         ({"group_id": "x" * 40_000}, "GroupId is longer"),
         ({"topic_names": None}, "SubscribedTopicNames must be set"),
         ({"topic_names": frozenset()}, "SubscribedTopicNames must be set"),

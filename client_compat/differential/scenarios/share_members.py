@@ -1,0 +1,152 @@
+"""Members of share groups that send ShareFetch and ShareAcknowledge, and the settings and state that their groups need.
+
+Rules:
+- A group's settings are changed before its topic is created: a broker that leads the topic has applied them.
+- A share partition is loaded before the first recorded fetch, because Apache Kafka reads its state in the background.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from client_compat.differential.probe import Probe
+from client_compat.differential.scenarios.common import create, until
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k78_share_fetch import ForgottenTopic, ShareFetchRequest
+from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.k83_initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+    PartitionData,
+)
+from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
+OPEN, CLOSE = 0, -1
+"""The epochs that open and close a share session."""
+GROUP_RESOURCE = 32
+SHARE_KEY = 2
+LATEST_VERSION = 2
+SLOW: dict[str, Any] = {"max_wait_ms": 1_000, "min_bytes": 1}
+"""A fetch that waits for records. Apache Kafka may find released records only at the end of the wait."""
+Given = tuple[int, int, list[int]]
+"""First offset, last offset and types of an acknowledgement."""
+
+
+def configure(probe: Probe, group: str, settings: Mapping[str, str]) -> None:
+    """Change settings of a group."""
+    configs = [AlterableConfig(name, 0, value) for name, value in settings.items()]
+    probe.ask(f"configure {group}", IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, configs)]))
+
+
+def coordinator_key(group: str, topic_id: bytes, partition: int) -> str:
+    """Return the key of a share partition's coordinator."""
+    return f"{group}:{_uuid_text(topic_id)}:{partition}"
+
+
+def _uuid_text(topic_id: bytes) -> str:
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def initialize(
+    probe: Probe, group: str, topic_id: bytes, partitions: Sequence[int], start_offset: int = 0, *, coordinator: Probe | None = None
+) -> None:
+    """Begin the state of share partitions, without recording it, once their coordinator is there; by default the probe's own broker."""
+    key = coordinator_key(group, topic_id, partitions[0])
+    asked = [InitializeStateData(topic_id, [PartitionData(index, 0, start_offset) for index in partitions])]
+    for _ in until(f"the state of {group} is initialized"):
+        (found,) = probe.quietly(FindCoordinatorRequest(key_type=SHARE_KEY, coordinator_keys=[key]), 6).coordinators
+        if found.error_code:
+            continue
+        (topic,) = (coordinator or probe).quietly(InitializeShareGroupStateRequest(group, asked), 0).results
+        if not any(partition.error_code for partition in topic.partitions):
+            return
+
+
+def share_topic(probe: Probe, group: str, name: str, partitions: int = 1, *, settings: Mapping[str, str] | None = None) -> bytes:
+    """Create a topic whose share partitions are loaded and start at offset 0. Return its id."""
+    if settings:
+        configure(probe, group, settings)
+    topic_id = create(probe, name, partitions)
+    initialize(probe, group, topic_id, range(partitions))
+    load(probe, group, topic_id, range(partitions))
+    return topic_id
+
+
+def load(probe: Probe, group: str, topic_id: bytes, partitions: Sequence[int]) -> None:
+    """Fetch from share partitions without records, without recording it, until they are loaded."""
+    listed = [ShareTopic(topic_id, [SharePartition(index) for index in partitions])]
+    for _ in until(f"the share partitions of {group} are loaded"):
+        answer = probe.quietly(
+            ShareFetchRequest(group, "loader", OPEN, 5_000, 0, max_records=1, batch_size=1, topics=listed), LATEST_VERSION
+        )
+        errors = [part.error_code for topic in answer.responses for part in topic.partitions]
+        probe.quietly(ShareFetchRequest(group, "loader", CLOSE), LATEST_VERSION)
+        if not answer.error_code and not any(errors):
+            return
+
+
+@dataclass
+class ShareMember:
+    """A member of a share group with a share session for one topic. The session's epoch follows the answers."""
+
+    probe: Probe
+    group: str
+    name: str
+    topic_id: bytes
+    partitions: Sequence[int] = (0,)
+    version: int = LATEST_VERSION
+    epoch: int = OPEN
+
+    def topics(self, *given: Given, partition: int = 0) -> list[ShareTopic]:
+        """Return acknowledgements for one partition; without any, the partitions of a new session."""
+        if given:
+            return [ShareTopic(self.topic_id, [SharePartition(partition, [AcknowledgementBatch(*one) for one in given])])]
+        return [ShareTopic(self.topic_id, [SharePartition(index) for index in self.partitions])] if self.epoch == OPEN else []
+
+    def fetch(self, label: str, *given: Given, partition: int = 0, on: str = "main", **fields: Any) -> Any:
+        """Fetch in the session, and acknowledge what is `given`. `fields` replace fields of the request."""
+        request = self.request(*given, partition=partition, **fields)
+        return self._asked(request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, on=on, sort=False))
+
+    def request(self, *given: Given, partition: int = 0, **fields: Any) -> ShareFetchRequest:
+        """Return the request of `fetch`."""
+        usual: dict[str, Any] = {
+            "group_id": self.group,
+            "member_id": self.name,
+            "share_session_epoch": self.epoch,
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "max_records": 500,
+            "batch_size": 500,
+            "topics": self.topics(*given, partition=partition),
+        }
+        return ShareFetchRequest(**(usual | fields))
+
+    def acknowledge(self, label: str, *given: Given, partition: int = 0, **fields: Any) -> Any:
+        """Acknowledge records in the session."""
+        usual: dict[str, Any] = {
+            "group_id": self.group,
+            "member_id": self.name,
+            "share_session_epoch": self.epoch,
+            "topics": self.topics(*given, partition=partition) if given else [],
+        }
+        request = ShareAcknowledgeRequest(**(usual | fields))
+        return self._asked(request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, sort=False))
+
+    def forget(self, label: str, *partitions: int) -> Any:
+        return self.fetch(label, forgotten_topics_data=[ForgottenTopic(self.topic_id, list(partitions))])
+
+    def close(self, label: str = "closes its session") -> None:
+        """End the session; what the member still has is released."""
+        self.fetch(label, share_session_epoch=CLOSE)
+
+    def _asked(self, epoch: int, response: Any) -> Any:
+        if response is not None and response.error_code == ErrorCode.NONE:
+            self.epoch = OPEN if epoch == CLOSE else epoch + 1
+        return response
