@@ -72,7 +72,7 @@ API = Api(
 Buffer = bytes | bytearray | memoryview
 
 _LENGTH = struct.Struct(">i")
-_LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, MAGIC_END - 1, CRC_START + 1
+_LENGTH_AT, _MAGIC_AT, ATTRIBUTES_AT = 8, MAGIC_END - 1, CRC_START + 1
 """The positions of a batch's length, its magic, and the lower byte of its attributes."""
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -255,7 +255,7 @@ def _has_transactional(request: ProduceRequest) -> bool:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
-            if records and len(records) >= HEADER_BYTES and records[_ATTRIBUTES_AT] & TRANSACTIONAL and records[_MAGIC_AT] == MAGIC_V2:
+            if records and len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & TRANSACTIONAL and records[_MAGIC_AT] == MAGIC_V2:
                 return True
     return False
 
@@ -407,11 +407,6 @@ def is_whole(records: Buffer) -> bool:
         return False
     whole: bool = _LENGTH.unpack_from(records, _LENGTH_AT)[0] == size - LOG_OVERHEAD
     return whole
-
-
-def is_transactional(records: Buffer) -> bool:
-    """Return whether a whole batch is transactional."""
-    return bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def _first_of(records: Buffer, version: int) -> Buffer:

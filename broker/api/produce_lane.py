@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from ottla.broker.api.k00_produce import ADDING_SINCE, is_transactional, is_whole
+from ottla.broker.api.k00_produce import ADDING_SINCE, ATTRIBUTES_AT, is_whole
 from ottla.broker.api.reply import Reply
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core.rejected import Rejected
@@ -25,6 +25,8 @@ from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.batch_check import TooMuchAtOnce
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import TRANSACTIONAL
 
 _KEY: Final = int(ApiKey.PRODUCE)
 _FIRST_VERSION: Final = 9
@@ -100,6 +102,7 @@ class ProduceLane:
                     pos += 1
                     if records_size > 0x1FFFFF:  # more than one read returns
                         return None
+            is_transactional = data[pos + ATTRIBUTES_AT] & TRANSACTIONAL != 0
         except (struct.error, IndexError):  # an incomplete or invalid frame
             return None
         end = pos + records_size - 1
@@ -107,9 +110,9 @@ class ProduceLane:
             return None
         records = memoryview(data)[pos:end]
         partition = self._partition(data[topic_at:topic_end], version, index)
-        if partition is None or not is_whole(records) or is_transactional(records) == (transactional_id is None):
+        if partition is None or is_transactional == (transactional_id is None):
             return None
-        try:
+        try:  # the append rejects what is not one whole batch
             guard = None if transactional_id is None else self._guard(transactional_id, version, partition, records)
             info = partition.append(records, guard=guard, acks_all=acks == -1)
         except (Rejected, TooMuchAtOnce, UnicodeDecodeError):
@@ -123,6 +126,8 @@ class ProduceLane:
         """Return the verification guard of a transactional batch. Raises Rejected if verification must wait, or the batch must
         not be appended.
         """
+        if not is_whole(records):
+            raise Rejected(ErrorCode.CORRUPT_MESSAGE, "not one whole batch")
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records)
         if producer_id < 0:
             return None

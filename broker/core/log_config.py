@@ -6,7 +6,7 @@ immutable: a change of configuration replaces the object, so every decision uses
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 INT64_MAX: Final = 2**63 - 1
@@ -50,18 +50,17 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+    # Derived once, because every append asks for them:
+    compacts: bool = field(init=False, repr=False, compare=False)
+    """Whether the log is compacted. Every record must then have a key."""
+    log_append_time: bool = field(init=False, repr=False, compare=False)
+    """Whether batches get the broker's timestamp instead of the client's."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "compacts", POLICY_COMPACT in self.cleanup_policy)
+        object.__setattr__(self, "log_append_time", self.message_timestamp_type == LOG_APPEND_TIME)
 
     @property
     def deletes(self) -> bool:
         """Whether retention by size and time applies."""
         return POLICY_DELETE in self.cleanup_policy
-
-    @property
-    def compacts(self) -> bool:
-        """Whether the log is compacted. Every record must then have a key."""
-        return POLICY_COMPACT in self.cleanup_policy
-
-    @property
-    def log_append_time(self) -> bool:
-        """Whether batches get the broker's timestamp instead of the client's."""
-        return self.message_timestamp_type == LOG_APPEND_TIME

@@ -171,15 +171,10 @@ class Session:
 
     def _answer_at_once(self, data: bytes) -> Buffer:
         """Answer frames by the fast path, up to the first one that it does not handle; return the rest."""
-        at, end = 0, len(data)
-        turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
-        while at < end and turn and self._out_bytes < limits.WRITE_HIGH_BYTES:
-            if at:  # most reads have one request, and do not look at the clock
-                if not turn_end_ns:
-                    turn_end_ns = self._spent_ns() + _SLICE_NS
-                elif self._spent_ns() >= turn_end_ns:
-                    break
-            turn -= 1
+        at, end, turn_end_ns = 0, len(data), 0
+        for _ in range(limits.REQUESTS_PER_TURN):
+            if self._out_bytes >= limits.WRITE_HIGH_BYTES:
+                break
             found = self._at_once(data, at)
             if found is None:
                 break
@@ -189,6 +184,12 @@ class Session:
                 self._out_bytes += len(reply[0])
             else:
                 self._take(reply)
+            if at >= end:  # most reads have one request, and do not look at the clock
+                break
+            if not turn_end_ns:
+                turn_end_ns = self._spent_ns() + _SLICE_NS
+            elif self._spent_ns() >= turn_end_ns:
+                break
         return memoryview(data)[at:] if at else data
 
     def run(self) -> None:

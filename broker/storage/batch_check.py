@@ -69,12 +69,13 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
     view = memoryview(data)
     header = _check_envelope(view, config)
     _check_header(header)
-    if at_once and header.record_count > limits.CHECKED_AT_ONCE_RECORDS:
+    has_many_records = header.record_count > limits.CHECKED_AT_ONCE_RECORDS
+    if has_many_records and at_once:
         raise TooMuchAtOnce
     records: Buffer = view[HEADER_BYTES:]
     if header.attributes & CODEC_MASK:
         records = _decompress(_codec(header), records, config, at_once=at_once)
-    if header.record_count > limits.BATCH_RECORDS_MAX:
+    if has_many_records:
         _check_count(header.record_count, len(records), config)
     scan = walk.scan(records, header.record_count, header.base_timestamp)
     if scan.first_bad_index >= 0:
@@ -121,7 +122,7 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_count(count: int, size: int, config: LogConfig) -> None:
-    """Limit the record count of a batch of `size` bytes, above BATCH_RECORDS_MAX, before its records are read.
+    """Limit the record count of a batch of `size` bytes before its records are read.
 
     A Java producer splits a batch rejected with MESSAGE_TOO_LARGE and sends the parts.
     """

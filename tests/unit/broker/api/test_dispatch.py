@@ -27,6 +27,7 @@ from ottla.protocol.errors import FrameTooLarge, MalformedMessage, UnsupportedVe
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.records.batch import HEADER_BYTES
 from ottla.protocol.schema import Message
 
 PEER = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
@@ -246,7 +247,7 @@ def with_lane(*faults: str, broken: bool = False, observed: bool = False, asked:
     return Dispatcher(cast(Services, services), script)
 
 
-PRODUCE = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"r")])])
+PRODUCE = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, bytes(HEADER_BYTES))])])
 ORDINARY = b"".join(encode_request(ApiKey.PRODUCE, 9, 5, "me", PRODUCE))
 
 
