@@ -78,7 +78,7 @@ BY_KEY: Final = {"scope": "topic", "first": "r.timestamp"}
 """The copy with the earliest timestamp is the first: the records of a key may be in several partitions, where offsets say nothing about
 their order."""
 
-COUNTS: Final = "SELECT topic, fate, count(*) AS records FROM judged GROUP BY topic, fate"
+COUNTS: Final = "SELECT topic, fate, count(*) AS records, count(once) AS identified FROM judged GROUP BY topic, fate"
 UNREADABLE: Final = """
     SELECT topic, count(*) AS batches FROM raw_batches
     WHERE (error IS NOT NULL AND NOT torn OR NOT crc_ok OR magic < 2 OR records_fault IS NOT NULL) AND NOT startswith(topic, '__')
@@ -122,7 +122,7 @@ def dedup(
     problem, and CannotJudge if the engine or a cluster fails.
     """
     if to.exists():
-        raise FileExistsError(f"{to} is there already: give the name of a new directory")
+        raise FileExistsError(f"{to} already exists: name a new directory")
     with sources(paths, topics, wire) as given:
         found = [find_logs(path, topics) for path in given.paths]
         for logs in found:
@@ -133,7 +133,7 @@ def dedup(
         check_rate(chosen, wire)
         with start(chosen, size, master, memory_mb) as running:
             _judge(running, given.paths, topics, key_field, producer_expiration_ms)
-            counts = _count(running)
+            counts = _count(running, key_field)
             running.write(WRITTEN, {}, to)
     return counts
 
@@ -153,9 +153,13 @@ def _judge(engine: Engine, paths: Sequence[str], topics: Sequence[str], key_fiel
     engine.define("judged", JUDGED.format(once=views.KEYS[key.place], **BY_KEY), args)
 
 
-def _count(engine: Engine) -> list[TopicCount]:
+def _count(engine: Engine, key_field: str | None) -> list[TopicCount]:
+    """Return the counts by topic. Raises CannotJudge if no record has the business key: a misspelt key would keep every duplicate."""
     counts: dict[str, TopicCount] = {}
-    for row in engine.rows(COUNTS, {}):
+    rows = engine.rows(COUNTS, {})
+    if key_field is not None and rows and not any(row["identified"] for row in rows):
+        raise CannotJudge(f"no record has the key --key-field {key_field}: nothing was written")
+    for row in rows:
         count = counts.setdefault(row["topic"], TopicCount(row["topic"]))
         setattr(count, row["fate"], row["records"])
         count.read += row["records"]
@@ -185,7 +189,7 @@ def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     max_bytes_per_second: RateLimit = 0,
     spool: SpoolDir = None,
 ) -> None:
-    """Write what a log means once: committed records only, the first of each producer's sequence or of each business key, to Parquet.
+    """Write the committed records of a log to Parquet, each once: the first of each producer's sequence or of each business key.
 
     For example: ottla dedup data --to orders-once --topic orders. Exit code: 0 written, 2 could not, or not all of it.
     """

@@ -88,11 +88,11 @@ class Explanation:
     def visible(self) -> tuple[bool, str]:
         """Whether a read_committed consumer receives the record, and the reason."""
         if self.batch["control"]:
-            return False, "it is a marker: no consumer is given it"
+            return False, "it is a marker, which no consumer receives"
         if self.batch["crc_ok"] is False:
             return False, "its checksum is wrong: a consumer fails on it"
         if self.record is None and self.batch["magic"] == MAGIC_V2:
-            return False, "its record is not there, or not readable: compaction removes records and keeps their batch"
+            return False, "its record cannot be read, or was removed: compaction removes records and keeps their batch"
         if self.transaction is not None and self.transaction.outcome == "abort":
             return False, f"its transaction was aborted at offset {self.transaction.ended}"
         if self.transaction is not None and self.transaction.outcome is None:
@@ -109,7 +109,7 @@ def explain(place: str, path: str | Path) -> Explanation:
     """Explain `topic-partition@offset` in the log directory `path`. Raises NotThere, OSError."""
     match = PLACE.fullmatch(place)
     if match is None:
-        raise NotThere(f"{place!r} is no place in a log: it looks like orders-0@1234")
+        raise NotThere(f"{place!r} is not TOPIC-PARTITION@OFFSET, such as orders-0@1234")
     topic, partition, offset = match["topic"], int(match["partition"]), int(match["offset"])
     one = Filters(topics=frozenset({topic}), partitions=frozenset({partition}))
     found = _find(topic, partition, offset, path, one)
@@ -147,7 +147,7 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
                 found.transaction = Transaction(open_[producer_id])
     if first is None:
         logs = find_logs(path, [topic])
-        raise NotThere("; ".join(logs.problems) or f"{logs.path} holds nothing of {topic}-{partition}")
+        raise NotThere("; ".join(logs.problems) or f"{logs.path} has no records of {topic}-{partition}")
     if found is None:
         where = "before the log's start" if offset < first else "after its end" if offset > last else "in a hole (compacted or lost)"
         raise NotThere(f"{topic}-{partition}@{offset} is {where}: the log holds offsets {first} to {last}")
@@ -284,9 +284,9 @@ def explain_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     command_config: CommandConfig = None,
 ) -> None:
-    """Say who wrote what stands at an offset, in which transaction, and who can see it.
+    """Show which producer wrote a record, in which transaction, and whether a read_committed consumer receives it.
 
-    For example: ottla explain orders-0@1234 data. Exit code: 0 explained, 2 there is nothing there.
+    For example: ottla explain orders-0@1234 data. Exit code: 0 explained, 2 no such record.
     """
     try:
         with sources([path], (), Wire(command_config)) as given:

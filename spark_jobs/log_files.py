@@ -49,7 +49,8 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
     try:
         where = place(str(path))
         if not where.is_dir(where.path):
-            found.problems.append(f"{path}: no such directory")
+            is_file = where.is_file(where.path)
+            found.problems.append(f"{path}: {'is a file; give the log directory that contains it' if is_file else 'no such directory'}")
             return found
         entries = where.entries(where.path)
     except (OSError, ValueError) as e:

@@ -41,6 +41,8 @@ COMMANDS = {
 }
 
 
+READ_LOGS = ("audit", "explain", "dedup")
+"""The commands that read clusters on their own connections. Their option --command-config is by default the root command's --config."""
 EXIT_INTERRUPTED = 130
 
 
@@ -80,7 +82,14 @@ def _typer_app(argv: list[str]) -> typer.Typer:
 
     from ottla.broker.cli.common import ExtraMissing  # noqa: PLC0415 # not on the serving path
 
-    app = typer.Typer(name="ottla", no_args_is_help=True, pretty_exceptions_show_locals=False, add_completion=True)
+    defaults: dict[str, dict[str, str]] = {}
+    app = typer.Typer(
+        name="ottla",
+        no_args_is_help=True,
+        pretty_exceptions_show_locals=False,
+        add_completion=True,
+        context_settings={"default_map": defaults},
+    )
     version = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
     config = typer.Option(
         None, "--config", envvar="OTTLA_CLIENT_CONFIG", metavar="FILE", help="Client security settings, as in Kafka's client.properties."
@@ -90,6 +99,7 @@ def _typer_app(argv: list[str]) -> typer.Typer:
     def ottla(version: bool = version, config: Path | None = config) -> None:
         """A Kafka broker in Python, and the tools around it."""
         if config is not None:
+            defaults.update({name: {"command_config": str(config)} for name in READ_LOGS})
             from ottla.broker.cli.common import command  # noqa: PLC0415 # not on the serving path
             from ottla.broker.cli.security import use  # noqa: PLC0415 # only where it is given
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 from ottla.broker.cli.basics import CliError, host_port
 from ottla.broker.cli.security import connect
@@ -30,6 +30,7 @@ from ottla.protocol.messages.k03_metadata import (
 )
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.schema import Message
+from ottla.spark_jobs.wire.security import connection_advice
 
 CLIENT_ID = "ottla-cli"
 GROUP, TRANSACTION = 0, 1
@@ -62,12 +63,6 @@ class AnsweredError(CliError):
         super().__init__(message)
         self.code = code
         self.said = said or message
-
-
-LOCKED_HINT: Final = (
-    "The listener may require TLS or SASL: give client security settings with `ottla --config client.properties …`, or OTTLA_CLIENT_CONFIG "
-    "(docs/security.md)."
-)
 
 
 class Unreachable(CliError):
@@ -108,8 +103,7 @@ class AdminClient:
                 return self._call(*host_port(address.strip()), request)
             except OSError as error:
                 refused.append(f"{address}: {error.strerror or error}")
-                if type(error) is ConnectionError or isinstance(error, ConnectionResetError):  # connected, but closed without a response
-                    advice = LOCKED_HINT
+                advice = connection_advice(error) or advice
         raise Unreachable(f"no broker can be reached ({'; '.join(refused)}). {advice}")
 
     def each_broker(self, request: Message) -> list[tuple[MetadataResponseBroker, Any]]:

@@ -66,8 +66,11 @@ def address(servers: str, properties: Mapping[str, str]) -> Address:
     given = {dotted(name): value for name, value in properties.items()}
     file = given.pop(CONFIG_FILE, "")
     if file:
-        with Path(file).open(encoding="utf-8") as text:
-            given = {dotted(name): value for name, value in javaproperties.load(text).items()} | given
+        try:
+            with Path(file).open(encoding="utf-8") as text:
+                given = {dotted(name): value for name, value in javaproperties.load(text).items()} | given
+        except OSError as e:
+            raise OSError(f"the client security settings {file} cannot be read: {e.strerror}") from e
     found = Address(_servers(servers), security_of(given), client_id=given.get("client.id", "ottla-audit"))
     rate, timeout_ms = (_number(given, name) for name in (RATE, TIMEOUT))
     return replace(found, bytes_per_second=rate, timeout_s=timeout_ms / 1000 or found.timeout_s, pinned=given.get(PINNED, ""))

@@ -26,6 +26,7 @@ from ottla.protocol.schema import Message
 from ottla.protocol.topic_names import NAME_LENGTH_MAX, PARTITION_MAX, name_problem
 from ottla.spark_jobs.wire.address import Address
 from ottla.spark_jobs.wire.connection import NotAuthenticated, connect
+from ottla.spark_jobs.wire.security import connection_advice
 
 Partition = tuple[str, int]
 
@@ -209,15 +210,15 @@ class Cluster:
 
     def _ask(self, request: Message) -> Any:
         """Return the first answer from any broker. Raises WireError if no broker answers."""
-        reason = ""
+        reason = advice = ""
         for where in dict.fromkeys([*self._nodes.values(), *self._address.servers]):
             try:
                 return self._client(where).call(request)
             except NotAuthenticated as e:
                 raise WireError(f"{self._address.name}: {e}") from e
             except (OSError, ProtocolError) as e:
-                reason = self._lost(where, e)
-        raise WireError(f"{self._address.name}: no broker answers ({reason})")
+                reason, advice = self._lost(where, e), connection_advice(e)
+        raise WireError(f"{self._address.name}: no broker answers ({reason}). {advice}".rstrip())
 
     def _leader(self, partition: Partition) -> tuple[str, int] | None:
         if partition not in self._leaders:
@@ -242,7 +243,7 @@ class Cluster:
         client = self._clients.pop(where, None)
         if client is not None:
             client.close()
-        return f"{where[0]}:{where[1]}: {error}"
+        return f"{where[0]}:{where[1]}: {getattr(error, 'strerror', None) or error}"
 
     def _pause(self, attempt: int) -> None:
         self._sleep(min(BACKOFF_S * 2**attempt, BACKOFF_S_MAX))

@@ -49,12 +49,12 @@ def _authenticate(client: Client, security: Security, host: str) -> None:
     answer = client.call(SaslHandshakeRequest(mechanism=security.mechanism))
     if answer.error_code:
         offered = ", ".join(answer.mechanisms)
-        raise NotAuthenticated(f"the broker does not take {security.mechanism}; it offers {offered or 'nothing'}")
+        raise NotAuthenticated(f"the broker does not support {security.mechanism}; it offers {offered or 'nothing'}")
 
     def ask(token: bytes) -> bytes:
         told = client.call(SaslAuthenticateRequest(token))
         if told.error_code:
-            raise NotAuthenticated(f"the broker does not let the user in: {told.error_message or ErrorCode(told.error_code).name}")
+            raise NotAuthenticated(f"the broker rejected the credentials: {told.error_message or ErrorCode(told.error_code).name}")
         return bytes(told.auth_bytes)
 
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.protocol.error_codes import ErrorCode
-from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, Segment
+from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, Segment, no_logs
 from ottla.spark_jobs.wire.address import PINNED, Address, address_of, url_with
 from ottla.spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, Partition, WireError
 
@@ -80,7 +80,7 @@ def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDire
     for span in there.spans:
         found.segments += ranges_of(address, span, target)
     if not found.segments and not found.problems:
-        found.problems.append(f"{address.name}: no partitions here that this user may read")
+        found.problems.append(no_logs(address.name, topics) if topics else f"{address.name}: no partitions that this user may read")
     return found
 
 

@@ -64,6 +64,21 @@ _ABOUT_SECURITY: Final = re.compile(r"(enable\.)?(ssl|sasl|security)\.")
 _JAAS: Final = re.compile(r'\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
 """One option of sasl.jaas.config. A quoted value is matched as a whole, so that no part of a password is parsed as another option."""
 _FALSE: Final = frozenset({"false", "0", "no", ""})
+_SETTINGS_OPTION: Final = "`ottla --config client.properties …`, or OTTLA_CLIENT_CONFIG (docs/security.md)"
+
+
+def connection_advice(error: BaseException) -> str:
+    """Return what the user can do about the security settings of a failed connection; empty if they are not the cause."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            "The listener's certificate is not trusted for this host: give its certificate authority (ssl.truststore.type=PEM and "
+            f"ssl.truststore.location) with {_SETTINGS_OPTION}, and connect to a host that the certificate names."
+        )
+    if isinstance(error, ssl.SSLError):
+        return "The TLS handshake failed. If the listener does not use TLS, correct security.protocol in the client security settings."
+    if type(error) is ConnectionError or isinstance(error, ConnectionResetError):  # connected, but closed without a response
+        return f"The listener may require TLS or SASL: give client security settings with {_SETTINGS_OPTION}."
+    return ""
 
 
 def is_secret(name: str) -> bool:

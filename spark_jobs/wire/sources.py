@@ -29,7 +29,7 @@ BootstrapServer = Annotated[
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(help="A file of Kafka's client properties for clusters (security.protocol, ...)."),
+    typer.Option(help="Client security settings for clusters, as in Kafka's client.properties; by default those of `ottla --config`."),
 ]
 RateLimit = Annotated[int, typer.Option(min=0, help="Fetch no more than so many bytes a second from clusters; 0: as fast as they give.")]
 SpoolDir = Annotated[

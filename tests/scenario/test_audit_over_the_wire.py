@@ -133,7 +133,7 @@ def test_a_wrong_password_is_told_and_nothing_is_judged(mechanism: str, kafka: S
     )
     verdict = audit([f"kafka://{kafka.sasl}"], wire=Wire(command_config=config), engine="duckdb")
     assert verdict.exit_code == 2
-    assert "does not let the user in" in verdict.directories[0].problems[0]
+    assert "rejected the credentials" in verdict.directories[0].problems[0]
     assert "wrong" not in verdict.to_json()
 
 

@@ -16,6 +16,7 @@ from ottla.broker.testing import InProcessBroker
 from ottla.protocol.client import Client
 from ottla.spark_jobs.corpus import CASES, payments
 from ottla.spark_jobs.dedup import TopicCount, dedup, dedup_command
+from ottla.spark_jobs.session import CannotJudge
 from tests.support.topic_calls import create, produce
 
 
@@ -59,6 +60,12 @@ def test_only_committed_records_are_written_and_all_are_counted(tmp_path: Path) 
     assert payments.HANGING not in {row["producer_id"] for row in rows}
 
 
+def test_a_key_that_no_record_has_is_refused_because_every_duplicate_would_be_kept(log: Path, tmp_path: Path) -> None:
+    with pytest.raises(CannotJudge, match=r"no record has the key --key-field order\.id"):
+        dedup([log], tmp_path / "out", key_field="order.id")
+    assert not (tmp_path / "out").exists()
+
+
 def test_spark_writes_the_same(spark: SparkSession, log: Path, tmp_path: Path) -> None:
     assert dedup([log], tmp_path / "spark", key_field="id", engine="spark") == dedup([log], tmp_path / "duckdb", key_field="id")
     places = [sorted((row["topic"], row["partition"], row["offset"]) for row in written(tmp_path / name)) for name in ("spark", "duckdb")]
@@ -90,7 +97,7 @@ def test_topics_can_be_chosen(log: Path, tmp_path: Path) -> None:
 
 def test_a_directory_that_is_there_is_not_touched(log: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(FileExistsError, match="give the name of a new directory"):
+    with pytest.raises(FileExistsError, match="already exists: name a new directory"):
         dedup([log], tmp_path / "out")
     with pytest.raises(FileNotFoundError, match="no such directory"):
         dedup([tmp_path / "absent"], tmp_path / "new")

@@ -33,7 +33,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("payments-0@0", True, "its transaction was committed at offset 2"),
         ("payments-1@3", False, "its transaction was aborted at offset 5"),
         ("payments-1@8", False, "its transaction is open: it began at offset 8 and has no marker"),
-        ("payments-0@2", False, "it is a marker: no consumer is given it"),
+        ("payments-0@2", False, "it is a marker, which no consumer receives"),
         ("payments-0@17", False, "not yet: producer 1002 has had a transaction open since offset 12, and nothing after it is stable"),
     ],
 )
@@ -58,8 +58,8 @@ def test_writer_transaction_and_record_are_told(log: Path) -> None:
     ("place", "says"),
     [
         ("payments-0@99", "after its end: the log holds offsets 0 to 19"),
-        ("payments-7@0", "holds nothing of payments-7"),
-        ("nobody", "no place in a log: it looks like orders-0@1234"),
+        ("payments-7@0", "has no records of payments-7"),
+        ("nobody", "is not TOPIC-PARTITION@OFFSET, such as orders-0@1234"),
     ],
 )
 def test_what_is_not_there_is_said(log: Path, place: str, says: str) -> None:
@@ -122,3 +122,13 @@ def test_the_command_prints_text_or_json_and_ends_with_2_where_there_is_nothing(
     assert (topic.exit_code, topic.stderr) == (2, f"error: {log}: no partition of nosuch here\n")
     directory = CliRunner().invoke(app, ["payments-0@1", str(log / "missing")])
     assert (directory.exit_code, directory.stderr) == (2, f"error: {log / 'missing'}: no such directory\n")
+
+
+def test_a_cluster_without_internal_topics_is_explained_like_its_directory(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "data") as broker, Client("127.0.0.1", broker.port) as client:
+        create(client, "t")
+        produce(client, "t", b"a")
+        app = Typer()
+        app.command()(explain_command)
+        over_the_wire = CliRunner().invoke(app, ["t-0@0", f"kafka://{broker.bootstrap}"])
+    assert (over_the_wire.exit_code, "sees it: it was written outside" in over_the_wire.stdout) == (0, True), over_the_wire.output

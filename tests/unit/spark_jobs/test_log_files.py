@@ -55,6 +55,8 @@ def test_deleted_moving_and_foreign_directories_are_named(tmp_path: Path) -> Non
 
 def test_a_missing_directory_is_a_problem(tmp_path: Path) -> None:
     assert find_file_logs(tmp_path / "none").problems == [f"{tmp_path / 'none'}: no such directory"]
+    (tmp_path / "file").touch()
+    assert find_file_logs(tmp_path / "file").problems == [f"{tmp_path / 'file'}: is a file; give the log directory that contains it"]
 
 
 def test_a_partition_of_which_a_segment_cannot_be_read_is_a_problem_and_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from ottla.broker.cli.dump_log import dump_log
 from ottla.broker.cli.group_offsets import timestamp_ms
 from ottla.broker.cli.produce import produce, split_line
 from ottla.broker.cli.verify import verify
+from ottla.broker.development_security import as_lines
 from ottla.testing import InProcessBroker
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -211,6 +212,19 @@ def test_an_interrupt_in_the_middle_of_an_import_is_no_trace(tmp_path: Path) -> 
     (tmp_path / "aiokafka.py").write_text("raise KeyboardInterrupt")
     stopped = ottla("consume", "numbers", PYTHONPATH=str(tmp_path))
     assert (stopped.returncode, stopped.stderr) == (130, "")
+
+
+def test_the_root_commands_client_settings_apply_to_the_audit_of_a_cluster(tmp_path: Path) -> None:
+    file, data = tmp_path / "client.properties", tmp_path / "data"
+    with InProcessBroker(data, tls=True, users={"alice": "secret"}) as broker:
+        broker.topics.create("t")
+        file.write_text("\n".join(as_lines(broker.client_properties())))
+        cluster = f"kafka://{broker.bootstrap}"
+        by_option = ottla("--config", str(file), "audit", cluster)
+        by_variable = ottla("audit", cluster, OTTLA_CLIENT_CONFIG=str(file))
+        own = ottla("audit", cluster, "--command-config", str(file), OTTLA_CLIENT_CONFIG="none")
+    assert (by_option.returncode, by_variable.returncode) == (0, 0), by_option.stderr + by_variable.stderr
+    assert "none" in own.stderr, "OTTLA_CLIENT_CONFIG names a file that does not exist"
 
 
 def test_a_bug_does_not_end_with_the_exit_code_of_a_verdict(tmp_path: Path) -> None:

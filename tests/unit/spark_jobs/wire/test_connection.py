@@ -77,7 +77,7 @@ def test_plain_sends_user_and_password_and_over_tls_only_to_the_right_host(tmp_p
 def test_a_mechanism_that_the_broker_does_not_offer_is_told_with_those_it_does() -> None:
     with broker(lambda _token: SaslAuthenticateResponse(), ["GSSAPI"]) as server:
         where = to(server, "PLAIN")
-        with pytest.raises(NotAuthenticated, match="does not take PLAIN; it offers GSSAPI"):
+        with pytest.raises(NotAuthenticated, match="does not support PLAIN; it offers GSSAPI"):
             connect(where, *where.servers[0])
 
 

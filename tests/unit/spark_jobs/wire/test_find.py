@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.broker.testing import InProcessBroker
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
 from ottla.spark_jobs.wire.find import NOBODY_KNOWS, Span, WireSegment, pin, ranges_of
@@ -52,6 +53,25 @@ def test_a_broker_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
         server = broker.bootstrap
     (problem,) = find_logs(f"kafka://{server}").problems
     assert problem.startswith(f"kafka://{server}: no broker answers")
+
+
+def test_a_listener_with_tls_is_a_problem_that_names_the_missing_client_settings(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "data", tls=True) as broker:
+        (plain,) = find_logs(f"kafka://{broker.bootstrap}").problems
+        file = tmp_path / "client.properties"
+        file.write_text("security.protocol=SSL\n")
+        (untrusted,) = find_logs(f"kafka://{broker.bootstrap}?command.config={file}").problems
+    with InProcessBroker(tmp_path / "other") as broker:
+        (no_tls,) = find_logs(f"kafka://{broker.bootstrap}?command.config={file}").problems
+    assert "The listener may require TLS or SASL" in plain
+    assert "`ottla --config client.properties" in plain
+    assert "ssl.truststore.location" in untrusted
+    assert "correct security.protocol" in no_tls
+
+
+def test_client_settings_that_cannot_be_read_are_a_problem_that_names_the_file(tmp_path: Path) -> None:
+    (problem,) = find_logs(f"kafka://localhost:1?command.config={tmp_path / 'none'}").problems
+    assert problem == f"the client security settings {tmp_path / 'none'} cannot be read: No such file or directory"
 
 
 def test_a_url_that_says_nothing_is_a_problem_of_its_name_without_properties() -> None:
