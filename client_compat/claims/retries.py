@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from client_compat.claims.claim import CheckResult, claim
 from client_compat.claims.environment import ClaimEnvironment
+from client_compat.clients.options import ProducerOptions
 from client_compat.known_bugs import reordering
-from client_compat.matrix.facades import ProducerOptions, Record
+from client_compat.matrix.facades import Record
 from client_compat.support.log_text import describe
 
 VALUE = "order 7"

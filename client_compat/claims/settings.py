@@ -8,8 +8,9 @@ from client_compat.claims.claim import CheckResult, claim
 from client_compat.claims.environment import ClaimEnvironment
 from client_compat.claims.identity import CLIENT
 from client_compat.claims.retries import VALUE, lose_ack
+from client_compat.clients.options import ProducerOptions
 from client_compat.matrix.control import ClientError, Unsupported
-from client_compat.matrix.facades import ProducerOptions, Record
+from client_compat.matrix.facades import Record
 from client_compat.support.brokers import HOST
 from client_compat.support.stage import READ_S
 from ottla.protocol.client import Client as Wire

@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from client_compat.clients.options import ConsumerOptions
 from client_compat.matrix.clients import CLIENTS
 from client_compat.matrix.control import ClientError, ClientMissing, ProgramFailed
-from client_compat.matrix.facades import Client, Consumer, ConsumerOptions, Partition
+from client_compat.matrix.facades import Client, Consumer, Partition
 from client_compat.support.counted import Counted
 from client_compat.support.reading import Consumed
 from client_compat.support.workers import RunFailed

@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Unpack
 
+from client_compat.clients.options import ConsumerOptions, ProducerOptions
 from client_compat.matrix.control import CALL_TIMEOUT_MS, ClientError, Program, Unsupported
 
 Partition = tuple[str, int]
@@ -59,53 +60,6 @@ class Taken:
     headers: tuple[Header, ...]
     timestamp: int
     timestamp_type: str | None
-
-
-class ProducerOptions(TypedDict, total=False):
-    """Arguments of `producer.open`; an omitted one has the client's default.
-
-    `timeout_ms` limits the open, and also the time that a send may block in clients that set it when they open.
-    """
-
-    timeout_ms: int
-    client_id: str
-    acks: Literal["0", "1", "all"]
-    idempotent: bool
-    transactional_id: str
-    transaction_timeout_ms: int
-    linger_ms: int
-    batch_bytes: int
-    buffer_bytes: int
-    compression: str
-    max_in_flight: int
-    retries: int
-    request_timeout_ms: int
-    delivery_timeout_ms: int
-    max_request_bytes: int
-    partitioner: Literal["default", "murmur2", "last"]
-    serializer: Literal["json"]
-    interceptor: bool
-
-
-class ConsumerOptions(TypedDict, total=False):
-    """Arguments of `consumer.open`; an omitted one has the client's default."""
-
-    client_id: str
-    group: str
-    instance_id: str
-    reset: Literal["earliest", "latest", "none"]
-    isolation: Literal["read_uncommitted", "read_committed"]
-    group_protocol: Literal["classic", "consumer"]
-    assignor: str
-    auto_commit: bool
-    auto_commit_interval_ms: int
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    max_poll_records: int
-    fetch_min_bytes: int
-    fetch_max_wait_ms: int
-    fetch_max_bytes: int
-    partition_fetch_bytes: int
 
 
 def to_wire(value: bytes | None) -> str | None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from client_compat.matrix.facades import Consumer, ConsumerOptions, Partition, Taken
+from client_compat.clients.options import ConsumerOptions
+from client_compat.matrix.facades import Consumer, Partition, Taken
 from client_compat.matrix.scenario import Broken, Scene, expect, together
 from client_compat.support.brokers import HOST
 from ottla.protocol.client import Client

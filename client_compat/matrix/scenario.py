@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, Unpack
 
+from client_compat.clients.options import ConsumerOptions, ProducerOptions
 from client_compat.matrix.brokers import Broker
 from client_compat.matrix.control import ClientError
-from client_compat.matrix.facades import Admin, Client, Consumer, ConsumerOptions, Producer, ProducerOptions, Taken
+from client_compat.matrix.facades import Admin, Client, Consumer, Producer, Taken
 from client_compat.matrix.lock import LISTENERS, Lock
 from client_compat.matrix.outcomes import plain
 from client_compat.matrix.proxy import Losses

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from client_compat.matrix.facades import Consumer, ConsumerOptions
+from client_compat.clients.options import ConsumerOptions
+from client_compat.matrix.facades import Consumer
 from client_compat.matrix.membership import Members, filled, group_truth, member, partitions_of
 from client_compat.matrix.scenario import Scene, expect, same, scenario
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from client_compat.clients.options import ConsumerOptions
 from client_compat.matrix.control import ClientError
-from client_compat.matrix.facades import Consumer, ConsumerOptions, Partition
+from client_compat.matrix.facades import Consumer, Partition
 from client_compat.matrix.membership import Members, filled, group_truth, member, partitions_of
 from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
 

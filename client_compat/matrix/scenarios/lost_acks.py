@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from client_compat.matrix.facades import ProducerOptions, numbered
+from client_compat.clients.options import ProducerOptions
+from client_compat.matrix.facades import numbered
 from client_compat.matrix.proxy import Losses
 from client_compat.matrix.scenario import Scene, expect, same, scenario
 from ottla.protocol.api_keys import ApiKey

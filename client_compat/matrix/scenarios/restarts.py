@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from client_compat.matrix.facades import ProducerOptions, Record, Sent, places
+from client_compat.clients.options import ProducerOptions
+from client_compat.matrix.facades import Record, Sent, places
 from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario, together
 
 ROUNDS = 12

@@ -3,6 +3,7 @@
 mod control;
 mod failure;
 mod kafka_errors;
+mod options;
 mod requests;
 mod wire;
 mod with_rdkafka;

@@ -5,29 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use crate::options::{OpenConsumer, OpenProducer};
 use crate::wire::{Partition, PartitionOffset, Record};
-
-#[derive(Debug, Deserialize)]
-pub struct OpenProducer {
-    pub bootstrap: String,
-    pub client_id: Option<String>,
-    pub acks: Option<String>,
-    pub idempotent: Option<bool>,
-    pub transactional_id: Option<String>,
-    pub transaction_timeout_ms: Option<u64>,
-    pub linger_ms: Option<u64>,
-    pub batch_bytes: Option<u64>,
-    pub buffer_bytes: Option<u64>,
-    pub compression: Option<String>,
-    pub max_in_flight: Option<u64>,
-    pub retries: Option<u64>,
-    pub request_timeout_ms: Option<u64>,
-    pub delivery_timeout_ms: Option<u64>,
-    pub max_request_bytes: Option<u64>,
-    pub partitioner: Option<String>,
-    pub serializer: Option<String>,
-    pub interceptor: Option<bool>,
-}
 
 #[derive(Debug, Deserialize)]
 pub struct Send {
@@ -47,27 +26,6 @@ impl Send {
 pub struct SendOffsets {
     pub consumer: String,
     pub offsets: Vec<PartitionOffset>,
-}
-
-#[derive(Debug, Deserialize)]
-pub struct OpenConsumer {
-    pub bootstrap: String,
-    pub client_id: Option<String>,
-    pub group: Option<String>,
-    pub instance_id: Option<String>,
-    pub reset: Option<String>,
-    pub isolation: Option<String>,
-    pub group_protocol: Option<String>,
-    pub assignor: Option<String>,
-    pub auto_commit: Option<bool>,
-    pub auto_commit_interval_ms: Option<u64>,
-    pub session_timeout_ms: Option<u64>,
-    pub heartbeat_interval_ms: Option<u64>,
-    pub max_poll_records: Option<u64>,
-    pub fetch_min_bytes: Option<u64>,
-    pub fetch_max_wait_ms: Option<u64>,
-    pub fetch_max_bytes: Option<u64>,
-    pub partition_fetch_bytes: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -56,47 +56,6 @@ type Connect struct {
 	Security  *Security `json:"security"`
 }
 
-// ProducerOpen is producer.open. A nil member was not asked for.
-type ProducerOpen struct {
-	Open
-	Acks                 *string `json:"acks"`
-	Idempotent           *bool   `json:"idempotent"`
-	TransactionalID      *string `json:"transactional_id"`
-	TransactionTimeoutMS *int    `json:"transaction_timeout_ms"`
-	LingerMS             *int    `json:"linger_ms"`
-	BatchBytes           *int    `json:"batch_bytes"`
-	BufferBytes          *int    `json:"buffer_bytes"`
-	Compression          *string `json:"compression"`
-	MaxInFlight          *int    `json:"max_in_flight"`
-	Retries              *int    `json:"retries"`
-	RequestTimeoutMS     *int    `json:"request_timeout_ms"`
-	DeliveryTimeoutMS    *int    `json:"delivery_timeout_ms"`
-	MaxRequestBytes      *int    `json:"max_request_bytes"`
-	Partitioner          *string `json:"partitioner"`
-	Serializer           *string `json:"serializer"`
-	Interceptor          bool    `json:"interceptor"`
-}
-
-// ConsumerOpen is consumer.open. A nil member was not asked for.
-type ConsumerOpen struct {
-	Open
-	Group                *string `json:"group"`
-	InstanceID           *string `json:"instance_id"`
-	Reset                *string `json:"reset"`
-	Isolation            *string `json:"isolation"`
-	GroupProtocol        *string `json:"group_protocol"`
-	Assignor             *string `json:"assignor"`
-	AutoCommit           *bool   `json:"auto_commit"`
-	AutoCommitIntervalMS *int    `json:"auto_commit_interval_ms"`
-	SessionTimeoutMS     *int    `json:"session_timeout_ms"`
-	HeartbeatIntervalMS  *int    `json:"heartbeat_interval_ms"`
-	MaxPollRecords       *int    `json:"max_poll_records"`
-	FetchMinBytes        *int    `json:"fetch_min_bytes"`
-	FetchMaxWaitMS       *int    `json:"fetch_max_wait_ms"`
-	FetchMaxBytes        *int    `json:"fetch_max_bytes"`
-	PartitionFetchBytes  *int    `json:"partition_fetch_bytes"`
-}
-
 // Record is one record to send. Key and value are nil for null.
 type Record struct {
 	Key       []byte   `json:"key"`

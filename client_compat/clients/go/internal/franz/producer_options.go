@@ -46,7 +46,7 @@ func producerOptions(open control.ProducerOpen) ([]kgo.Opt, error) {
 	if open.Compression != nil {
 		options = append(options, kgo.ProducerBatchCompression(codecs[*open.Compression]))
 	}
-	if open.Interceptor {
+	if open.Interceptor != nil {
 		options = append(options, kgo.WithHooks(interceptor{}))
 	}
 	return append(options, producerLimits(open)...), nil

@@ -50,7 +50,7 @@ func producerConfig(open control.ProducerOpen) (*sarama.Config, error) {
 	if open.Compression != nil {
 		config.Producer.Compression = codecs[*open.Compression]
 	}
-	if open.Interceptor {
+	if open.Interceptor != nil {
 		config.Producer.Interceptors = []sarama.ProducerInterceptor{interceptor{}}
 	}
 	producerLimits(config, open)

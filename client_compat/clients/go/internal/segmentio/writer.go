@@ -20,7 +20,7 @@ func writer(open control.ProducerOpen) (*kafka.Writer, error) {
 		control.Lack{Asked: open.MaxInFlight != nil, What: "limit in flight: a partition has one request at a time"},
 		control.Lack{Asked: open.DeliveryTimeoutMS != nil, What: "delivery timeout: it gives up by attempts"},
 		control.Lack{Asked: open.Serializer != nil, What: "serializer hook: a message's value is bytes"},
-		control.Lack{Asked: open.Interceptor, What: "interceptors"},
+		control.Lack{Asked: open.Interceptor != nil, What: "interceptors"},
 		control.Lack{Asked: open.MaxRequestBytes != nil && open.BatchBytes != nil, What: "limit of requests apart from that of batches"},
 	)
 	if err != nil {
