@@ -37,14 +37,14 @@ def fetcher_of(topic: str, partition: int, fetchers: int) -> int:
     return _positive((31 * string_hash(topic) + partition) & 0xFFFFFFFF) % fetchers
 
 
-def in_hash_order(keys: Iterable[T], hash_of: Callable[[T], int], expected: int | None = None) -> list[T]:
+def in_hash_order(keys: Iterable[T], hash_of: Callable[[T], int], capacity: int = 16) -> list[T]:
     """Return each key once, in the iteration order of a `java.util.HashMap` into which the keys were inserted in the given order.
 
-    `hash_of` returns Java's hash of a key: `int` for a non-negative number, `string_hash` for a string. `expected` is the number of keys
-    that the map was made for, if any (KAFKA AssignorHelpers.newHashMap).
+    `hash_of` returns Java's hash of a key: `int` for a non-negative number, `string_hash` for a string. `capacity` is the map's initial
+    capacity.
     """
     found = list(dict.fromkeys(keys))
-    slots = 16 if expected is None else 1 << (int((expected + 1) / 0.75 + 1) - 1).bit_length()
+    slots = 1 << (capacity - 1).bit_length()
     while len(found) * 4 > slots * 3:
         slots *= 2
 

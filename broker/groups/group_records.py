@@ -6,7 +6,7 @@ Invariants:
   version. A record without a value is a tombstone.
 * Every version that Kafka ever wrote can be read. Written are those of Kafka 4.1: OffsetCommitValue 4, or 1 for a commit with its own
   expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2, and those of consumer groups
-  (`consumer_records`) and share groups (`share_records`).
+  (`consumer_records`), share groups (`share_records`) and streams groups (`streams/records`).
 * An unknown key type is not an error, because newer brokers write more of them. It is decoded as None and stays in the log.
 
 Source: Kafka's group-coordinator message schemas (`ottla.protocol.offset_log` has those of offsets; GroupMetadataKey,
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ottla.broker.groups.consumer_records import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
 from ottla.broker.groups.share_records import SHARE_CLASSES, ShareKey, ShareValue
+from ottla.broker.streams.records import STREAMS_CLASSES, StreamsKey, StreamsValue
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.offset_log import NO_EXPIRY, OFFSET_COMMIT, OFFSET_COMMIT_V0, OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string, wire_struct
@@ -57,8 +58,8 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
     members: list[MemberMetadata] = array(MemberMetadata)
 
 
-Key = OffsetCommitKey | GroupMetadataKey | ConsumerKey | ShareKey
-Value = OffsetCommitValue | GroupMetadataValue | ConsumerValue | ShareValue
+Key = OffsetCommitKey | GroupMetadataKey | ConsumerKey | ShareKey | StreamsKey
+Value = OffsetCommitValue | GroupMetadataValue | ConsumerValue | ShareValue | StreamsValue
 
 _CLASSES: dict[int, tuple[type[Key], type[Value]]] = {
     OFFSET_COMMIT_V0: (OffsetCommitKey, OffsetCommitValue),
@@ -66,6 +67,7 @@ _CLASSES: dict[int, tuple[type[Key], type[Value]]] = {
     GROUP_METADATA: (GroupMetadataKey, GroupMetadataValue),
     **CONSUMER_CLASSES,
     **SHARE_CLASSES,
+    **STREAMS_CLASSES,
 }
 _KEY_TYPES: dict[type[Key], int] = {key_class: key_type for key_type, (key_class, _) in _CLASSES.items()}
 """The highest type of each key: offsets are written with type 1."""

@@ -1,0 +1,45 @@
+"""Java's `java.util.PriorityQueue`: of several least items it returns the one that Java returns, where `heapq` would return another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class JavaHeap(Generic[T]):
+    """A binary heap. An item's key must not change while the item is in the heap."""
+
+    def __init__(self, items: Iterable[T], key: Callable[[T], float]) -> None:
+        self._key = key
+        self._items: list[T] = []
+        for item in items:
+            self.push(item)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, item: T) -> None:
+        """Add an item: it rises past parents that are greater."""
+        items, place = self._items, len(self._items)
+        items.append(item)
+        while place and self._key(items[parent := (place - 1) // 2]) > self._key(item):
+            items[place], items[parent] = items[parent], item
+            place = parent
+
+    def pop(self) -> T:
+        """Remove and return a least item: the last item sinks from the root past smaller children, the left one first if they are equal.
+        Raises IndexError for an empty heap."""
+        items, item = self._items, self._items.pop()
+        if not items:
+            return item
+        least, items[0], place = items[0], item, 0
+        while (child := 2 * place + 1) < len(items):
+            if child + 1 < len(items) and self._key(items[child + 1]) < self._key(items[child]):
+                child += 1
+            if self._key(item) <= self._key(items[child]):
+                break
+            items[place], items[child] = items[child], item
+            place = child
+        return least

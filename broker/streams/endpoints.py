@@ -1,0 +1,28 @@
+"""The partitions that a member's tasks read, for interactive queries: other members look up which endpoint has a key.
+
+Source: Kafka's EndpointToPartitionsManager.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.core.java_hash import in_hash_order, string_hash
+from ottla.broker.streams.internal_topics import Subtopologies
+from ottla.broker.streams.partition_counts import PartitionsOf
+from ottla.broker.streams.tasks import Tasks, sorted_tasks
+from ottla.protocol.messages.k88_streams_group_heartbeat import TopicPartition
+
+
+def input_partitions(tasks: Tasks, subtopologies: Subtopologies, partitions_of: PartitionsOf) -> list[TopicPartition]:
+    """Return the partitions that the tasks read. A deleted topic is left out.
+
+    A topic with fewer partitions than the member has tasks is listed with as many of the lowest task numbers, as in Kafka, whether or not
+    these partitions exist.
+    """
+    found = []
+    for subtopology_id, numbers in sorted_tasks(tasks):
+        subtopology = subtopologies[subtopology_id]
+        for topic in in_hash_order([*sorted(subtopology.source_topics), *subtopology.repartition_source_topics], string_hash):
+            count = partitions_of(topic)
+            if count is not None:
+                found.append(TopicPartition(topic, numbers[:count]))
+    return found

@@ -1,0 +1,76 @@
+"""The topology of a Kafka Streams application, as its first member sends it and `__consumer_offsets` keeps it.
+
+Source: Kafka's StreamsTopology, StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ottla.broker.core.java_hash import in_hash_order, string_hash
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.streams.records import StreamsGroupTopologyValue
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k88_streams_group_heartbeat as k88
+from ottla.protocol.messages import k89_streams_group_describe as k89
+from ottla.protocol.messages.streams_group import Subtopology, TopicInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """A topology: its subtopologies by id, in the order of Java's hash map, in which Kafka processes them."""
+
+    epoch: int
+    subtopologies: Mapping[str, Subtopology]
+
+    @classmethod
+    def of(cls, value: StreamsGroupTopologyValue) -> Topology:
+        """Return the topology of a record. Raises Rejected(UNKNOWN_SERVER_ERROR) for an id that occurs twice and for a negative epoch, as
+        Kafka answers."""
+        by_id = {subtopology.subtopology_id: subtopology for subtopology in value.subtopologies}
+        if len(by_id) < len(value.subtopologies) or value.epoch < 0:
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return cls(value.epoch, {name: by_id[name] for name in in_hash_order(by_id, string_hash)})
+
+    @property
+    def source_topics(self) -> frozenset[str]:
+        """The topics that the application reads: those of its user, and its repartition topics."""
+        return frozenset(name for subtopology in self.subtopologies.values() for name in inputs_of(subtopology))
+
+    @property
+    def required_topics(self) -> frozenset[str]:
+        """The topics that must exist: `source_topics` and the changelogs."""
+        return self.source_topics.union(topic.name for one in self.subtopologies.values() for topic in one.state_changelog_topics)
+
+    def described(self) -> k89.Topology:
+        """Return the topology as the client sent it."""
+        return k89.Topology(
+            self.epoch,
+            [
+                k89.Subtopology(
+                    name,
+                    sorted(subtopology.source_topics),
+                    sorted(subtopology.repartition_sink_topics),
+                    _described(subtopology.state_changelog_topics),
+                    _described(subtopology.repartition_source_topics),
+                )
+                for name, subtopology in sorted(self.subtopologies.items())
+            ],
+        )
+
+
+def inputs_of(subtopology: Subtopology) -> Iterator[str]:
+    """Yield the topics that a subtopology reads."""
+    yield from subtopology.source_topics
+    for topic in subtopology.repartition_source_topics:
+        yield topic.name
+
+
+def topology_value(topology: k88.Topology) -> StreamsGroupTopologyValue:
+    """Return the record of a topology that a member sent; its lists keep their order."""
+    return StreamsGroupTopologyValue(topology.epoch, topology.subtopologies)
+
+
+def _described(topics: Iterable[TopicInfo]) -> list[TopicInfo]:
+    return sorted(topics, key=lambda topic: topic.name)

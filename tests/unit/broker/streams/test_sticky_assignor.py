@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from ottla.broker.streams.internal_topics import ConfiguredSubtopology, InternalTopic
+from ottla.broker.streams.sticky_assignor import MemberSpec, assign
+from ottla.broker.streams.tasks import Tasks, TaskSet
+
+STATEFUL = {"0": ConfiguredSubtopology(4, state_changelog_topics={"store": InternalTopic("store", 4, 0, {})})}
+STATELESS = {"0": ConfiguredSubtopology(4)}
+
+
+def members(*names: str, before: dict[str, TaskSet] | None = None) -> dict[str, MemberSpec]:
+    """Return members `process/member`."""
+    return {name: MemberSpec(name.split("/")[0], (before or {}).get(name, TaskSet())) for name in names}
+
+
+def count(tasks: Tasks) -> int:
+    return sum(map(len, tasks.values()))
+
+
+def test_tasks_are_divided_evenly_among_processes_and_their_members() -> None:
+    targets = assign(members("p/1", "p/2", "q/1", "q/2"), STATELESS, 0)
+    assert [count(tasks.active) for tasks in targets.values()] == [1, 1, 1, 1]
+    assert set().union(*(tasks.active["0"] for tasks in targets.values())) == {0, 1, 2, 3}
+
+
+def test_members_keep_their_tasks_when_another_joins() -> None:
+    before = assign(members("p/1", "q/1"), STATELESS, 0)
+    after = assign(members("p/1", "q/1", "r/1", before=before), STATELESS, 0)
+    assert [len(after[name].active["0"] & before[name].active["0"]) for name in before] == [2, 1]
+    assert count(after["r/1"].active) == 1
+
+
+def test_a_standby_task_is_on_another_process() -> None:
+    targets = assign(members("p/1", "q/1"), STATEFUL, 1)
+    assert targets["p/1"].standby == targets["q/1"].active
+    assert targets["q/1"].standby == targets["p/1"].active
+
+
+def test_a_process_has_no_second_copy_of_a_task_however_many_are_configured() -> None:
+    targets = assign(members("p/1", "p/2", "q/1", "q/2"), STATEFUL, 3)
+    for process in "pq":
+        mine = [tasks for name, tasks in targets.items() if name.startswith(process)]
+        assert sorted(n for tasks in mine for kind in tasks.kinds() for n in kind.get("0", ())) == [0, 1, 2, 3]
+
+
+def test_a_standby_task_becomes_active_when_its_active_member_is_gone() -> None:
+    before = assign(members("p/1", "q/1", "r/1"), STATEFUL, 1)
+    lost = before["r/1"].active["0"]
+    after = assign(members("p/1", "q/1", before=before), STATEFUL, 1)
+    for name in ("p/1", "q/1"):
+        assert before[name].standby["0"] & lost <= after[name].active["0"]
+
+
+def test_a_stateless_subtopology_has_no_standby_tasks() -> None:
+    assert not any(tasks.standby for tasks in assign(members("p/1", "q/1"), STATELESS, 1).values())
+
+
+def test_a_group_without_members_has_no_assignment() -> None:
+    assert assign({}, STATELESS, 1) == {}
