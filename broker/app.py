@@ -48,6 +48,7 @@ from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
+from ottla.broker.runtime.metadata.streams_topics import StreamsTopics
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -308,6 +309,7 @@ class Broker:
             topics=catalog,
             cluster=cluster,
             topic_maker=topics,
+            streams_topics=StreamsTopics(topics, self._nursery),
             broker_configs=metadata.broker_configs,
             features=metadata.features,
             forwarding=metadata.forwarding or self._to_own_controller(),

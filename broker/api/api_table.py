@@ -95,6 +95,8 @@ APIS: Final = (
     ServedApi(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), )),
     ServedApi(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), )),
     ServedApi(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), )),
+    ServedApi(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, 0, 0, ListenerType.BROKER, array_limits={'topology.subtopologies.source_topics': 10000, 'topology.subtopologies.repartition_sink_topics': 10000, 'topology.subtopologies.repartition_source_topics.topic_configs': 10000, 'topology.subtopologies.state_changelog_topics.topic_configs': 10000, 'topology.subtopologies.copartition_groups.source_topics': 10000, 'topology.subtopologies.copartition_groups.repartition_source_topics': 10000, 'active_tasks.partitions': 50000, 'standby_tasks.partitions': 50000, 'warmup_tasks.partitions': 50000, 'client_tags': 1000}),
+    ServedApi(ApiKey.STREAMS_GROUP_DESCRIBE, 0, 0, 0, ListenerType.BROKER, splits=(Split('group_ids', 'groups'), )),
     ServedApi(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, 0, ListenerType.BROKER, splits=(Split('groups.topics.partitions', 'groups.topics.partitions'), )),
     ServedApi(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, 0, ListenerType.BROKER, array_limits={'topics': 10000, 'topics.partitions': 10000}),
     ServedApi(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, 0, ListenerType.BROKER, array_limits={'topics': 10000}),

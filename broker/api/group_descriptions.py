@@ -1,6 +1,6 @@
-"""What the APIs that describe groups of the newer protocols have in common (ConsumerGroupDescribe, ShareGroupDescribe).
+"""What ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common.
 
-Source: KAFKA KafkaApis.handleConsumerGroupDescribe, handleShareGroupDescribe.
+Source: KAFKA KafkaApis.handleConsumerGroupDescribe, handleShareGroupDescribe, handleStreamsGroupDescribe.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.consumer_groups import Group
 from ottla.broker.groups.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer_member import topics_of
+from ottla.broker.groups.coordinator import Group
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.group_assignment import Assignment, TopicPartitions
 
@@ -42,13 +42,14 @@ def describe_groups(
     enabled: bool,
     describe: Callable[[Group], D | None],
     refuse: Callable[[int, str | None, str], D],
-    assignments: Callable[[D], Iterable[Assignment]],
+    topics: Callable[[D], Iterable[str]],
+    hidden_text: str = "The group has described topic(s) that the client is not authorized to describe.",
 ) -> list[D]:
     """Describe each named group once.
 
     `kind` is the protocol's name in messages. `describe` returns None for a group of another protocol. `refuse` makes the result of a group
-    that is not described, from error code, message and group id. A client that may not describe a topic in a group's `assignments` gets an
-    error for the group.
+    that is not described, from error code, message and group id. A client that may not describe one of a group's `topics` gets an error for
+    the group.
     """
 
     def of_id(group_id: str) -> D:
@@ -74,11 +75,15 @@ def describe_groups(
         group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_REQUESTED
     if ctx.services.authorizer is None:
         return groups
-    topics = [(group, topic.topic_name) for group in groups for part in assignments(group) for topic in part.topic_partitions]
-    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, {topic for _, topic in topics})
-    refused = {group.group_id for group, topic in topics if topic in hidden}
-    code, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The group has described topic(s) that the client is not authorized to describe."
-    return [refuse(code, text, group.group_id) if group.group_id in refused else group for group in groups]
+    named = {group.group_id: set(topics(group)) for group in groups}
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set().union(*named.values()))
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [refuse(code, hidden_text, group.group_id) if not named[group.group_id].isdisjoint(hidden) else group for group in groups]
+
+
+def topics_in(assignments: Iterable[Assignment]) -> Iterable[str]:
+    """Yield the topics of members' assignments."""
+    return (topic.topic_name for assignment in assignments for topic in assignment.topic_partitions)
 
 
 def described_assignment(ctx: Context[CoordinationServices], partitions: Partitions) -> Assignment:

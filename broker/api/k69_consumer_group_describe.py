@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.group_descriptions import describe_groups, described_assignment
+from ottla.broker.api.group_descriptions import describe_groups, described_assignment, topics_in
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.groups.consumer import ConsumerGroup
@@ -38,7 +38,7 @@ def handle(ctx: Context[CoordinationServices], request: ConsumerGroupDescribeReq
         enabled="consumer" in ctx.services.settings.group_coordinator_rebalance_protocols,
         describe=lambda group: _described(ctx, group) if isinstance(group, ConsumerGroup) else None,
         refuse=DescribedGroup,
-        assignments=lambda described: (each for member in described.members for each in (member.assignment, member.target_assignment)),
+        topics=lambda described: topics_in(each for member in described.members for each in (member.assignment, member.target_assignment)),
     )
     return ConsumerGroupDescribeResponse(groups=groups)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.group_descriptions import describe_groups, described_assignment
+from ottla.broker.api.group_descriptions import describe_groups, described_assignment, topics_in
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.share_groups import enabled
@@ -35,7 +35,7 @@ def handle(ctx: Context[CoordinationServices], request: ShareGroupDescribeReques
         enabled=enabled(ctx),
         describe=lambda group: _described(ctx, group) if isinstance(group, ShareGroup) else None,
         refuse=DescribedGroup,
-        assignments=lambda described: (member.assignment for member in described.members),
+        topics=lambda described: topics_in(member.assignment for member in described.members),
     )
     return ShareGroupDescribeResponse(groups=groups)
 

@@ -60,6 +60,8 @@ def _room(struct: Any, path: Sequence[str], room: int) -> int:
     if not path:
         return room
     inner = getattr(struct, path[0], None) or ()
+    if not isinstance(inner, Sequence):
+        return _room(inner, path[1:], room)
     room -= len(inner)
     for each in inner if len(path) > 1 else ():
         if room < 0:

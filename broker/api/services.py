@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.coordination.txn_verification import TxnVerification
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+    from ottla.broker.runtime.metadata.streams_topics import StreamsTopics
     from ottla.broker.runtime.metadata.topic_making import TopicMaker
     from ottla.broker.runtime.quorum.active_controller import ActiveController
     from ottla.broker.runtime.quorum.quorum_controller import QuorumController
@@ -103,6 +104,8 @@ class CoordinationServices(ShareGroupServices):
     """A broker's coordinators of groups, share groups and transactions."""
 
     groups: GroupService
+    streams_topics: StreamsTopics
+    """Creates the internal topics of streams groups."""
     txns: TxnService
     txn_verification: TxnVerification
     markers: LocalMarkers

@@ -2,7 +2,7 @@
 
 Invariants:
 - A directory keeps the levels in its metadata log, whatever program wrote them; records are written for its `metadata.version`.
-- A feature that this broker does not implement (streams groups, eligible leader replicas) is not in SUPPORTED. A cluster broker
+- A feature that this broker does not implement (eligible leader replicas) is not in SUPPORTED. A cluster broker
   nevertheless registers all of Kafka's features, reports them to clients, and rejects the requests that they would enable.
 - A feature that the log does not name is at level 0, except `group.version`: consumer groups of KIP-848 are always served.
 """
@@ -16,6 +16,7 @@ METADATA_VERSION: Final = "metadata.version"
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 
 METADATA_LEVEL: Final = 30
 """4.3-IV0, the level of a new Kafka 4.3 cluster."""
@@ -26,10 +27,14 @@ GROUP_LEVEL: Final = 1
 SHARE_LEVEL: Final = 1
 """The level that enables the share groups of KIP-932."""
 
+STREAMS_LEVEL: Final = 1
+"""The level that enables the streams groups of KIP-1071."""
+
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, METADATA_LEVEL),
     GROUP_VERSION: (0, GROUP_LEVEL),
     SHARE_VERSION: (0, SHARE_LEVEL),
+    STREAMS_VERSION: (0, STREAMS_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
 """The lowest and highest supported level by feature; 7 is 3.3-IV3."""
@@ -41,7 +46,7 @@ REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
     GROUP_VERSION: (0, GROUP_LEVEL),
     "kraft.version": (0, 1),
     SHARE_VERSION: (0, SHARE_LEVEL),
-    "streams.version": (0, 1),
+    STREAMS_VERSION: (0, STREAMS_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
 """What a cluster broker registers: the levels of Kafka 4.3. With a narrower range it could not join a cluster with Kafka's defaults."""
@@ -62,6 +67,7 @@ def new_levels(transaction_level: int) -> dict[str, int]:
         METADATA_VERSION: METADATA_LEVEL,
         GROUP_VERSION: GROUP_LEVEL,
         SHARE_VERSION: SHARE_LEVEL,
+        STREAMS_VERSION: STREAMS_LEVEL,
         TRANSACTION_VERSION: transaction_level,
     }
     return {name: level for name, level in levels.items() if level}
@@ -77,12 +83,18 @@ def share_groups_enabled(stored: Mapping[str, int]) -> bool:
     return stored.get(SHARE_VERSION, 0) >= SHARE_LEVEL
 
 
+def streams_groups_enabled(stored: Mapping[str, int]) -> bool:
+    """Return whether streams groups are served, given the levels of a metadata log."""
+    return stored.get(STREAMS_VERSION, 0) >= STREAMS_LEVEL
+
+
 def finalized(stored: Mapping[str, int]) -> dict[str, int]:
     """Return the levels in force, given the levels of a metadata log."""
     levels = {
         METADATA_VERSION: stored.get(METADATA_VERSION, METADATA_LEVEL),
         GROUP_VERSION: stored.get(GROUP_VERSION, GROUP_LEVEL),
         SHARE_VERSION: min(stored.get(SHARE_VERSION, 0), SHARE_LEVEL),
+        STREAMS_VERSION: min(stored.get(STREAMS_VERSION, 0), STREAMS_LEVEL),
         TRANSACTION_VERSION: transaction_level(stored),
     }
     return {name: level for name, level in levels.items() if level or name == GROUP_VERSION}

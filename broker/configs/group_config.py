@@ -1,7 +1,7 @@
 """The settings of single groups (Kafka's `GroupConfig`): resources of type GROUP, which override the broker's `group.consumer.…` etc.
 
 Invariants:
-- A group need not exist to have settings, and they outlive it. Those of streams groups are stored but not applied.
+- A group need not exist to have settings, and they outlive it.
 - The value in force is kept within the broker's current bounds, whatever they were when it was set; it is described as it was set.
 """
 
@@ -23,7 +23,7 @@ from ottla.broker.core.config_keys import (
     validator,
 )
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings
+from ottla.broker.core.settings import BROKER_KEYS, BrokerSettings
 from ottla.broker.share.settings import LATEST, ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 
@@ -40,7 +40,8 @@ _ISOLATION_LEVEL: Final = "share.isolation.level"
 _RENEW_ENABLE: Final = "share.renew.acknowledge.enable"
 _OF_SHARE_PARTITIONS: Final = (RECORD_LOCK_DURATION_MS, DELIVERY_COUNT_LIMIT, MAX_RECORD_LOCKS)
 
-_STANDBYS: Final = "streams.num.standby.replicas"
+STANDBYS = "streams.num.standby.replicas"
+INITIAL_REBALANCE_DELAY_MS = "streams.initial.rebalance.delay.ms"
 _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
 _OFFSET_RESET: Final = validator(
     lambda value: isinstance(value, str) and (value in {"earliest", "latest"} or _DURATION.fullmatch(value) is not None),
@@ -73,11 +74,11 @@ GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
         ),
         ConfigKey(_RENEW_ENABLE, ConfigType.BOOLEAN, True, "Whether a member may renew a record lock."),
         _of_broker("share.assignment.interval.ms", "The minimum time between two assignments of the group.", 0),
-        _of_broker("streams.session.timeout.ms", "A member without heartbeat for this long is removed. Stored, but not applied.", 1),
-        _of_broker("streams.heartbeat.interval.ms", "The interval of the members' heartbeats. Stored, but not applied.", 1),
-        _of_broker(_STANDBYS, "Standby replicas of each task. Stored, but not applied.", 0),
-        _of_broker("streams.initial.rebalance.delay.ms", "How long a new group waits for members. Stored, but not applied.", 0),
-        _of_broker("streams.assignment.interval.ms", "The time between two assignments. Stored, but not applied.", 0),
+        _of_broker("streams.session.timeout.ms", "A member without heartbeat for this long is removed.", 1),
+        _of_broker("streams.heartbeat.interval.ms", "The interval of the members' heartbeats.", 1),
+        _of_broker(STANDBYS, "Standby tasks of each stateful task.", 0),
+        _of_broker(INITIAL_REBALANCE_DELAY_MS, "How long a new group waits for members.", 0),
+        _of_broker("streams.assignment.interval.ms", "The minimum time between two assignments of the group.", 0),
     )
 }
 
@@ -104,14 +105,20 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
 
 
 def effective_group_values(kind: str, overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
-    """Return the values in force of the settings that all kinds of group have, under their names without `kind`: `consumer` or `share`."""
-    return {name: _in_force(f"{kind}.{name}", overrides.get(f"{kind}.{name}"), settings) for name in _COMMON}
+    """Return the values in force of the settings that all kinds of group have, under their names without `kind`: `consumer`, `share` or
+    `streams`."""
+    return {name: effective_value(f"{kind}.{name}", overrides, settings) for name in _COMMON}
+
+
+def effective_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
+    """Return the value in force of one setting."""
+    return _in_force(name, overrides.get(name), settings)
 
 
 def share_settings(overrides: Mapping[str, str], settings: BrokerSettings) -> ShareSettings:
     """Return the settings in force of a share group, as far as its share partitions apply them."""
     reset, _, duration = str(_parsed(OFFSET_RESET, overrides.get(OFFSET_RESET, LATEST))).partition(":")
-    values = {name: _in_force(name, overrides.get(name), settings) for name in _OF_SHARE_PARTITIONS}
+    values = {name: effective_value(name, overrides, settings) for name in _OF_SHARE_PARTITIONS}
     return ShareSettings(
         delivery_count_limit=values[DELIVERY_COUNT_LIMIT],
         record_lock_duration_ms=values[RECORD_LOCK_DURATION_MS],
@@ -140,8 +147,10 @@ def described_group_value(name: str, overrides: Mapping[str, str], settings: Bro
 
 def _in_force(name: str, text: str | None, settings: BrokerSettings) -> int:
     value = _as_int(settings.value(f"group.{name}") if text is None else _parsed(name, text))
-    low, high = (_as_int(settings.value(bound)) for bound in _bounds(name) if bound is not None)
-    return min(max(value, low), high)
+    low, high = _bounds(name)
+    if low is not None:
+        value = max(value, _as_int(settings.value(low)))
+    return value if high is None else min(value, _as_int(settings.value(high)))
 
 
 def _parsed(name: str, text: str) -> Value:
@@ -153,12 +162,11 @@ def _parsed(name: str, text: str) -> Value:
 
 def _bounds(name: str) -> tuple[str | None, str | None]:
     """Return the names of the broker settings with the lowest and highest value; None for one that does not exist."""
-    if name == _STANDBYS:
+    if name == STANDBYS:
         return None, "group.streams.max.standby.replicas"
     kind, own = name.split(".", 1)
     low, high = f"group.{kind}.min.{own}", f"group.{kind}.max.{own}"
-    known = low in BROKER_KEYS or low in STORED_SETTINGS
-    return (low, high) if known else (None, None)
+    return (low, high) if low in BROKER_KEYS else (None, None)
 
 
 def _as_int(value: Value) -> int:

@@ -39,7 +39,6 @@ _DEFINED: Final = IGNORED_SECRETS | {
     "group.coordinator.threads",
     "group.share.assignors",
     "group.share.persister.class.name",
-    "group.streams.max.size",
     "internal.metadata.delete.delay.millis",
     "internal.metadata.log.segment.bytes",
     "internal.metadata.max.batch.size.in.bytes",

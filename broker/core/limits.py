@@ -145,6 +145,9 @@ LOADED_AT_ONCE_RECORDS = 1_000
 FLUSH_THREADS = 2
 """Threads that run fsync, each for one log at a time. Two saturate a disk's queue and leave a 2-core host responsive."""
 
+STREAMS_TOPIC_FAILURES = 1_000
+"""Internal topics of streams groups whose failed creation is remembered, as in Kafka: 1.3 MB at 1,000 characters of reason."""
+
 # --- quotas -----------------------------------------------------------------------------------------------------------------
 MEASURED_BYTES = 64 * MIB
 MEASURED_BYTES_EACH = 1 * KIB

@@ -273,7 +273,7 @@ class BrokerSettings:
     group_coordinator_rebalance_protocols: tuple[str, ...] = _key(
         _LIST,
         ("classic", "consumer", "streams"),
-        "The enabled group protocols; classic is required; without consumer, KIP-848's protocol is rejected.",
+        "The enabled group protocols; classic is required; without consumer or streams, the requests of that protocol are rejected.",
         each_of("consumer", "classic", "share", "streams"),
     )
     group_min_session_timeout_ms: int = _key(_INT, 6_000, "Shortest session timeout that a member may request.", _NOT_NEGATIVE)
@@ -313,6 +313,23 @@ class BrokerSettings:
         _SHORT, 1, "Replicas of __consumer_offsets (default in a cluster: 3).", _POSITIVE, in_cluster=3
     )
     offsets_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __consumer_offsets.", _POSITIVE)
+
+    # --- streams groups (KIP-1071) -------------------------------------------------------------------------------------------
+    group_streams_session_timeout_ms: int = _key(_INT, 45_000, "Session timeout of a streams group's members.", _POSITIVE)
+    group_streams_min_session_timeout_ms: int = _key(_INT, 45_000, "Lowest session timeout of a streams group.", _POSITIVE)
+    group_streams_max_session_timeout_ms: int = _key(_INT, 60_000, "Highest session timeout of a streams group.", _POSITIVE)
+    group_streams_heartbeat_interval_ms: int = _key(_INT, 5_000, "Heartbeat interval of a streams group's members.", _POSITIVE)
+    group_streams_min_heartbeat_interval_ms: int = _key(_INT, 5_000, "Lowest heartbeat interval of a streams group.", _POSITIVE)
+    group_streams_max_heartbeat_interval_ms: int = _key(_INT, 15_000, "Highest heartbeat interval of a streams group.", _POSITIVE)
+    group_streams_max_size: int = _key(_INT, 2**31 - 1, "Maximum number of members of a streams group.", _POSITIVE)
+    group_streams_num_standby_replicas: int = _key(_INT, 0, "Standby tasks of each stateful task of a streams group.", _NOT_NEGATIVE)
+    group_streams_max_standby_replicas: int = _key(_INT, 2, "Highest number of standby tasks of a streams group.", _NOT_NEGATIVE)
+    group_streams_initial_rebalance_delay_ms: int = _key(_INT, 3_000, "How long a new streams group waits for more members.", _NOT_NEGATIVE)
+    group_streams_assignment_interval_ms: int = _key(
+        _INT, 1_000, "Minimum time between two assignments of a streams group.", _NOT_NEGATIVE, dynamic=True
+    )
+    group_streams_min_assignment_interval_ms: int = _key(_INT, 0, "Lowest assignment interval of a streams group.", _NOT_NEGATIVE)
+    group_streams_max_assignment_interval_ms: int = _key(_INT, 15_000, "Highest assignment interval of a streams group.", _NOT_NEGATIVE)
 
     # --- share groups (KIP-932) ----------------------------------------------------------------------------------------------
     group_share_session_timeout_ms: int = _key(_INT, 45_000, "Session timeout of a share group's members.", _POSITIVE)

@@ -132,30 +132,7 @@ _OF_CONTROLLERS = (
     ),
 )
 
-_GROUP_DEFAULTS: Final[dict[str, tuple[int, int, str]]] = {
-    "group.streams.session.timeout.ms": (45_000, 1, "Session timeout of a streams group's members."),
-    "group.streams.min.session.timeout.ms": (45_000, 1, "Lowest session timeout of a streams group."),
-    "group.streams.max.session.timeout.ms": (60_000, 1, "Highest session timeout of a streams group."),
-    "group.streams.heartbeat.interval.ms": (5_000, 1, "Heartbeat interval of a streams group's members."),
-    "group.streams.min.heartbeat.interval.ms": (5_000, 1, "Lowest heartbeat interval of a streams group."),
-    "group.streams.max.heartbeat.interval.ms": (15_000, 1, "Highest heartbeat interval of a streams group."),
-    "group.streams.num.standby.replicas": (0, 0, "Standby replicas of each task."),
-    "group.streams.max.standby.replicas": (2, 0, "Highest number of standby replicas of a streams group's tasks."),
-    "group.streams.initial.rebalance.delay.ms": (3_000, 0, "How long a new streams group waits for more members."),
-    "group.streams.assignment.interval.ms": (1_000, 0, "Minimum time between two assignments of a streams group."),
-    "group.streams.min.assignment.interval.ms": (0, 0, "Lowest assignment interval of a streams group."),
-    "group.streams.max.assignment.interval.ms": (15_000, 0, "Highest assignment interval of a streams group."),
-}
-"""Default, lowest allowed value and documentation of each group setting."""
-
-_DYNAMIC_OF_GROUPS: Final = frozenset(f"group.{kind}.assignment.interval.ms" for kind in ("share", "streams"))
-
-_OF_GROUPS = (
-    ConfigKey(name, _T.INT, default, f"{doc} Stored, without effect.", at_least(low), dynamic=name in _DYNAMIC_OF_GROUPS)
-    for name, (default, low, doc) in _GROUP_DEFAULTS.items()
-)
-
 OF_CONTROLLERS: Final = frozenset(key.name for key in _OF_CONTROLLERS)
 """The settings that only a controller applies."""
 
-STORED_SETTINGS: Final[dict[str, ConfigKey]] = {key.name: key for key in (*_DYNAMIC, *_OF_CONTROLLERS, *_OF_GROUPS)}
+STORED_SETTINGS: Final[dict[str, ConfigKey]] = {key.name: key for key in (*_DYNAMIC, *_OF_CONTROLLERS)}

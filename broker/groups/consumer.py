@@ -13,24 +13,21 @@ Source: Kafka's ConsumerGroup, ModernGroup, GroupMetadataManager.replay; KIP-848
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from ottla.broker.groups import consumer_records as records
-from ottla.broker.groups.consumer_member import (
-    ConsumerMember,
-    fields_of_assignment,
-    fields_of_metadata,
-)
+from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, fields_of_assignment, fields_of_metadata
 from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
-from ottla.broker.groups.modern import NO_EPOCH, ModernGroup, ModernState
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.modern import CommittedPlace, OffsetsGroup, SubscriptionGroup
 from ottla.protocol.error_codes import ErrorCode
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-class ConsumerGroup(ModernGroup[ConsumerMember]):
+class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMember, Assignment]):
     """One group of the consumer protocol, which may also have members of the classic protocol."""
 
     PROTOCOL_TYPE = CONSUMER_PROTOCOL_TYPE
@@ -50,20 +47,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         self._holders: dict[tuple[bytes, int], str] = {}
 
     # --- queries --------------------------------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> ModernState:
-        if not self.members:
-            return ModernState.EMPTY
-        if self.epoch > self.assignment_epoch:
-            return ModernState.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return ModernState.STABLE
-        return ModernState.RECONCILING
-
-    @property
-    def uses_consumer_protocol(self) -> bool:
-        return True
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self._static.get(instance_id)
@@ -109,44 +92,29 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         offered = [{protocol.name for protocol in m.classic.protocols} for m in self.members.values() if m.classic is not None]
         return any(all(name in of for of in offered) for name in names)
 
-    def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """Return the start of an offset's retention. The caller ensures that offsets of a subscribed topic never expire."""
-        return commit_timestamp_ms
+    def end(self) -> list[GroupRecord]:
+        """Return the records that delete the group, with that of its epoch last."""
+        group_id = self.group_id
+        keys: list[ConsumerKey] = []
+        for member_id in sorted(self.members):
+            keys.append(records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id))
+            keys.append(records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id))
+            keys.append(records.ConsumerGroupMemberMetadataKey(group_id, member_id))
+        keys += [records.ConsumerGroupRegularExpressionKey(group_id, regex) for regex in sorted(self.resolved)]
+        keys.append(records.ConsumerGroupTargetAssignmentMetadataKey(group_id))
+        if self.is_backed_by_4_0:
+            keys.append(records.ConsumerGroupPartitionMetadataKey(group_id))
+        keys.append(records.ConsumerGroupMetadataKey(group_id))
+        return [GroupRecord(key, None) for key in keys]
 
-    def check_offset_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        epoch: int,
-        partitions: Iterable[tuple[bytes, int]],
-        *,
-        transactional: bool,
-        knows_epochs: bool,
-    ) -> ErrorCode:
-        """Return whether these credentials may commit offsets of these partitions. `knows_epochs`: an OffsetCommit of version 9 or later.
+    def _had(self, member: ConsumerMember, place: CommittedPlace, epoch: int) -> bool:
+        return member.epochs.get((place.topic_id, place.partition), epoch + 1) <= epoch
 
-        A transactional producer need not send any, because it may know only the group id. A member in a later epoch may commit with an
-        older one for partitions that it already had in that epoch (KIP-1251).
-        """
-        if epoch < 0 and not self.members:
-            return ErrorCode.NONE
-        if transactional and epoch == NO_EPOCH and not member_id and instance_id is None:
-            return ErrorCode.NONE
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if not transactional and member.classic is None and not knows_epochs:
-            return ErrorCode.UNSUPPORTED_VERSION
-        if epoch == member.epoch or (epoch < member.epoch and all(member.epochs.get(one, epoch + 1) <= epoch for one in partitions)):
-            return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if transactional else _check_epoch(member, epoch)
+    def _sends_epochs(self, member: ConsumerMember) -> bool:
+        return member.classic is None
 
-    def check_offset_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Return whether these credentials, which are optional, may fetch offsets."""
-        if member_id is None and epoch < 0:
-            return ErrorCode.NONE
-        member = self.members.get(member_id or "")
-        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
+    def _stale(self, member: ConsumerMember) -> ErrorCode:
+        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
@@ -169,7 +137,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
                 self._apply_metadata(key.member_id, value)
             case records.ConsumerGroupTargetAssignmentMemberKey():
                 target = value.topic_partitions if isinstance(value, records.ConsumerGroupTargetAssignmentMemberValue) else None
-                self._apply_target(key.member_id, target)
+                self._apply_target_topics(key.member_id, target)
             case records.ConsumerGroupCurrentMemberAssignmentKey():
                 self._apply_assignment(key.member_id, value)
 
@@ -224,9 +192,3 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         for partition in member.owned():
             if self._holders.get(partition) == member.member_id:
                 del self._holders[partition]
-
-
-def _check_epoch(member: ConsumerMember, epoch: int) -> ErrorCode:
-    if epoch == member.epoch:
-        return ErrorCode.NONE
-    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION

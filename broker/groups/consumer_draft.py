@@ -1,4 +1,4 @@
-"""Decides the changes of a consumer group: a `ModernDraft` with regular expressions, reconciliation and members of the classic protocol.
+"""Decides the changes of a consumer group: a `SubscriptionDraft` with regular expressions, reconciliation and classic protocol members.
 
 Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat and the methods that it calls.
 """
@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
 from ottla.broker.groups.consumer import ConsumerGroup
-from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of
+from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
-from ottla.broker.groups.group_records import GroupMetadataKey, GroupRecord
-from ottla.broker.groups.modern_draft import ModernDraft, RecordClasses
+from ottla.broker.groups.modern_draft import RecordClasses, SubscriptionDraft
 from ottla.broker.groups.reconciliation import Target, reconcile
 from ottla.broker.groups.regexes import RegexChange, Resolution, is_due
 from ottla.broker.groups.states import Now
-from ottla.broker.groups.topics_view import MayDescribe, TopicInfo, TopicsView, check_regex
+from ottla.broker.groups.topics_view import MayDescribe, TopicsView, check_regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +41,16 @@ class ConsumerConfig:
         return self.allows_upgrade or self.allows_downgrade
 
 
-class Draft(ModernDraft[ConsumerGroup, ConsumerConfig]):
+class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
     """One operation under way. `downgraded` is set if its records make the group a classic one: whether that must rebalance."""
 
     CLASSES = RecordClasses(
         epoch_key=records.ConsumerGroupMetadataKey,
-        epoch=records.ConsumerGroupMetadataValue,
         member_key=records.ConsumerGroupMemberMetadataKey,
         target_epoch_key=records.ConsumerGroupTargetAssignmentMetadataKey,
         target_epoch=records.ConsumerGroupTargetAssignmentMetadataValue,
         target_key=records.ConsumerGroupTargetAssignmentMemberKey,
-        target=records.ConsumerGroupTargetAssignmentMemberValue,
+        target=lambda target: records.ConsumerGroupTargetAssignmentMemberValue(topics_of(target)),
         assignment_key=records.ConsumerGroupCurrentMemberAssignmentKey,
     )
 
@@ -63,10 +61,6 @@ class Draft(ModernDraft[ConsumerGroup, ConsumerConfig]):
         """A resolution of the group's regular expressions that is due."""
 
     # --- records --------------------------------------------------------------------------------------------------------------
-
-    def end_classic_group(self) -> None:
-        """Delete the classic group with the same id."""
-        self.records.append(GroupRecord(GroupMetadataKey(self.group_id), None))
 
     def put_member(self, member: ConsumerMember) -> None:
         """Write a member's metadata, if it has changed."""
@@ -134,9 +128,12 @@ class Draft(ModernDraft[ConsumerGroup, ConsumerConfig]):
         self._forget_unused_regexes()
         super().bump_after_leave()
 
-    def assign(self, known: Mapping[str, TopicInfo]) -> Mapping[str, Assignment]:
+    def epoch_value(self, epoch: int, metadata_hash: int) -> records.ConsumerGroupMetadataValue:
+        return records.ConsumerGroupMetadataValue(epoch, metadata_hash)
+
+    def assign(self) -> Mapping[str, Assignment]:
         """Return the assignment of the assignor that most members request."""
-        group = self.group
+        group, known = self.group, self.known_topics()
         subscribers = {
             member_id: Subscriber(self.topic_ids_of(group.topics_of(member), known), member.instance_id, group.target(member_id))
             for member_id, member in group.members.items()

@@ -1,9 +1,7 @@
-"""The consumer groups of one partition of `__consumer_offsets`: part of `GroupCoordinator`.
+"""The consumer groups of one partition of `__consumer_offsets`.
 
-Invariants:
+Invariants, besides those of `modern_groups`:
 
-* An operation makes a `Draft` of the group, whose records the runtime appends; `apply` puts them into effect. A draft raises before
-  anything is decided.
 * A group of the other type with the same id is replaced if Kafka allows it (`migration`), in the batch of the operation that requires it.
 * `after_append` does what is possible only after a conversion's records have taken effect: a new classic group begins to wait for its
   members.
@@ -12,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -24,29 +22,25 @@ from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, MemberState
-from ottla.broker.groups.consumer_records import ConsumerGroupMetadataKey, ConsumerKey, ConsumerValue
-from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.consumer_records import ConsumerGroupMetadataKey
+from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.regexes import Resolution
-from ottla.broker.groups.share_group import ShareGroup
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
 from ottla.protocol.error_codes import ErrorCode
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
 T = TypeVar("T")
 
 
-class ConsumerGroups:
-    """Operations on consumer groups. `groups` is the coordinator's table of all groups; `config_of` returns a group's current settings by
-    id."""
+class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
+    """Operations on consumer groups."""
 
-    def __init__(self, groups: dict[str, Group], config_of: Callable[[str], ConsumerConfig], topics: TopicsView) -> None:
-        self._groups = groups
-        self._config_of = config_of
-        self._topics = topics
-        self.deadlines: dict[str, Deadlines] = {}
-        """By group id; none for a deleted group, or one whose first operation was rejected."""
+    GROUP, DRAFT, EPOCH_KEY = ConsumerGroup, Draft, ConsumerGroupMetadataKey
+
+    def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ConsumerConfig], topics: TopicsView) -> None:
+        super().__init__(groups, config_of, topics)
         self._downgraded: dict[str, bool] = {}
         """Groups that the last operation converted to classic ones, with whether they must rebalance."""
         self._resolutions: dict[str, Resolution] = {}
@@ -58,7 +52,7 @@ class ConsumerGroups:
         """Return the response, and the replies to members of a classic group that the heartbeat converts. Raises Rejected."""
         consumer_heartbeat.check(beat, self._config_of(beat.group_id))
         if beat.epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
-            draft = self._draft(self._existing(beat.group_id), now)
+            draft = self._draft(self.existing(beat.group_id), now)
             answer = consumer_heartbeat.leave(draft, beat)
         else:
             draft = self._draft_to_join(beat, now)
@@ -104,10 +98,6 @@ class ConsumerGroups:
             self._draft(group, now).keep_session(member)
 
     # --- time -----------------------------------------------------------------------------------------------------------------
-
-    def next_deadline(self, group_id: str) -> int | None:
-        deadlines = self.deadlines.get(group_id)
-        return None if deadlines is None else deadlines.next_ms
 
     def expire(self, group: ConsumerGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
         """Remove the members whose deadlines have come."""
@@ -166,60 +156,27 @@ class ConsumerGroups:
         group.resolved_created = resolution.created
         return self._effects(draft, [])
 
-    # --- persistence ----------------------------------------------------------------------------------------------------------
-
-    def apply(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Apply a record of a consumer group. A value creates the group, in place of a classic one that only stored offsets."""
-        group = self._groups.get(key.group)
-        ended = value is None and isinstance(key, ConsumerGroupMetadataKey)
-        if ended:
-            self.deadlines.pop(key.group, None)
-        if value is not None and not isinstance(group, ConsumerGroup):
-            group = self._groups[key.group] = ConsumerGroup(key.group)
-        if not isinstance(group, ConsumerGroup):
-            return
-        group.apply(key, value)
-        if ended:
-            del self._groups[key.group]
-
     # --- internals ------------------------------------------------------------------------------------------------------------
-
-    def _draft(self, group: ConsumerGroup, now: Now) -> Draft:
-        """Return a draft, which takes effect only by `_effects`, or if the group exists already."""
-        deadlines = self.deadlines.get(group.group_id) or Deadlines()
-        if self._groups.get(group.group_id) is group:
-            self.deadlines[group.group_id] = deadlines
-        return Draft(group, deadlines, self._topics, self._config_of(group.group_id), now)
-
-    def _existing(self, group_id: str) -> ConsumerGroup:
-        group = self._groups.get(group_id)
-        if not isinstance(group, ConsumerGroup):
-            kind = "not found" if group is None else "not a consumer group"
-            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {kind}." if group else f"Group {group_id} {kind}.")
-        return group
 
     def _draft_to_join(self, beat: Heartbeat, now: Now) -> Draft:
         """Return a draft of the existing group, or of a new one for a joining member."""
         group = self._groups.get(beat.group_id)
         if isinstance(group, ConsumerGroup) or beat.epoch != JOIN_EPOCH:
-            return self._draft(self._existing(beat.group_id), now)
+            return self._draft(self.existing(beat.group_id), now)
         draft = self._draft(ConsumerGroup(beat.group_id), now)
         if group is None:
             return draft
-        if isinstance(group, ShareGroup):
-            self._existing(beat.group_id)
-        elif group.is_empty:
+        if isinstance(group, ClassicGroup) and group.is_empty:
             draft.end_classic_group()
-        elif migration.may_upgrade(group, draft):
+        elif isinstance(group, ClassicGroup) and migration.may_upgrade(group, draft):
             migration.upgrade(group, draft)
         else:
-            self._existing(beat.group_id)
+            self.existing(beat.group_id)
         return draft
 
     def _effects(self, draft: Draft, response: T) -> Effects[GroupRecord, T]:
         if draft.downgraded is not None:
             self._downgraded[draft.group_id] = draft.downgraded
-        self.deadlines[draft.group_id] = draft.deadlines
         if draft.resolution is not None:
             self._resolutions.setdefault(draft.group_id, draft.resolution)
-        return Effects(draft.records, response)
+        return super()._effects(draft, response)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Protocol
 
 from ottla.broker.groups.consumer_records import (
     AssignedTopic,
@@ -92,6 +93,15 @@ class ConsumerMember:
             for topic_id, partitions in assignment.items():
                 for partition in partitions:
                     yield topic_id, partition
+
+
+class _WithEpochs(Protocol):
+    """Partitions in a record, with the group epoch of each assignment."""
+
+    @property
+    def partitions(self) -> list[int]: ...
+    @property
+    def assignment_epochs(self) -> list[int] | None: ...
 
 
 def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, object]:
@@ -180,11 +190,11 @@ def _epochs_from(topics: Iterable[OwnedTopic], default: int) -> Epochs:
     return {
         (bytes(topic.topic_id), partition): epoch
         for topic in topics
-        for partition, epoch in zip(topic.partitions, _epochs_of_topic(topic, default), strict=True)
+        for partition, epoch in zip(topic.partitions, epochs_per_partition(topic, default), strict=True)
     }
 
 
-def _epochs_of_topic(topic: OwnedTopic, default: int) -> list[int]:
+def epochs_per_partition(topic: _WithEpochs, default: int) -> list[int]:
     """Return one epoch per partition, even if the record has none or too few."""
     epochs = topic.assignment_epochs
     return epochs if epochs is not None and len(epochs) == len(topic.partitions) else [default] * len(topic.partitions)

@@ -6,7 +6,8 @@ Invariants:
   response when they are durable. Loading uses `apply`, too, so the persisted state is the same live and after a restart.
 * Only `apply` and `end_transaction` change offsets and create or delete a persisted group. Membership between two generations is soft
   state (see `classic`) and changes while deciding; `abandon` notifies a group of a failed write.
-* One table has groups of all types, because an id names one group; `consumer_groups` handles consumer groups, `share_groups` share groups.
+* One table has groups of all types, because an id names one group; `consumer_groups`, `share_groups` and `streams_groups` handle those of
+  their kind.
 * The first record of a classic group only shows that it exists; it comes with the first join, even with a rejected one.
 
 Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is
@@ -15,6 +16,7 @@ rejected where Kafka rejects it: offsets may still be committed and fetched unde
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -23,21 +25,28 @@ from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutc
 from ottla.broker.groups.classic_join import Joining, join
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import ConsumerConfig
-from ottla.broker.groups.consumer_groups import ConsumerGroups, Group
+from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.broker.groups.consumer_records import ConsumerKey
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from ottla.broker.groups.migration import end_of
+from ottla.broker.groups.modern import CommittedPlace, ModernGroup, OffsetsGroup
+from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.offsets import NO_PRODUCER_ID, Offsets
 from ottla.broker.groups.regexes import Resolution
 from ottla.broker.groups.share_draft import ShareConfig
 from ottla.broker.groups.share_group import ShareGroup
 from ottla.broker.groups.share_groups import ShareGroups
-from ottla.broker.groups.share_groups import end_of as end_of_share_group
-from ottla.broker.groups.share_records import ShareKey, ShareValue
+from ottla.broker.groups.share_records import ShareKey
 from ottla.broker.groups.states import ClassicState, Now
+from ottla.broker.groups.streams_draft import StreamsConfig
+from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_groups import StreamsGroups
 from ottla.broker.groups.topics_view import NoTopics, TopicsView
+from ottla.broker.streams.records import StreamsKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.offset_log import NO_EXPIRY, OffsetCommitKey, OffsetCommitValue
+
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 NO_OFFSET = -1
 NO_LEADER_EPOCH = -1
@@ -53,6 +62,7 @@ class GroupsConfig:
     classic: ClassicConfig = field(default_factory=ClassicConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
     share: ShareConfig = field(default_factory=ShareConfig)
+    streams: StreamsConfig = field(default_factory=StreamsConfig)
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     offset_metadata_max: int = 4_096
@@ -112,10 +122,11 @@ class GroupCoordinator:
         topics: TopicsView | None = None,
         consumer_config: Callable[[str], ConsumerConfig] | None = None,
         share_config: Callable[[str], ShareConfig] | None = None,
+        streams_config: Callable[[str], StreamsConfig] | None = None,
     ) -> None:
         """Make the state machine.
 
-        `consumer_config` and `share_config` return one group's settings by its id; without them `config` applies to all.
+        `consumer_config`, `share_config` and `streams_config` return one group's settings by its id; without them `config` applies to all.
         """
         self.config = config
         self.groups: dict[str, Group] = {}
@@ -125,6 +136,10 @@ class GroupCoordinator:
         topics = NoTopics() if topics is None else topics
         self.consumers = ConsumerGroups(self.groups, consumer_config or (lambda _: config.consumer), topics)
         self.shares = ShareGroups(self.groups, share_config or (lambda _: config.share), topics)
+        self.streams = StreamsGroups(self.groups, streams_config or (lambda _: config.streams), topics)
+        self._kinds: dict[type[Any], ModernGroups[Any, Any, Any]] = {
+            kind.GROUP: kind for kind in (self.consumers, self.shares, self.streams)
+        }
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
@@ -134,9 +149,11 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return Effects((), [Reply(ticket, JoinAnswer(error=error, member_id=joining.member_id))])
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return self._join_consumer_group(group, joining, ticket, now)
-        if isinstance(group, ShareGroup):
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            return self.consumers.join(group, joining, ticket, now)
+        if isinstance(group, ConsumerGroup | StreamsGroup) and group.is_empty:
+            return self._replace_empty_group(group, joining, ticket, now)
+        if isinstance(group, ModernGroup):
             return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))])
         return self._join_new_group(group_id, joining, ticket, now) if group is None else _effects(group, join(group, joining, ticket, now))
 
@@ -148,24 +165,23 @@ class GroupCoordinator:
         self._unwritten.add(group_id)
         return _effects(group, outcome)
 
-    def _join_consumer_group(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
-        """Join a classic protocol member to a consumer group; an empty one is replaced by a classic group."""
-        if not group.is_empty:
-            return self.consumers.join(group, joining, ticket, now)
+    def _replace_empty_group(
+        self, group: ConsumerGroup | StreamsGroup, joining: Joining, ticket: Ticket, now: Now
+    ) -> Effects[GroupRecord, Replies]:
+        """Join the first member of a classic group that replaces one without members."""
         if joining.member_id:
             return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
-        end = end_of(group)
+        end = group.end()
         effects = self._join_new_group(group.group_id, joining, ticket, now)
         return Effects([*end, *effects.records], effects.response)
 
     def sync(self, group_id: str, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
         group = self.groups.get(group_id)
-        if not group_id or group is None or group.is_empty or isinstance(group, ShareGroup):
-            error = ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
-            return Effects((), [Reply(ticket, SyncAnswer(error=error))])
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
             return self.consumers.sync(group, syncing, ticket, now)
-        return _effects(group, group.sync(syncing, ticket, now))
+        if isinstance(group, ClassicGroup) and group_id and not group.is_empty:
+            return _effects(group, group.sync(syncing, ticket, now))
+        return Effects((), [Reply(ticket, SyncAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID))])
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
         if not group_id:
@@ -186,29 +202,25 @@ class GroupCoordinator:
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
-        if group is None or isinstance(group, ShareGroup):
-            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), Effects((), [])
         if isinstance(group, ConsumerGroup):
             return self.consumers.leave(group, leaving, now)
-        errors, outcome = group.leave(leaving, now)
-        return errors, _effects(group, outcome)
+        if isinstance(group, ClassicGroup):
+            errors, outcome = group.leave(leaving, now)
+            return errors, _effects(group, outcome)
+        return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), Effects((), [])
 
     def expire_members(self, group_id: str, now: Now) -> Effects[GroupRecord, Replies]:
         """Process the group's deadlines that have come."""
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return self.consumers.expire(group, now)
-        if isinstance(group, ShareGroup):
-            return Effects(self.shares.expire(group, now).records, [])
+        if isinstance(group, ModernGroup):
+            return self._kinds[type(group)].expire(group, now)
         return Effects((), []) if group is None else _effects(group, group.expire(now))
 
     def next_deadline(self, group_id: str) -> int | None:
         """Return the monotonic time at which `expire_members` may have work, or None."""
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return self.consumers.next_deadline(group_id)
-        if isinstance(group, ShareGroup):
-            return self.shares.next_deadline(group_id)
+        if isinstance(group, ModernGroup):
+            return self._kinds[type(group)].next_deadline(group_id)
         return None if group is None else group.next_deadline()
 
     def after_append(self, group_id: str, now: Now) -> Replies:
@@ -226,11 +238,8 @@ class GroupCoordinator:
     def abandon(self, group_id: str, now: Now) -> Replies:
         """Recover from a failed write of the last operation. Return the replies that make members start over."""
         group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            self.consumers.abandon(group, now)
-            return []
-        if isinstance(group, ShareGroup):
-            self.shares.abandon(group, now)
+        if isinstance(group, ModernGroup):
+            self._kinds[type(group)].abandon(group, now)
             return []
         if group is None:
             return []
@@ -285,12 +294,12 @@ class GroupCoordinator:
         offsets of a share group are none, too.
 
         If `topic_ids` has a topic's id, an offset committed for another id of that name does not count. Raises Rejected for credentials
-        unknown to a consumer group.
+        unknown to a consumer group or streams group.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup) and topics is not None:
             raise _no_consumer_group(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, OffsetsGroup):
             error = group.check_offset_fetch(member_id, member_epoch)
             if error is not ErrorCode.NONE:
                 raise Rejected(error)
@@ -364,10 +373,10 @@ class GroupCoordinator:
             self._group(key.group)
             self.offsets.put(key.group, key.topic, key.partition, value, record_offset=record_offset, producer_id=producer_id)
         elif isinstance(key, ShareKey):
-            assert value is None or isinstance(value, ShareValue), "a value is of its key's kind"
             self.shares.apply(key, value)
-        elif not isinstance(key, GroupMetadataKey):
-            assert not isinstance(value, OffsetCommitValue | GroupMetadataValue | ShareValue), "a value is of its key's kind"
+        elif isinstance(key, StreamsKey):
+            self.streams.apply(key, value)
+        elif isinstance(key, ConsumerKey):
             self.consumers.apply(key, value)
         elif isinstance(value, GroupMetadataValue):
             self._unwritten.discard(key.group)
@@ -383,10 +392,8 @@ class GroupCoordinator:
     def on_loaded(self, now: Now) -> None:
         """Start the members' sessions after loading. No request waits for a response yet."""
         for group in self.groups.values():
-            if isinstance(group, ConsumerGroup):
-                self.consumers.on_loaded(group, now)
-            elif isinstance(group, ShareGroup):
-                self.shares.on_loaded(group, now)
+            if isinstance(group, ModernGroup):
+                self._kinds[type(group)].on_loaded(group, now)
             else:
                 group.on_loaded(now)
 
@@ -427,12 +434,16 @@ class GroupCoordinator:
         group = self.groups.get(commit.group_id)
         if group is None:
             error = ErrorCode.NONE if commit.generation < 0 else commit.unknown_group_error
-        elif isinstance(group, ConsumerGroup):
+        elif isinstance(group, OffsetsGroup):
             error = group.check_offset_commit(
                 commit.member_id,
                 commit.instance_id,
                 commit.generation,
-                [(wanted.topic_id, wanted.partition) for wanted in commit.offsets if not self._is_too_long(wanted.metadata)],
+                [
+                    CommittedPlace(wanted.topic, wanted.topic_id, wanted.partition)
+                    for wanted in commit.offsets
+                    if not self._is_too_long(wanted.metadata)
+                ],
                 transactional=commit.transactional,
                 knows_epochs=commit.knows_epochs,
             )
@@ -460,7 +471,7 @@ class GroupCoordinator:
             return FetchedOffset(partition)
         return FetchedOffset(partition, committed.value.offset, committed.value.leader_epoch, committed.value.metadata)
 
-    def _expired_offsets(self, group: ClassicGroup | ConsumerGroup, now: Now) -> list[tuple[str, int]]:
+    def _expired_offsets(self, group: ClassicGroup | ConsumerGroup | StreamsGroup, now: Now) -> list[tuple[str, int]]:
         expired = []
         for topic, partitions in self.offsets.committed.of_group(group.group_id).items():
             if group.is_subscribed_to(topic):
@@ -482,11 +493,7 @@ def _effects(group: ClassicGroup, outcome: ClassicOutcome) -> Effects[GroupRecor
 
 def _end_of(group: Group) -> list[GroupRecord]:
     """Return the records that delete a group without members."""
-    if isinstance(group, ConsumerGroup):
-        return end_of(group)
-    if isinstance(group, ShareGroup):
-        return end_of_share_group(group)
-    return [GroupRecord(GroupMetadataKey(group.group_id), None)]
+    return group.end() if isinstance(group, ModernGroup) else [GroupRecord(GroupMetadataKey(group.group_id), None)]
 
 
 def _no_consumer_group(group_id: str) -> Rejected:

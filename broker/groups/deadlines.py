@@ -1,4 +1,4 @@
-"""The deadlines of a consumer group's members.
+"""The deadlines of a group and of its members.
 
 Invariants:
 
@@ -24,6 +24,8 @@ class DeadlineKind(IntEnum):
     """Rejoin, in the classic protocol."""
     SYNC = 3
     """Fetch its assignment by a sync, in the classic protocol."""
+    INITIAL_REBALANCE = 4
+    """Nothing: a new streams group has waited long enough for more members. It names no member."""
 
 
 class Due(NamedTuple):

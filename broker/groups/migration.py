@@ -20,12 +20,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.classic import CONSUMER_PROTOCOL_TYPE, ClassicGroup
-from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import Draft
 from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
-from ottla.broker.groups.consumer_records import ConsumerKey
 from ottla.broker.groups.embedded_protocol import carries_user_data, read_assignment, read_subscription, write_assignment
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from ottla.broker.groups.roster import Member, Roster
@@ -83,24 +80,8 @@ def downgrade(draft: Draft, *, has_to_rebalance: bool) -> None:
     except ProtocolError:
         draft.bump_after_leave()
         return
-    draft.records += [*end_of(draft.group), GroupRecord(GroupMetadataKey(draft.group_id), value)]
+    draft.records += [*draft.group.end(), GroupRecord(GroupMetadataKey(draft.group_id), value)]
     draft.downgraded = has_to_rebalance
-
-
-def end_of(group: ConsumerGroup) -> list[GroupRecord]:
-    """Return the records that delete a consumer group, with that of its epoch last."""
-    group_id = group.group_id
-    keys: list[ConsumerKey] = []
-    for member_id in sorted(group.members):
-        keys.append(records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id))
-        keys.append(records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id))
-        keys.append(records.ConsumerGroupMemberMetadataKey(group_id, member_id))
-    keys += [records.ConsumerGroupRegularExpressionKey(group_id, regex) for regex in sorted(group.resolved)]
-    keys.append(records.ConsumerGroupTargetAssignmentMetadataKey(group_id))
-    if group.is_backed_by_4_0:
-        keys.append(records.ConsumerGroupPartitionMetadataKey(group_id))
-    keys.append(records.ConsumerGroupMetadataKey(group_id))
-    return [GroupRecord(key, None) for key in keys]
 
 
 def _consumer_member(group: ClassicGroup, member: Member, draft: Draft) -> ConsumerMember:

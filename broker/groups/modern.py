@@ -1,4 +1,4 @@
-"""What the members and assignments of consumer groups and share groups have in common (Kafka's ModernGroup).
+"""What consumer groups, share groups and streams groups have in common (Kafka's ModernGroup, StreamsGroup).
 
 Invariants:
 
@@ -13,10 +13,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ottla.broker.groups.consumer_member import Assignment, assignment_from
 from ottla.broker.groups.consumer_records import AssignedTopic
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.protocol.error_codes import ErrorCode
 
 NO_EPOCH = -1
 FIRST_EPOCH = 1
@@ -24,9 +26,11 @@ FIRST_EPOCH = 1
 
 
 class ModernState(StrEnum):
-    """A group's state, with its name on the wire. A share group is empty, stable or dead."""
+    """A group's state, with its name on the wire. A share group is empty, stable or dead; only a streams group is not ready, while topics
+    of its topology are missing or wrongly partitioned."""
 
     EMPTY = "Empty"
+    NOT_READY = "NotReady"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
@@ -38,15 +42,39 @@ class ModernMember(Protocol):
 
     @property
     def member_id(self) -> str: ...
+
+
+class SubscribedMember(ModernMember, Protocol):
+    """A member with a subscription of its own."""
+
     @property
     def topic_names(self) -> frozenset[str]: ...
 
 
+class ReconciledMember(ModernMember, Protocol):
+    """A member that moves to its target assignment step by step."""
+
+    @property
+    def epoch(self) -> int: ...
+    def is_reconciled_to(self, target_epoch: int) -> bool: ...
+
+
+class CommittedPlace(NamedTuple):
+    """A partition of a commit."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
 MemberT = TypeVar("MemberT", bound=ModernMember)
+SubscribedT = TypeVar("SubscribedT", bound=SubscribedMember)
+ReconciledT = TypeVar("ReconciledT", bound=ReconciledMember)
+TargetT = TypeVar("TargetT")
 
 
-class ModernGroup(ABC, Generic[MemberT]):
-    """One group whose members the coordinator assigns partitions to."""
+class ModernGroup(ABC, Generic[MemberT, TargetT]):
+    """One group whose members the coordinator assigns partitions or tasks to."""
 
     PROTOCOL_TYPE: ClassVar[str]
 
@@ -58,7 +86,7 @@ class ModernGroup(ABC, Generic[MemberT]):
         self.assignment_timestamp_ms = 0
         """When the target assignment was computed, in wall clock ms; 0: unknown."""
         self.members: dict[str, MemberT] = {}
-        self.targets: dict[str, Assignment] = {}
+        self.targets: dict[str, TargetT] = {}
         self.topics_version: int | None = None
         """The version of the topics at the group's last check; None: none since the group was loaded."""
 
@@ -74,19 +102,12 @@ class ModernGroup(ABC, Generic[MemberT]):
     def is_empty(self) -> bool:
         return not self.members
 
-    def target(self, member_id: str) -> Assignment:
-        return self.targets.get(member_id, {})
-
-    def topics_of(self, member: MemberT) -> frozenset[str]:
-        """Return the names of a member's subscribed topics, existing or not."""
-        return member.topic_names
-
+    @abstractmethod
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the union of all members' topics."""
-        return frozenset().union(*(self.topics_of(member) for member in self.members.values()))
+        """Return the names of all topics that the group reads, existing or not."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in self.topics_of(member) for member in self.members.values())
+        return topic in self.subscribed_topics()
 
     def copy(self) -> Self:
         """Return a copy to try records on. Members are immutable and shared."""
@@ -94,6 +115,10 @@ class ModernGroup(ABC, Generic[MemberT]):
         for name, value in vars(self).items():
             setattr(group, name, value.copy() if isinstance(value, dict) else value)
         return group
+
+    @abstractmethod
+    def end(self) -> list[GroupRecord]:
+        """Return the records that delete the group."""
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
@@ -104,8 +129,101 @@ class ModernGroup(ABC, Generic[MemberT]):
     def _apply_target_epoch(self, epoch: int = NO_EPOCH, timestamp_ms: int = 0) -> None:
         self.assignment_epoch, self.assignment_timestamp_ms = epoch, timestamp_ms
 
-    def _apply_target(self, member_id: str, topics: Iterable[AssignedTopic] | None) -> None:
-        if topics is None:
+    def _apply_target(self, member_id: str, target: TargetT | None) -> None:
+        if target is None:
             self.targets.pop(member_id, None)
         else:
-            self.targets[member_id] = assignment_from(topics)
+            self.targets[member_id] = target
+
+
+class SubscriptionGroup(ModernGroup[SubscribedT, Assignment]):
+    """A group that is assigned the partitions of its members' subscriptions."""
+
+    def target(self, member_id: str) -> Assignment:
+        return self.targets.get(member_id, {})
+
+    def topics_of(self, member: SubscribedT) -> frozenset[str]:
+        """Return the names of a member's subscribed topics, existing or not."""
+        return member.topic_names
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Return the union of all members' topics."""
+        return frozenset().union(*(self.topics_of(member) for member in self.members.values()))
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in self.topics_of(member) for member in self.members.values())
+
+    def _apply_target_topics(self, member_id: str, topics: Iterable[AssignedTopic] | None) -> None:
+        self._apply_target(member_id, None if topics is None else assignment_from(topics))
+
+
+class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
+    """A group that commits offsets, and whose members have at most one owner for each partition."""
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether offsets of a group with members may be deleted, except of subscribed topics."""
+        return True
+
+    @property
+    def state(self) -> ModernState:
+        if not self.members:
+            return ModernState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ModernState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return ModernState.STABLE
+        return ModernState.RECONCILING
+
+    def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
+        """Return the start of an offset's retention. The caller ensures that offsets of a subscribed topic never expire."""
+        return commit_timestamp_ms
+
+    def check_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        places: Iterable[CommittedPlace],
+        *,
+        transactional: bool,
+        knows_epochs: bool,
+    ) -> ErrorCode:
+        """Return whether these credentials may commit offsets of these partitions. `knows_epochs`: an OffsetCommit of version 9 or later.
+
+        A transactional producer need not send any, because it may know only the group id. A member in a later epoch may commit with an
+        older one for partitions that it already had in that epoch (KIP-1251).
+        """
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        if transactional and epoch == NO_EPOCH and not member_id and instance_id is None:
+            return ErrorCode.NONE
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not transactional and not knows_epochs and self._sends_epochs(member):
+            return ErrorCode.UNSUPPORTED_VERSION
+        if epoch == member.epoch or (epoch < member.epoch and all(self._had(member, place, epoch) for place in places)):
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if transactional else self._stale(member)
+
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Return whether these credentials, which are optional, may fetch offsets."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else self._stale(member)
+
+    @abstractmethod
+    def _had(self, member: ReconciledT, place: CommittedPlace, epoch: int) -> bool:
+        """Return whether the member has the partition since this epoch or an earlier one."""
+
+    def _sends_epochs(self, member: ReconciledT) -> bool:
+        """Return whether the member's commits have member epochs, not generations."""
+        return True
+
+    def _stale(self, member: ReconciledT) -> ErrorCode:
+        """Return the error for a wrong epoch."""
+        return ErrorCode.STALE_MEMBER_EPOCH

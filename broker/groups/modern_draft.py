@@ -1,4 +1,4 @@
-"""Decides the changes of a consumer group or share group, by applying each record to a copy before it is written.
+"""Decides the changes of a consumer, share or streams group, by applying each record to a copy before it is written.
 
 Invariants:
 
@@ -8,7 +8,8 @@ Invariants:
   any member computes the target assignment for it, at least `assignment_interval_ms` after the last one.
 * Deadlines are set while deciding (`deadlines` explains why that is safe).
 
-Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat, shareGroupHeartbeat and the methods that they call, TargetAssignmentBuilder.
+Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat, shareGroupHeartbeat, streamsGroupHeartbeat and the methods that they call,
+TargetAssignmentBuilder.
 """
 
 from __future__ import annotations
@@ -18,30 +19,27 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.groups.answers import Reply
-from ottla.broker.groups.consumer_member import Assignment, topics_of
-from ottla.broker.groups.consumer_records import AssignedTopic
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
-from ottla.broker.groups.group_records import GroupRecord, Key, Value
-from ottla.broker.groups.modern import ModernGroup
+from ottla.broker.groups.group_records import GroupMetadataKey, GroupRecord, Key, Value
+from ottla.broker.groups.modern import ModernGroup, SubscriptionGroup
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
 
 
 class RecordClasses(NamedTuple):
-    """The records that consumer groups and share groups write alike: the classes of their keys and values."""
+    """The records that all kinds of group write alike: the classes of their keys and values. `target` makes a value from a target."""
 
     epoch_key: Callable[[str], Key]
-    epoch: Callable[[int, int], Value]
     member_key: Callable[[str, str], Key]
     target_epoch_key: Callable[[str], Key]
     target_epoch: Callable[[int, int], Value]
     target_key: Callable[[str, str], Key]
-    target: Callable[[list[AssignedTopic]], Value]
+    target: Callable[[Any], Value]
     assignment_key: Callable[[str, str], Key]
 
 
 class ModernConfig(Protocol):
-    """The settings that both kinds of group have."""
+    """The settings that all kinds of group have."""
 
     @property
     def session_timeout_ms(self) -> int: ...
@@ -49,7 +47,8 @@ class ModernConfig(Protocol):
     def assignment_interval_ms(self) -> int: ...
 
 
-GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
+GroupT = TypeVar("GroupT", bound=ModernGroup[Any, Any])
+SubscriptionT = TypeVar("SubscriptionT", bound=SubscriptionGroup[Any])
 ConfigT = TypeVar("ConfigT", bound=ModernConfig)
 
 
@@ -81,16 +80,24 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
         self.records.append(GroupRecord(key, value))
         self.group.apply(key, value)
 
-    def put_target(self, member_id: str, target: Assignment) -> None:
+    def end_classic_group(self) -> None:
+        """Delete the classic group with the same id."""
+        self.records.append(GroupRecord(GroupMetadataKey(self.group_id), None))
+
+    def put_target(self, member_id: str, target: Any) -> None:
         """Write a member's target assignment."""
-        self.put(self.CLASSES.target_key(self.group_id, member_id), self.CLASSES.target(topics_of(target)))
+        self.put(self.CLASSES.target_key(self.group_id, member_id), self.CLASSES.target(target))
 
     def put_target_epoch(self, epoch: int) -> None:
         """Write the epoch that the target assignment was computed for, now."""
         self._put_target_epoch(epoch, self.now.wall_ms)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
-        self.put(self.CLASSES.epoch_key(self.group_id), self.CLASSES.epoch(epoch, metadata_hash))
+        self.put(self.CLASSES.epoch_key(self.group_id), self.epoch_value(epoch, metadata_hash))
+
+    @abstractmethod
+    def epoch_value(self, epoch: int, metadata_hash: int) -> Value:
+        """Return the record of the group's epoch."""
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member; its partitions become free."""
@@ -99,16 +106,6 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
         self.put(self.CLASSES.member_key(self.group_id, member_id), None)
 
     # --- consequences of a change ---------------------------------------------------------------------------------------------
-
-    def refresh(self, *, subscriptions_changed: bool) -> None:
-        """Bump the epoch if the subscriptions or the metadata of the subscribed topics have changed."""
-        if not subscriptions_changed and self.group.topics_version == self.topics.version:
-            return
-        metadata_hash = self.metadata_hash()
-        if subscriptions_changed or metadata_hash != self.group.metadata_hash:
-            self.put_epoch(self.group.epoch + 1, metadata_hash)
-        elif not self.records:
-            self._original.topics_version = self.topics.version
 
     def bump_after_leave(self) -> None:
         """Bump the epoch after a removal: the others share its partitions at their next heartbeats."""
@@ -126,20 +123,15 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
         """Compute the target assignment for the group's epoch if it is missing and due; only changes are written."""
         if self.next_epoch == self.group.assignment_epoch:
             return
-        known = {name: info for name in self.group.subscribed_topics() if (info := self.topics.by_name(name)) is not None}
-        targets, epoch = self.assign(known), self.group.epoch
-        for member_id, target in sorted(targets.items()):
+        epoch = self.group.epoch
+        for member_id, target in sorted(self.assign().items()):
             if member_id not in self.group.targets or self.group.targets[member_id] != target:
                 self.put_target(member_id, target)
         self.put_target_epoch(epoch)
 
     @abstractmethod
-    def assign(self, known: Mapping[str, TopicInfo]) -> Mapping[str, Assignment]:
-        """Return each member's target assignment. `known` has the subscribed topics that exist, by name."""
-
-    def topic_ids_of(self, topics: frozenset[str], known: Mapping[str, TopicInfo]) -> frozenset[bytes]:
-        """Return the ids of those topics that exist."""
-        return frozenset(known[name].topic_id for name in topics if name in known)
+    def assign(self) -> Mapping[str, Any]:
+        """Return each member's target assignment."""
 
     def start_session(self, member_id: str, timeout_ms: int) -> None:
         """Set the time by which the member has to send its next heartbeat."""
@@ -152,3 +144,25 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
 
     def _put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
         self.put(self.CLASSES.target_epoch_key(self.group_id), self.CLASSES.target_epoch(epoch, timestamp_ms))
+
+
+class SubscriptionDraft(ModernDraft[SubscriptionT, ConfigT]):
+    """An operation on a group whose members have subscriptions."""
+
+    def refresh(self, *, subscriptions_changed: bool) -> None:
+        """Bump the epoch if the subscriptions or the metadata of the subscribed topics have changed."""
+        if not subscriptions_changed and self.group.topics_version == self.topics.version:
+            return
+        metadata_hash = self.metadata_hash()
+        if subscriptions_changed or metadata_hash != self.group.metadata_hash:
+            self.put_epoch(self.group.epoch + 1, metadata_hash)
+        elif not self.records:
+            self._original.topics_version = self.topics.version
+
+    def known_topics(self) -> dict[str, TopicInfo]:
+        """Return the subscribed topics that exist, by name."""
+        return {name: info for name in self.group.subscribed_topics() if (info := self.topics.by_name(name)) is not None}
+
+    def topic_ids_of(self, topics: frozenset[str], known: Mapping[str, TopicInfo]) -> frozenset[bytes]:
+        """Return the ids of those topics that exist."""
+        return frozenset(known[name].topic_id for name in topics if name in known)

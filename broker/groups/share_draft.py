@@ -1,4 +1,4 @@
-"""Decides the changes of a share group: a `ModernDraft` with the state of share partitions.
+"""Decides the changes of a share group: a `SubscriptionDraft` with the state of share partitions.
 
 Source: Kafka's GroupMetadataManager.shareGroupHeartbeat and the methods that it calls, ShareGroupAssignmentBuilder.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.groups import share_records as records
 from ottla.broker.groups.assignors import Subscriber
-from ottla.broker.groups.consumer_member import Assignment
-from ottla.broker.groups.modern_draft import ModernDraft, RecordClasses
+from ottla.broker.groups.consumer_member import Assignment, topics_of
+from ottla.broker.groups.modern_draft import RecordClasses, SubscriptionDraft
 from ottla.broker.groups.share_group import (
     SharedTopic,
     SharedTopics,
@@ -24,7 +24,6 @@ from ottla.broker.groups.share_group import (
     united,
 )
 from ottla.broker.groups.simple_assignor import assign_simple
-from ottla.broker.groups.topics_view import TopicInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +37,16 @@ class ShareConfig:
     initialize_retry_interval_ms: int = 30_000
 
 
-class ShareDraft(ModernDraft[ShareGroup, ShareConfig]):
+class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
     """One operation under way."""
 
     CLASSES = RecordClasses(
         epoch_key=records.ShareGroupMetadataKey,
-        epoch=records.ShareGroupMetadataValue,
         member_key=records.ShareGroupMemberMetadataKey,
         target_epoch_key=records.ShareGroupTargetAssignmentMetadataKey,
         target_epoch=records.ShareGroupTargetAssignmentMetadataValue,
         target_key=records.ShareGroupTargetAssignmentMemberKey,
-        target=records.ShareGroupTargetAssignmentMemberValue,
+        target=lambda target: records.ShareGroupTargetAssignmentMemberValue(topics_of(target)),
         assignment_key=records.ShareGroupCurrentMemberAssignmentKey,
     )
 
@@ -68,9 +66,13 @@ class ShareDraft(ModernDraft[ShareGroup, ShareConfig]):
         self.refresh(subscriptions_changed=before.topic_names != after.topic_names or pending)
         return self.group.epoch != epoch
 
-    def assign(self, known: Mapping[str, TopicInfo]) -> Mapping[str, Assignment]:
+    def epoch_value(self, epoch: int, metadata_hash: int) -> records.ShareGroupMetadataValue:
+        return records.ShareGroupMetadataValue(epoch, metadata_hash)
+
+    def assign(self) -> Mapping[str, Assignment]:
         """Return the assignment of `simple`: of all initialized partitions."""
-        group, ids = self.group, {info.topic_id for info in known.values()}
+        group, known = self.group, self.known_topics()
+        ids = {info.topic_id for info in known.values()}
         subscribers = {
             member_id: Subscriber(self.topic_ids_of(member.topic_names, known), before=group.target(member_id))
             for member_id, member in group.members.items()

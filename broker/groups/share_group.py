@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from ottla.broker.groups import share_records as records
 from ottla.broker.groups.consumer_member import Assignment, MemberState, assignment_from, topics_of
-from ottla.broker.groups.modern import ModernGroup, ModernState
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.modern import ModernState, SubscriptionGroup
 from ottla.broker.groups.share_records import DeletingTopic, ShareKey, ShareValue, TopicPartitionsInfo
 
 SHARE_PROTOCOL_TYPE = "share"
@@ -61,7 +62,7 @@ class StatePartitions:
         return StatePartitions(*(_without(topics, topic_id) for topics in (self.initializing, self.initialized, self.deleting)))
 
 
-class ShareGroup(ModernGroup[ShareMember]):
+class ShareGroup(SubscriptionGroup[ShareMember]):
     """One share group."""
 
     PROTOCOL_TYPE = SHARE_PROTOCOL_TYPE
@@ -88,6 +89,15 @@ class ShareGroup(ModernGroup[ShareMember]):
             for topic_id, topic in self.partitions.initialized.items()
         )
 
+    def end(self) -> list[GroupRecord]:
+        """Return the records that delete the group, which has no members."""
+        keys = (
+            records.ShareGroupTargetAssignmentMetadataKey(self.group_id),
+            records.ShareGroupStatePartitionMetadataKey(self.group_id),
+            records.ShareGroupMetadataKey(self.group_id),
+        )
+        return [GroupRecord(key, None) for key in keys]
+
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, key: ShareKey, value: ShareValue | None) -> None:
@@ -105,7 +115,7 @@ class ShareGroup(ModernGroup[ShareMember]):
                 self._apply_metadata(key.member_id, value)
             case records.ShareGroupTargetAssignmentMemberKey():
                 target = value.topic_partitions if isinstance(value, records.ShareGroupTargetAssignmentMemberValue) else None
-                self._apply_target(key.member_id, target)
+                self._apply_target_topics(key.member_id, target)
             case records.ShareGroupCurrentMemberAssignmentKey():
                 self._apply_assignment(key.member_id, value)
             case records.ShareGroupStatePartitionMetadataKey():

@@ -1,9 +1,7 @@
-"""The share groups of one partition of `__consumer_offsets`: part of `GroupCoordinator`.
+"""The share groups of one partition of `__consumer_offsets`.
 
-Invariants:
+Invariants, besides those of `modern_groups`:
 
-* An operation makes a `ShareDraft` of the group, whose records the runtime appends; `apply` puts them into effect. A draft raises before
-  anything is decided.
 * A share group never becomes a group of another type, and no other becomes a share group.
 * A new share partition is initialized in three steps: the group writes that it is being initialized, the share coordinator writes its
   state, and the group writes that it is initialized; then it is assigned. An initialization that fails, or whose result never arrives, is
@@ -16,25 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import share_heartbeat
 from ottla.broker.groups import share_records as records
+from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
-from ottla.broker.groups.deadlines import Deadlines
 from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.share_draft import ShareConfig, ShareDraft
 from ottla.broker.groups.share_group import SharedTopic, SharedTopics, ShareGroup, StatePartitions, record_of, subtracted, united
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
-from ottla.broker.groups.share_records import ShareKey, ShareValue
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
 from ottla.protocol.error_codes import ErrorCode
-
-T = TypeVar("T")
 
 UNKNOWN_TOPIC = "<UNKNOWN>"
 """The name that Kafka writes for a topic that was deleted."""
@@ -57,16 +53,13 @@ class Deletion(NamedTuple):
     unknown: Sequence[str] = ()
 
 
-class ShareGroups:
-    """Operations on share groups. `groups` is the coordinator's table of all groups; `config_of` returns a group's current settings by
-    id."""
+class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
+    """Operations on share groups."""
+
+    GROUP, DRAFT, EPOCH_KEY = ShareGroup, ShareDraft, records.ShareGroupMetadataKey
 
     def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ShareConfig], topics: TopicsView) -> None:
-        self._groups = groups
-        self._config_of = config_of
-        self._topics = topics
-        self.deadlines: dict[str, Deadlines] = {}
-        """By group id; none for a deleted group."""
+        super().__init__(groups, config_of, topics)
         self._begun: dict[str, dict[bytes, int]] = {}
         """By group and topic id: when the initialization of partitions was last begun (monotonic ms)."""
 
@@ -86,13 +79,13 @@ class ShareGroups:
         offsets = {(topic_id, partition): -1 for topic_id, topic in missing.items() for partition in sorted(topic.partitions)}
         return self._effects(draft, (answer, Initialization(draft.group.epoch, offsets)))
 
-    def expire(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, None]:
+    def expire(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
         """Remove the members whose sessions have expired."""
         draft = self._draft(group, now)
         for due in draft.deadlines.take_due(now.mono_ms):
             if due.member_id in draft.group.members:
                 share_heartbeat.fence(draft, due.member_id)
-        return self._effects(draft, None)
+        return self._effects(draft, draft.replies)
 
     def on_loaded(self, group: ShareGroup, now: Now) -> None:
         """Start every member's session after loading."""
@@ -106,10 +99,6 @@ class ShareGroups:
         draft = self._draft(group, now)
         for member_id in group.members:
             draft.start_session(member_id, draft.config.session_timeout_ms)
-
-    def next_deadline(self, group_id: str) -> int | None:
-        deadlines = self.deadlines.get(group_id)
-        return None if deadlines is None else deadlines.next_ms
 
     # --- share partitions -----------------------------------------------------------------------------------------------------
 
@@ -211,28 +200,9 @@ class ShareGroups:
                 )
         return found
 
-    # --- persistence ----------------------------------------------------------------------------------------------------------
-
-    def apply(self, key: ShareKey, value: ShareValue | None) -> None:
-        """Apply a record of a share group. A value creates the group."""
-        group = self._groups.get(key.group)
-        if group is None and value is not None:
-            group = self._groups[key.group] = ShareGroup(key.group)
-        if not isinstance(group, ShareGroup):
-            return
-        group.apply(key, value)
-        if value is None and isinstance(key, records.ShareGroupMetadataKey):
-            del self._groups[key.group]
-            self.deadlines.pop(key.group, None)
-            self._begun.pop(key.group, None)
-
-    def existing(self, group_id: str) -> ShareGroup:
-        """Return the group. Raises Rejected(GROUP_ID_NOT_FOUND)."""
-        group = self._groups.get(group_id)
-        if not isinstance(group, ShareGroup):
-            found = "not found" if group is None else "is not a share group"
-            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {found}.")
-        return group
+    def forget(self, group_id: str) -> None:
+        super().forget(group_id)
+        self._begun.pop(group_id, None)
 
     # --- internals ------------------------------------------------------------------------------------------------------------
 
@@ -240,17 +210,6 @@ class ShareGroups:
         if beat.epoch == JOIN_EPOCH and beat.group_id not in self._groups:
             return ShareGroup(beat.group_id)
         return self.existing(beat.group_id)
-
-    def _draft(self, group: ShareGroup, now: Now) -> ShareDraft:
-        """Return a draft, which takes effect only by `_effects`, or if the group exists already."""
-        deadlines = self.deadlines.get(group.group_id) or Deadlines()
-        if self._groups.get(group.group_id) is group:
-            self.deadlines[group.group_id] = deadlines
-        return ShareDraft(group, deadlines, self._topics, self._config_of(group.group_id), now)
-
-    def _effects(self, draft: ShareDraft, response: T) -> Effects[GroupRecord, T]:
-        self.deadlines[draft.group_id] = draft.deadlines
-        return Effects(draft.records, response)
 
     def _begin(self, group_id: str, topics: SharedTopics, now: Now) -> None:
         self._begun.setdefault(group_id, {}).update(dict.fromkeys(topics, now.mono_ms))
@@ -268,14 +227,3 @@ class ShareGroups:
 
     def _named(self, topic_ids: Mapping[bytes, str]) -> dict[bytes, str]:
         return {topic_id: self._name_of(topic_id) for topic_id in topic_ids}
-
-
-def end_of(group: ShareGroup) -> list[GroupRecord]:
-    """Return the records that delete a group without members."""
-    group_id = group.group_id
-    keys = (
-        records.ShareGroupTargetAssignmentMetadataKey(group_id),
-        records.ShareGroupStatePartitionMetadataKey(group_id),
-        records.ShareGroupMetadataKey(group_id),
-    )
-    return [GroupRecord(key, None) for key in keys]

@@ -103,7 +103,8 @@ class _Sharing:
                     turn += 1
 
     def _in_order(self, places: Iterable[_Place]) -> list[_Place]:
-        return in_hash_order(places, self._hash_of, len(self._places))
+        """Return places in the order of a map with room for all of them (Kafka's AssignorHelpers.newHashMap)."""
+        return in_hash_order(places, self._hash_of, int((len(self._places) + 1) / 0.75 + 1))
 
 
 def _places(topics: Iterable[bytes], assignable: Mapping[bytes, frozenset[int]]) -> list[_Place]:

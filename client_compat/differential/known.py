@@ -28,7 +28,7 @@ class KnownDifference:
 
 TEXT = "An error code without a text"
 ACCIDENT = "A value that means nothing fails by accident"
-FEWER = "APIs of features that Ottla lacks"
+FEWER = "Features that Ottla lacks"
 NOTHING = "A full fetch of nothing opens a session"
 FIXED = "Settings that can change while the broker runs"
 TWICE = "Items that a request names twice are answered twice"
@@ -71,10 +71,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(ACCIDENT, "METADATA", ".*", label="neither"),
     KnownDifference(ACCIDENT, "DESCRIBE_TOPIC_PARTITIONS", ".*", label="empty name"),
     KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[[^\]]*\]\.configs\[[^\]]+\]", ours="None"),
-    KnownDifference(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
-    KnownDifference(
-        FEWER, "API_VERSIONS", r"(supported|finalized)_features\[(kraft|streams|eligible\.leader\.replicas)\.version\]", ours="None"
-    ),
+    KnownDifference(FEWER, "API_VERSIONS", r"(supported|finalized)_features\[(kraft|eligible\.leader\.replicas)\.version\]", ours="None"),
     KnownDifference(OTHER, "API_VERSIONS", "finalized_features_epoch"),
     KnownDifference(TWICE, "CONSUMER_GROUP_DESCRIBE", r"groups\[(0|1|cg-adm)\]", label=r"describe \['cg-adm', 'cg-adm'\].*"),
     KnownDifference(TWICE, "DESCRIBE_CONFIGS", r"results\[(0|1|conf)\]", label="a resource twice"),
@@ -88,7 +85,6 @@ KNOWN: tuple[KnownDifference, ...] = (
 
 KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
-    KnownDifference(FEWER, "API_VERSIONS", r"api_keys\[\d+\]", ours="None"),
     KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[2\]\.configs\[[^\]]+\]", label="all of a broker.*", ours="None"),
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\]\.(value|synonyms\[[^\]]+\]\.value)"),

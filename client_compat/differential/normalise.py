@@ -45,6 +45,8 @@ WORDED = frozenset(
         "share_state",
         "k84_read_share_group_state",
         "k87_read_share_group_state_summary",
+        "k88_streams_group_heartbeat",
+        "k89_streams_group_describe",
     }
 )
 """Message modules whose error texts are compared, too."""
@@ -72,6 +74,7 @@ SORT_KEYS = (
     "user",
     "operation",
     "permission_type",
+    "user_endpoint",
 )
 UNORDERED = frozenset({("TopicData", "partitions")})
 """Further fields that are sorted: the partitions of a transaction."""

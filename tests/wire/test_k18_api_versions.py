@@ -77,7 +77,7 @@ def test_every_route_serves_versions_that_its_messages_have_and_has_a_handler() 
 def test_transaction_version_2_and_the_kinds_of_groups_are_finalized(client: Client, version: int) -> None:
     response = ask(client, version)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
-    assert finalized == {"metadata.version": 30, "transaction.version": 2, "group.version": 1, "share.version": 1}
+    assert finalized == {"metadata.version": 30, "transaction.version": 2, "group.version": 1, "share.version": 1, "streams.version": 1}
     assert response.finalized_features_epoch >= 0
 
 
@@ -97,7 +97,7 @@ def test_a_feature_range_from_level_0_is_returned_from_version_4_on(client: Clie
 )
 def test_a_setting_selects_the_finalized_level_and_level_0_is_omitted(client: Client, level: int, finalized: dict[str, int]) -> None:
     features = {feature.name: feature.max_version_level for feature in ask(client, 4).finalized_features}
-    others = {"metadata.version", "group.version", "share.version"}
+    others = {"metadata.version", "group.version", "share.version", "streams.version"}
     assert {name: found for name, found in features.items() if name not in others} == finalized
 
 

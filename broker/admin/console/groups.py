@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
@@ -16,13 +16,15 @@ from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.app import Broker
 from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.consumer import ConsumerGroup
-from ottla.broker.groups.consumer_groups import Group
 from ottla.broker.groups.consumer_member import ConsumerMember
-from ottla.broker.groups.coordinator import GroupCoordinator
+from ottla.broker.groups.coordinator import Group, GroupCoordinator
 from ottla.broker.groups.embedded_protocol import assigned_places
 from ottla.broker.groups.modern import ModernGroup
 from ottla.broker.groups.offsets import ByPartition
 from ottla.broker.groups.share_group import ShareGroup, ShareMember
+from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_member import StreamsMember
+from ottla.broker.streams.topology import inputs_of
 
 GROUPS_MAX: Final = 300
 MEMBERS_MAX: Final = 300
@@ -166,15 +168,33 @@ def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberShown, list[Place]]
         yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, places), places
 
 
-def _of_modern(broker: Broker, group: ConsumerGroup | ShareGroup) -> Iterator[tuple[MemberShown, list[Place]]]:
+def _of_modern(broker: Broker, group: ConsumerGroup | ShareGroup | StreamsGroup) -> Iterator[tuple[MemberShown, list[Place]]]:
     known = broker.services.topics.image.topics
-    members: Iterable[ConsumerMember | ShareMember] = group.members.values()
+    members: Iterable[ConsumerMember | ShareMember | StreamsMember] = group.members.values()
     for each in members:
-        assigned = [(known[key].name, index) for key, indexes in each.assigned.items() if key in known for index in indexes]
+        if isinstance(each, StreamsMember):
+            assigned = _inputs(broker, group, each)
+        else:
+            assigned = [(known[key].name, index) for key, indexes in each.assigned.items() if key in known for index in indexes]
         instance_id = each.instance_id if isinstance(each, ConsumerMember) else None
         member = _member(each.member_id, instance_id, each.client_id, each.client_host, sorted(assigned))
         member.epoch = each.epoch
         yield member, assigned
+
+
+def _inputs(broker: Broker, group: ModernGroup[Any, Any], member: StreamsMember) -> list[Place]:
+    """Return the partitions that a member's active tasks read."""
+    assert isinstance(group, StreamsGroup), "a streams member is in a streams group"
+    subtopologies = {} if group.topology is None else group.topology.subtopologies
+    return [
+        (name, index)
+        for subtopology_id, indexes in member.assigned.active.items()
+        if subtopology_id in subtopologies
+        for name in inputs_of(subtopologies[subtopology_id])
+        if (topic := broker.services.cluster.by_name(name)) is not None
+        for index in indexes
+        if index < topic.partitions
+    ]
 
 
 def _member(member_id: str, instance_id: str | None, client_id: str, host: str, places: list[Place]) -> MemberShown:

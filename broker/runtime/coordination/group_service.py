@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
-from ottla.broker.configs.group_config import effective_group_values
+from ottla.broker.configs.group_config import INITIAL_REBALANCE_DELAY_MS, STANDBYS, effective_group_values, effective_value
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -46,12 +46,14 @@ if TYPE_CHECKING:
     from ottla.broker.groups.classic import Leaving, Syncing
     from ottla.broker.groups.classic_join import Joining
     from ottla.broker.groups.consumer_draft import ConsumerConfig
-    from ottla.broker.groups.consumer_groups import Group
     from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-    from ottla.broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
+    from ottla.broker.groups.coordinator import Commit, Fetched, Group, GroupCoordinator, GroupsConfig, Replies, Topics
     from ottla.broker.groups.group_records import GroupRecord
     from ottla.broker.groups.regexes import Resolution
     from ottla.broker.groups.share_draft import ShareConfig
+    from ottla.broker.groups.streams_draft import StreamsConfig
+    from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+    from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets per batch: at 100 bytes each, well below the smallest usual max.message.bytes."""
@@ -69,6 +71,7 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
     return GroupsConfig(
         consumer=consumer_config(settings, {}),
         share=share_config(settings, {}),
+        streams=streams_config(settings, {}),
         classic=ClassicConfig(initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size),
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
@@ -107,6 +110,21 @@ def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> Shar
         max_size=settings.group_share_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
         initialize_retry_interval_ms=settings.group_share_initialize_retry_interval_ms,
+    )
+
+
+def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> StreamsConfig:
+    """Return the settings of one streams group: the broker's, overridden by the group's own."""
+    from ottla.broker.groups.streams_draft import StreamsConfig  # noqa: PLC0415 # a start does not need it
+
+    values = effective_group_values("streams", overrides, settings)
+    return StreamsConfig(
+        session_timeout_ms=values["session.timeout.ms"],
+        heartbeat_interval_ms=values["heartbeat.interval.ms"],
+        max_size=settings.group_streams_max_size,
+        num_standby_replicas=effective_value(STANDBYS, overrides, settings),
+        initial_rebalance_delay_ms=effective_value(INITIAL_REBALANCE_DELAY_MS, overrides, settings),
+        assignment_interval_ms=values["assignment.interval.ms"],
     )
 
 
@@ -168,7 +186,11 @@ class GroupService:
 
         settings, overrides_of = self._settings, self._overrides_of
         machine = GroupCoordinator(
-            groups_config(settings), self.cluster, self._consumer_config, lambda group_id: share_config(settings, overrides_of(group_id))
+            groups_config(settings),
+            self.cluster,
+            self._consumer_config,
+            lambda group_id: share_config(settings, overrides_of(group_id)),
+            lambda group_id: streams_config(settings, overrides_of(group_id)),
         )
         return _Shard(partition, machine, self._overdue)
 
@@ -248,6 +270,16 @@ class GroupService:
             raise
         finally:
             self.settle(shard, beat.group_id, Effects((), replies))
+
+    def streams_heartbeat(
+        self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
+    ) -> StreamsHeartbeatAnswer | asyncio.Future[StreamsHeartbeatAnswer]:
+        """Join, stay in or leave a streams group. Raises Rejected."""
+        from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
+
+        check(beat)  # as in Kafka, an invalid request gets its own error, whoever coordinates the group
+        shard = self.shards.of(beat.group_id)
+        return self.decided(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
         """Return one error per member. Raises Rejected for the whole request."""
@@ -343,6 +375,16 @@ class GroupService:
 
     def _consumer_config(self, group_id: str) -> ConsumerConfig:
         return consumer_config(self._settings, self._overrides_of(group_id))
+
+    def decided(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
+        """Append and apply a member's request, schedule the group's next deadline, and return the response. Raises Rejected."""
+        try:
+            return shard.run(effects)
+        except Rejected:
+            shard.machine.abandon(group_id, self.now())
+            raise
+        finally:
+            self.settle(shard, group_id, Effects((), []))
 
     def settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
         """Append and apply a group's decision, complete the requests it answers, and schedule its next deadline."""

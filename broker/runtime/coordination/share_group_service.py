@@ -74,13 +74,7 @@ class ShareGroupService:
         shard = self._groups.shards.of(beat.group_id)
         effects = shard.machine.shares.heartbeat(beat, self._groups.now())
         answer, initialization = effects.response
-        try:
-            response = shard.run(Effects(effects.records, answer))
-        except Rejected:
-            shard.machine.abandon(beat.group_id, self._groups.now())
-            raise
-        finally:
-            self._groups.settle(shard, beat.group_id, Effects((), []))
+        response = self._groups.decided(shard, beat.group_id, Effects(effects.records, answer))
         if initialization.start_offsets:
             work = partial(self._initialize_after, response, beat.group_id, initialization)
             self._nursery.start("initialization of share partitions", work, OnFailure.GIVE_UP)

@@ -33,7 +33,7 @@ class LocalTopics:
     ) -> None:
         self._active, self._catalog, self._settings = active, catalog, settings
         self._broker_epoch, self._published = broker_epoch, published
-        self._auto_creation = AutoCreation(self.auto_create, nursery)
+        self._auto_creation = AutoCreation(nursery)
 
     async def allocate_producer_ids(self) -> range:
         """Return a block of producer ids that no other request got. Raises Rejected if none are left."""
@@ -42,17 +42,17 @@ class LocalTopics:
 
     async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """Create missing topics with the broker's defaults, or an internal topic's own. None: the topic exists. Raises Rejected."""
-        wanted = [self._defaults_for(name) for name in names]
-        return await (self.create(wanted) if asker is None else self.create(wanted, asker.charge))
+        return await self.create([self._defaults_for(name) for name in names], asker)
 
-    async def create(self, topics: Sequence[NewTopic], charge: Callable[[int], None] = lambda _: None) -> dict[str, Rejected | None]:
+    async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """Create topics as requested. None: the topic exists. Raises Rejected."""
+        charge = _no_charge if asker is None else asker.charge
         created = await self._active.run(partial(create_cluster_topics, topics=topics, charge=charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
     def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
         """Start to create missing topics without waiting; see `TopicMaker.begin_auto_create`."""
-        self._auto_creation.begin(names, asker)
+        self._auto_creation.begin(names, partial(self.auto_create, asker=asker))
 
     async def ensure(self, name: str) -> TopicImage:
         """Return the topic; create it with its defaults if it does not exist. Raises Rejected."""
@@ -72,6 +72,10 @@ class LocalTopics:
             return NewTopic(name)
         # A single node cannot hold the three replicas of Kafka's default, and groups must work nevertheless.
         return NewTopic(name, internal_topic_partitions(name, self._settings), 1, configs=configs)
+
+
+def _no_charge(_partitions: int) -> None:
+    return None
 
 
 def _exists(error: Rejected | None) -> bool:

@@ -44,8 +44,9 @@ class TopicMaker(Protocol):
         """Return a block of producer ids that no other request got. Raises Rejected if none can be allocated."""
         ...
 
-    async def create(self, topics: Sequence[NewTopic]) -> dict[str, Rejected | None]:
-        """Create topics as requested. None: the topic exists, from now or before. Raises Rejected if nothing was decided."""
+    async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
+        """Create topics as requested. None: the topic exists, from now or before. Raises Rejected if nothing was decided. `asker` is as for
+        `begin_auto_create`."""
         ...
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
@@ -66,25 +67,28 @@ class TopicMaker(Protocol):
         ...
 
 
-class AutoCreation:
-    """Topics being created in the background by `create`, which returns an error or None per name, or raises Rejected."""
+Creation = Callable[[Sequence[str]], Awaitable[dict[str, Rejected | None]]]
+"""Creates topics by name; returns an error or None for each, or raises Rejected."""
 
-    def __init__(self, create: Callable[[Sequence[str], Asker | None], Awaitable[dict[str, Rejected | None]]], nursery: Nursery) -> None:
-        self._create = create
+
+class AutoCreation:
+    """Topics being created in the background."""
+
+    def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
         self._being_made: set[str] = set()
 
-    def begin(self, names: Iterable[str], asker: Asker | None = None) -> None:
-        """Start to create the topics that are not being created yet; see `TopicMaker.begin_auto_create`."""
+    def begin(self, names: Iterable[str], create: Creation) -> None:
+        """Start to create the topics that are not being created yet; a failure is only logged."""
         wanted = [name for name in names if name not in self._being_made]
         if not wanted:
             return
         self._being_made.update(wanted)
-        self._nursery.run("creation of topics", partial(self._make, wanted, asker))
+        self._nursery.run("creation of topics", partial(self._make, wanted, create))
 
-    async def _make(self, names: Sequence[str], asker: Asker | None) -> None:
+    async def _make(self, names: Sequence[str], create: Creation) -> None:
         try:
-            answers = await self._create(names, asker)
+            answers = await create(names)
         except Rejected as error:
             first = shown(names[0])
             peer_logger.warning("cannot create the %d requested topic(s), the first being %s: %s", len(names), first, error)

@@ -12,6 +12,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ottla.broker.cluster.catalog import Catalog
@@ -57,14 +58,14 @@ class RemoteTopics:
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._nursery = nursery
-        self._auto_creation = AutoCreation(self.auto_create, nursery)
+        self._auto_creation = AutoCreation(nursery)
         self._ids_given = 0
 
     async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """Create the topics with default settings, as `TopicMaker.auto_create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         return await self._create([self._wanted(name) for name in names], asker)
 
-    async def create(self, topics: Sequence[NewTopic]) -> dict[str, Rejected | None]:
+    async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """Create the topics as `TopicMaker.create` does. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         return await self._create(
             [
@@ -75,17 +76,18 @@ class RemoteTopics:
                     configs=[CreatableTopicConfig(name, value) for name, value in topic.configs],
                 )
                 for topic in topics
-            ]
+            ],
+            asker,
         )
 
-    async def _create(self, wanted: list[CreatableTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
+    async def _create(self, wanted: list[CreatableTopic], asker: Asker | None) -> dict[str, Rejected | None]:
         request = CreateTopicsRequest(wanted, timeout_ms=self._settings.request_timeout_ms)
         response: CreateTopicsResponse = await (self._ask(request) if asker is None else self._ask_for(asker, request))
         return {topic.name: _refusal(topic.error_code, topic.error_message) for topic in response.topics}
 
     def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
         """Start to create the topics without waiting, as `TopicMaker.begin_auto_create`."""
-        self._auto_creation.begin(names, asker)
+        self._auto_creation.begin(names, partial(self.auto_create, asker=asker))
 
     async def ensure(self, name: str) -> TopicImage:
         """Return the topic. If it does not exist, start to create it and raise Rejected(COORDINATOR_NOT_AVAILABLE); the client retries."""

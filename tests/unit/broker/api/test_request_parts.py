@@ -24,7 +24,9 @@ from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRe
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfigs, CreateTopicsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
+from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
+from ottla.protocol.messages.streams_group import Subtopology
 from ottla.protocol.schema import Message
 
 
@@ -55,8 +57,16 @@ def test_every_maximum_belongs_to_an_array_of_the_message(key: int) -> None:
         struct: Any = request_class(key)
         for name in path.split("."):
             kind = {field.name: field.type for field in wire_fields(struct)}[name]
-            assert isinstance(kind, ArrayOf)
-            struct = kind.element
+            struct = kind.element if isinstance(kind, ArrayOf) else kind
+        assert isinstance(kind, ArrayOf)
+
+
+def test_arrays_inside_a_struct_are_limited() -> None:
+    allowed = StreamsGroupHeartbeatRequest(topology=Topology(0, [Subtopology("0", ["t"] * 9_999)]))
+    assert too_many(allowed) is None
+    assert too_many(StreamsGroupHeartbeatRequest(topology=None)) is None
+    excessive = StreamsGroupHeartbeatRequest(topology=Topology(0, [Subtopology("0", ["t"] * 5_000), Subtopology("1", ["t"] * 5_000)]))
+    assert too_many(excessive) == "more than 10000 topology.subtopologies.source_topics"
 
 
 def test_a_request_with_few_elements_is_not_split() -> None:

@@ -11,7 +11,7 @@ from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import ConsumerMember, MemberState
 from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
-from ottla.broker.groups.modern import ModernState
+from ottla.broker.groups.modern import CommittedPlace, ModernState
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import GroupsDriver, facts_of, topic_id
 
@@ -137,7 +137,7 @@ def commit_error(
     group: ConsumerGroup, member_id: str, epoch: int, *partitions: int, transactional: bool = False, knows_epochs: bool = True
 ) -> ErrorCode:
     """Return the error of an offset commit for these partitions."""
-    wanted = [(T, partition) for partition in partitions or (0,)]
+    wanted = [CommittedPlace("t", T, partition) for partition in partitions or (0,)]
     return group.check_offset_commit(member_id, None, epoch, wanted, transactional=transactional, knows_epochs=knows_epochs)
 
 

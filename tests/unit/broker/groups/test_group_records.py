@@ -121,7 +121,7 @@ def test_a_key_of_version_0_is_decoded_like_version_1() -> None:
     assert record == GroupRecord(OffsetCommitKey("gr", "tö", 9), None)
 
 
-@pytest.mark.parametrize("key_type", [9, 17, 999, -1])
+@pytest.mark.parametrize("key_type", [9, 18, 999, -1])
 def test_a_key_of_an_unknown_type_is_none(key_type: int) -> None:
     assert decode_record(key_type.to_bytes(2, "big", signed=True) + b"whatever", b"value") is None
 

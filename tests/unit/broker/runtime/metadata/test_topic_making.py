@@ -22,23 +22,23 @@ class Making:
         self.nursery = Nursery(Timers(), VirtualClock(), lambda _: None)
         self.asked: list[list[str]] = []
         self.answer: asyncio.Future[dict[str, Rejected | None]] = asyncio.get_running_loop().create_future()
-        self.creation = AutoCreation(self.create, self.nursery)
+        self.creation = AutoCreation(self.nursery)
 
-    async def create(self, names: Sequence[str], asker: object) -> dict[str, Rejected | None]:
+    async def create(self, names: Sequence[str]) -> dict[str, Rejected | None]:
         self.asked.append(list(names))
         return await asyncio.shield(self.answer)
 
 
 async def test_a_topic_in_creation_is_not_started_twice() -> None:
     making = Making()
-    making.creation.begin(["a", "b"])
-    making.creation.begin(["b", "c"])
-    making.creation.begin(["a"])
+    making.creation.begin(["a", "b"], making.create)
+    making.creation.begin(["b", "c"], making.create)
+    making.creation.begin(["a"], making.create)
     await settle()
     assert making.asked == [["a", "b"], ["c"]]
     making.answer.set_result({})
     await settle()
-    making.creation.begin(["a"])
+    making.creation.begin(["a"], making.create)
     await settle()
     assert making.asked[2:] == [["a"]]
 
@@ -47,7 +47,7 @@ async def test_a_topic_in_creation_is_not_started_twice() -> None:
 async def test_a_failed_creation_is_logged_and_can_be_retried(whole: bool, caplog: pytest.LogCaptureFixture) -> None:
     making = Making()
     refusal = Rejected(ErrorCode.POLICY_VIOLATION, "too many")
-    making.creation.begin(["a"])
+    making.creation.begin(["a"], making.create)
     await settle()
     if whole:
         making.answer.set_exception(refusal)
@@ -57,7 +57,7 @@ async def test_a_failed_creation_is_logged_and_can_be_retried(whole: bool, caplo
         await settle()
     assert "too many" in caplog.text
     making.answer = asyncio.get_running_loop().create_future()
-    making.creation.begin(["a"])
+    making.creation.begin(["a"], making.create)
     await settle()
     assert making.asked == [["a"], ["a"]]
     making.nursery.crash()

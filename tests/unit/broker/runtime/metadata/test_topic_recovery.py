@@ -146,7 +146,13 @@ async def test_a_directory_keeps_its_older_feature_levels(tmp_path: Path) -> Non
     opened.write([FeatureLevelRecord("metadata.version", 17), FeatureLevelRecord("transaction.version", 1)])
     opened.close()
     again = TopicDir(tmp_path)
-    assert again.catalog.features == {"metadata.version": 17, "group.version": 1, "share.version": 1, "transaction.version": 1}
+    assert again.catalog.features == {
+        "metadata.version": 17,
+        "group.version": 1,
+        "share.version": 1,
+        "streams.version": 1,
+        "transaction.version": 1,
+    }
     assert again.settings.transaction_version == 1
     start = again.controller.voter.raft_log.log.log_end_offset
     await again.decisions.create_topics([NewTopic("t")])

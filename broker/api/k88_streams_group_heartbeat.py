@@ -1,0 +1,108 @@
+"""StreamsGroupHeartbeat (key 88), version 0: joins, keeps alive or leaves a streams group (KIP-1071).
+
+Promises:
+* The response is sent when its effects are durable. Missing internal topics are created after it; a later heartbeat assigns the tasks.
+* Tasks are returned when they have changed, and to a member that joins; the endpoints of all members when any of them may have changed.
+* What keeps the group from working is in the response's status: missing or wrongly partitioned topics, a delayed assignment, an older
+  topology, a requested shutdown.
+* An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH, a group of another type GROUP_ID_NOT_FOUND. Without the feature
+  streams.version, or without `streams` in `group.coordinator.rebalance.protocols`, the response is UNSUPPORTED_VERSION.
+
+Deviation: an endpoint is returned without partitions while topics contradict the topology; Kafka's response is UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.api.access import allowed, denied
+from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.deferred import answered
+from ottla.broker.api.services import CoordinationServices
+from ottla.broker.api.streams_groups import enabled, topics_of
+from ottla.broker.api.streams_topics import begin_internal_topics
+from ottla.broker.cluster.topic_names import is_internal
+from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+from ottla.broker.streams.tasks import Tasks, sorted_tasks
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k88_streams_group_heartbeat import (
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
+from ottla.protocol.messages.streams_group import TaskIds
+from ottla.protocol.topic_names import name_problem
+
+_OF_SUBTOPOLOGIES = (
+    "source_topics",
+    "repartition_sink_topics",
+    "repartition_source_topics.topic_configs",
+    "state_changelog_topics.topic_configs",
+    "copartition_groups.source_topics",
+    "copartition_groups.repartition_source_topics",
+)
+_TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
+API = Api(
+    StreamsGroupHeartbeatRequest,
+    array_limits={f"topology.subtopologies.{path}": 10_000 for path in _OF_SUBTOPOLOGIES}
+    | {f"{kind}.partitions": 50_000 for kind in _TASKS}
+    | {"client_tags": 1_000},
+)
+
+
+@API.on_broker()
+def handle(
+    ctx: Context[CoordinationServices], request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
+    """Process the heartbeat; respond when its effects are durable."""
+    if not enabled(ctx):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if request.topology is not None and (refusal := _refusal(ctx, request.topology)) is not None:
+        return refusal
+    return answered(
+        lambda: ctx.services.groups.streams_heartbeat(request, ctx.client_id or "", f"/{ctx.peer.host}"),
+        lambda answer: _response(ctx, answer),
+        lambda rejected: StreamsGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message or None),
+    )
+
+
+def _refusal(ctx: Context[CoordinationServices], topology: Topology) -> StreamsGroupHeartbeatResponse | None:
+    """Return the response to a topology with topics that the client may not use."""
+    names = list(dict.fromkeys(name for subtopology in topology.subtopologies for name in topics_of(subtopology)))
+    internal = [name for name in names if is_internal(name)]
+    if internal:
+        text = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=text)
+    invalid = [name for name in names if name_problem(name) is not None]
+    if invalid:
+        text = f"Topic names {','.join(invalid)} are not valid topic names."
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=text)
+    if denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set(names)):
+        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return None
+
+
+def _response(ctx: Context[CoordinationServices], answer: StreamsHeartbeatAnswer) -> StreamsGroupHeartbeatResponse:
+    tasks = answer.tasks
+    response = StreamsGroupHeartbeatResponse(
+        member_id=answer.member_id,
+        member_epoch=answer.epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        status=[Status(code, detail) for code, detail in answer.status],
+        active_tasks=None if tasks is None else _task_ids(tasks.active),
+        standby_tasks=None if tasks is None else _task_ids(tasks.standby),
+        warmup_tasks=None if tasks is None else _task_ids(tasks.warmup),
+        endpoint_information_epoch=answer.endpoint_epoch,
+        partitions_by_user_endpoint=answer.endpoints,
+    )
+    begin_internal_topics(ctx, response, answer.topics_to_create)
+    return response
+
+
+def _task_ids(tasks: Tasks) -> list[TaskIds]:
+    return [TaskIds(subtopology_id, partitions) for subtopology_id, partitions in sorted_tasks(tasks)]

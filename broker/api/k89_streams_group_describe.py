@@ -1,0 +1,92 @@
+"""StreamsGroupDescribe (key 89), version 0: state, topology, members and tasks of streams groups.
+
+Promises: an unknown group, or one of another type, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself. The
+topology has the partition counts that the broker decided once all its topics exist. Authorized operations are returned on request. Without
+the feature streams.version, or without `streams` in `group.coordinator.rebalance.protocols`, every group is UNSUPPORTED_VERSION. A group
+that is named twice is described once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.group_descriptions import describe_groups
+from ottla.broker.api.served_api import Split
+from ottla.broker.api.services import CoordinationServices
+from ottla.broker.api.streams_groups import enabled, topics_of
+from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_member import StreamsMember
+from ottla.broker.streams.tasks import TaskSet, sorted_tasks
+from ottla.protocol.messages.k89_streams_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    Topology,
+)
+from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds
+
+API = Api(StreamsGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
+
+
+@API.on_broker()
+def handle(ctx: Context[CoordinationServices], request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
+    """Describe the groups one by one."""
+    groups = describe_groups(
+        ctx,
+        request,
+        kind="streams",
+        enabled=enabled(ctx),
+        describe=lambda group: _described(group) if isinstance(group, StreamsGroup) else None,
+        refuse=DescribedGroup,
+        topics=_topics,
+        hidden_text="The described group uses topics that the client is not authorized to describe.",
+    )
+    return StreamsGroupDescribeResponse(groups=groups)
+
+
+def _topics(group: DescribedGroup) -> Iterator[str]:
+    subtopologies = [] if group.topology is None else group.topology.subtopologies or []
+    return (name for subtopology in subtopologies for name in topics_of(subtopology))
+
+
+def _described(group: StreamsGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology=_topology(group),
+        members=[_member(group, member) for member in group.members.values()],
+    )
+
+
+def _topology(group: StreamsGroup) -> Topology | None:
+    if group.configured is not None and group.configured.is_ready:
+        return group.configured.described()
+    return None if group.topology is None else group.topology.described()
+
+
+def _member(group: StreamsGroup, member: StreamsMember) -> Member:
+    return Member(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=None if member.user_endpoint is None else Endpoint(*member.user_endpoint),
+        client_tags=[KeyValue(key, value) for key, value in sorted(member.client_tags.items())],
+        assignment=_assignment(member.assigned),
+        target_assignment=_assignment(group.target(member.member_id)),
+    )
+
+
+def _assignment(tasks: TaskSet) -> Assignment:
+    active, standby, warmup = ([TaskIds(*one) for one in sorted_tasks(each)] for each in tasks.kinds())
+    return Assignment(active, standby, warmup)

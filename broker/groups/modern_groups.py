@@ -1,0 +1,106 @@
+"""The groups of one kind of one partition of `__consumer_offsets`: part of `GroupCoordinator`.
+
+Invariants:
+
+* An operation makes a draft of the group, whose records the runtime appends; `apply` puts them into effect. A draft raises before anything
+  is decided.
+* All kinds share the coordinator's table, because an id names one group.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.answers import Reply
+from ottla.broker.groups.deadlines import Deadlines
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.modern import ModernGroup
+from ottla.broker.groups.modern_draft import ModernDraft
+from ottla.broker.groups.states import Now
+from ottla.broker.groups.topics_view import TopicsView
+from ottla.protocol.error_codes import ErrorCode
+
+GroupT = TypeVar("GroupT", bound=ModernGroup[Any, Any])
+ConfigT = TypeVar("ConfigT")
+DraftT = TypeVar("DraftT", bound=ModernDraft[Any, Any])
+T = TypeVar("T")
+
+
+class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
+    """Operations on groups of one kind. `groups` is the coordinator's table of all groups; `config_of` returns a group's current settings
+    by id."""
+
+    GROUP: ClassVar[type[ModernGroup[Any, Any]]]
+    DRAFT: ClassVar[Callable[..., ModernDraft[Any, Any]]]
+    EPOCH_KEY: ClassVar[type[Any]]
+    """The class of the key whose tombstone deletes a group."""
+
+    def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ConfigT], topics: TopicsView) -> None:
+        self._groups = groups
+        self._config_of = config_of
+        self._topics = topics
+        self.deadlines: dict[str, Deadlines] = {}
+        """By group id; none for a deleted group, or one whose first operation was rejected."""
+
+    # --- time -----------------------------------------------------------------------------------------------------------------
+
+    def next_deadline(self, group_id: str) -> int | None:
+        """Return the monotonic time at which `expire` may have work, or None."""
+        deadlines = self.deadlines.get(group_id)
+        return None if deadlines is None else deadlines.next_ms
+
+    @abstractmethod
+    def expire(self, group: GroupT, now: Now) -> Effects[GroupRecord, list[Reply]]:
+        """Process the deadlines that have come."""
+
+    @abstractmethod
+    def on_loaded(self, group: GroupT, now: Now) -> None:
+        """Start the members' sessions after loading."""
+
+    @abstractmethod
+    def abandon(self, group: GroupT, now: Now) -> None:
+        """Restore what a decision changed whose write failed."""
+
+    # --- persistence ----------------------------------------------------------------------------------------------------------
+
+    def apply(self, key: Any, value: Any) -> None:
+        """Apply a record of this kind. A value creates the group, in place of a classic one that only stored offsets."""
+        group, is_end = self._groups.get(key.group), value is None and isinstance(key, self.EPOCH_KEY)
+        if is_end:
+            self.forget(key.group)
+        if value is not None and not isinstance(group, self.GROUP):
+            group = self._groups[key.group] = self.GROUP(key.group)
+        if not isinstance(group, self.GROUP):
+            return
+        group.apply(key, value)
+        if is_end:
+            del self._groups[key.group]
+
+    def forget(self, group_id: str) -> None:
+        """Drop what is known of a group that was deleted."""
+        self.deadlines.pop(group_id, None)
+
+    # --- lookup ---------------------------------------------------------------------------------------------------------------
+
+    def existing(self, group_id: str) -> GroupT:
+        """Return the group. Raises Rejected(GROUP_ID_NOT_FOUND)."""
+        group = self._groups.get(group_id)
+        if isinstance(group, self.GROUP):
+            return group  # type: ignore[return-value] # GROUP is the class of GroupT
+        found = "not found" if group is None else f"is not a {self.GROUP.PROTOCOL_TYPE} group"
+        raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {found}.")
+
+    def _draft(self, group: GroupT, now: Now) -> DraftT:
+        """Return a draft, which takes effect only by `_effects`, or if the group exists already."""
+        deadlines = self.deadlines.get(group.group_id) or Deadlines()
+        if self._groups.get(group.group_id) is group:
+            self.deadlines[group.group_id] = deadlines
+        return self.DRAFT(group, deadlines, self._topics, self._config_of(group.group_id), now)  # type: ignore[return-value] # as above
+
+    def _effects(self, draft: DraftT, response: T) -> Effects[GroupRecord, T]:
+        self.deadlines[draft.group_id] = draft.deadlines
+        return Effects(draft.records, response)

@@ -1,0 +1,171 @@
+"""Decides the changes of a streams group: a `ModernDraft` with a topology, tasks and their reconciliation.
+
+Source: Kafka's GroupMetadataManager.streamsGroupHeartbeat and the methods that it calls, TargetAssignmentBuilder (streams).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.modern_draft import ModernDraft, RecordClasses
+from ottla.broker.groups.states import Now
+from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_member import StreamsMember, StreamsMemberState, current_assignment_of, metadata_of, target_of
+from ottla.broker.groups.streams_reconciliation import TaskTarget, reconcile
+from ottla.broker.groups.topics_view import TopicsView
+from ottla.broker.streams import records
+from ottla.broker.streams.internal_topics import ConfiguredTopology, configure
+from ottla.broker.streams.records import StreamsGroupTopologyValue
+from ottla.broker.streams.sticky_assignor import MemberSpec, assign
+from ottla.broker.streams.tasks import TaskSet
+from ottla.broker.streams.topology import Topology
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.streams_group import KeyValue
+
+NOT_VALIDATED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsConfig:
+    """The settings of streams groups, under Kafka's names without `group.streams.`, in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+    num_standby_replicas: int = 0
+    initial_rebalance_delay_ms: int = 3_000
+    assignment_interval_ms: int = 1_000
+
+    @property
+    def assignment_configs(self) -> Mapping[str, str]:
+        """The assignor's settings, as the group's record has them."""
+        return {"num.standby.replicas": str(self.num_standby_replicas)}
+
+
+class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
+    """One operation under way. `validated_topology_epoch` and `assignment_configs` are written with the group's next epoch."""
+
+    CLASSES = RecordClasses(
+        epoch_key=records.StreamsGroupMetadataKey,
+        member_key=records.StreamsGroupMemberMetadataKey,
+        target_epoch_key=records.StreamsGroupTargetAssignmentMetadataKey,
+        target_epoch=records.StreamsGroupTargetAssignmentMetadataValue,
+        target_key=records.StreamsGroupTargetAssignmentMemberKey,
+        target=target_of,
+        assignment_key=records.StreamsGroupCurrentMemberAssignmentKey,
+    )
+
+    def __init__(self, group: StreamsGroup, deadlines: Deadlines, topics: TopicsView, config: StreamsConfig, now: Now) -> None:
+        super().__init__(group, deadlines, topics, config, now)
+        self.validated_topology_epoch = group.validated_topology_epoch
+        self.assignment_configs = group.assignment_configs
+
+    # --- what is not persisted ------------------------------------------------------------------------------------------------
+
+    @property
+    def soft(self) -> StreamsGroup:
+        """The group whose unpersisted state the operation changes at once. Of a new group that state is lost, as in Kafka, because the
+        group in the coordinator's table is made from the records."""
+        return self._original
+
+    @property
+    def configured(self) -> ConfiguredTopology:
+        """The topology beside the topics. Raises Rejected before `check_topology`."""
+        if self.soft.configured is None:
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return self.soft.configured
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether a new group still waits for more members."""
+        return self.deadlines.get(DeadlineKind.INITIAL_REBALANCE, "") is not None
+
+    def partitions_of(self, topic: str) -> int | None:
+        """Return the number of partitions of a topic; None if it does not exist."""
+        info = self.topics.by_name(topic)
+        return None if info is None else info.partitions
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def epoch_value(self, epoch: int, metadata_hash: int) -> records.StreamsGroupMetadataValue:
+        configs = [KeyValue(key, value) for key, value in sorted(self.assignment_configs.items())]
+        return records.StreamsGroupMetadataValue(epoch, metadata_hash, self.validated_topology_epoch, configs)
+
+    def bump_after_leave(self) -> None:
+        """Bump the epoch after a removal; the topics are checked again by the next heartbeat."""
+        self.put_epoch(self.group.epoch + 1, self.group.metadata_hash)
+
+    # --- consequences of a heartbeat ------------------------------------------------------------------------------------------
+
+    def put_member(self, before: StreamsMember, after: StreamsMember) -> bool:
+        """Write a member's metadata if it has changed, and return whether it has."""
+        if before.member_id in self.group.members and before == after:
+            return False
+        self.put(records.StreamsGroupMemberMetadataKey(self.group_id, after.member_id), metadata_of(after))
+        return True
+
+    def put_topology(self, value: StreamsGroupTopologyValue) -> None:
+        """Write the topology that a member sent, unless the group has it already. An older one is ignored.
+
+        Raises Rejected(INVALID_REQUEST) if the group has another topology of this epoch or an older one.
+        """
+        sent, known = Topology.of(value), self.group.topology
+        if known is None:
+            self.put(records.StreamsGroupTopologyKey(self.group_id), value)
+        elif known.epoch <= sent.epoch and known != sent:
+            raise Rejected(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+
+    def check_topology(self) -> int:
+        """Compare the topology with the topics, if either may have changed since the last check. Return the hash of the topics."""
+        group, soft = self.group, self.soft
+        if group.topology is None:
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "The topology is null and the group topology is also null.")
+        if soft.topology is not None and soft.configured is not None and soft.topics_version == self.topics.version:
+            return group.metadata_hash
+        metadata_hash = self.metadata_hash()
+        if soft.topology is None or soft.configured is None or metadata_hash != group.metadata_hash:
+            soft.configured = configure(group.topology, metadata_hash, self.partitions_of)
+        if metadata_hash == group.metadata_hash:  # a new hash counts only when it is written
+            soft.topics_version = self.topics.version
+        return metadata_hash
+
+    def refresh(self, metadata_hash: int, *, member_changed: bool) -> None:
+        """Bump the epoch if the member, the topics, the validity of the topology or the assignor's settings have changed."""
+        group, configs = self.group, self.config.assignment_configs
+        self.validated_topology_epoch = self.configured.epoch if self.configured.is_ready else NOT_VALIDATED
+        validity_changed = self.validated_topology_epoch != group.validated_topology_epoch
+        if member_changed or validity_changed or metadata_hash != group.metadata_hash or configs != group.assignment_configs:
+            self.assignment_configs = configs
+            self.put_epoch(group.epoch + 1, metadata_hash)
+
+    def assign(self) -> Mapping[str, TaskSet]:
+        """Return the assignment of `sticky`; no tasks while the topology is not valid."""
+        group, configured = self.group, self.configured
+        if not configured.is_ready or configured.subtopologies is None:
+            return {member_id: TaskSet() for member_id in group.members}
+        members = {member_id: MemberSpec(member.process_id, group.target(member_id)) for member_id, member in group.members.items()}
+        standbys = int(self.assignment_configs.get("num.standby.replicas", "0"))
+        return assign(members, configured.subtopologies, standbys)
+
+    def reconcile(self, member_id: str, owned: TaskSet | None) -> StreamsMember:
+        """Take a member one step forward and return it. Raises Rejected(FENCED_MEMBER_EPOCH)."""
+        group = self.group
+        member = group.members[member_id]
+        tasks = TaskSet() if self.is_delayed else group.target(member_id)
+        after = reconcile(member, TaskTarget(group.assignment_epoch, tasks, group), owned)
+        if after is member:
+            return member
+        self.put(records.StreamsGroupCurrentMemberAssignmentKey(self.group_id, member_id), current_assignment_of(after))
+        self.watch_revocation(after)
+        return after
+
+    def watch_revocation(self, member: StreamsMember) -> None:
+        """Set the time by which the member must have revoked its tasks, or cancel it."""
+        if member.state is StreamsMemberState.UNREVOKED_TASKS:
+            due_ms = self.now.mono_ms + member.rebalance_timeout_ms
+            self.deadlines.set(DeadlineKind.REBALANCE, member.member_id, due_ms, member.epoch)
+        else:
+            self.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)

@@ -1,0 +1,167 @@
+"""A streams group of KIP-1071: its topology, its members, and their target and current tasks.
+
+Invariants:
+
+* Its epochs and its persistence are those of `modern`. A member moves to the epoch of its target assignment step by step
+  (`streams_reconciliation`). The holders of tasks are processes, not members: the threads of a process share its state on disk.
+* The topology is that of the first member. Its epoch is validated while all topics exist and are partitioned as they must be; otherwise the
+  group is not ready, and its members have no tasks.
+* `configured`, `shutdown_requested_by` and `endpoint_epoch` are not persisted: the first heartbeat after a load computes the configured
+  topology again.
+
+Source: Kafka's StreamsGroup, GroupMetadataManager.replay (StreamsGroup*).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.modern import CommittedPlace, ModernState, OffsetsGroup
+from ottla.broker.groups.streams_member import (
+    StreamsMember,
+    fields_of_assignment,
+    fields_of_metadata,
+    target_from,
+)
+from ottla.broker.streams import records
+from ottla.broker.streams.internal_topics import ConfiguredTopology
+from ottla.broker.streams.records import StreamsKey, StreamsValue
+from ottla.broker.streams.tasks import TaskSet
+from ottla.broker.streams.topology import Topology, inputs_of
+
+STREAMS_PROTOCOL_TYPE = "streams"
+_Task = tuple[str, int]
+
+
+class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
+    """One streams group."""
+
+    PROTOCOL_TYPE = STREAMS_PROTOCOL_TYPE
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.topology: Topology | None = None
+        self.validated_topology_epoch = 0
+        self.assignment_configs: Mapping[str, str] = {}
+        """The assignor's settings in the group's epoch."""
+        self.configured: ConfiguredTopology | None = None
+        """The topology beside the topics at the last check; None: none since the group was loaded."""
+        self.shutdown_requested_by: str | None = None
+        """The first member that requested the shutdown of the application; it is forgotten when the last member leaves."""
+        self.endpoint_epoch = 0
+        """Counts the changes of members' tasks and endpoints since the group was loaded."""
+        self._active: dict[_Task, str] = {}
+        self._standby: dict[_Task, frozenset[str]] = {}
+        self._warmup: dict[_Task, frozenset[str]] = {}
+
+    # --- queries --------------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ModernState:
+        if self.members and (self.topology is None or self.topology.epoch != self.validated_topology_epoch):
+            return ModernState.NOT_READY
+        return super().state
+
+    def target(self, member_id: str) -> TaskSet:
+        return self.targets.get(member_id) or TaskSet()
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """Return the topics that the application needs, existing or not."""
+        return frozenset() if self.topology is None else self.topology.required_topics
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return bool(self.members) and self.topology is not None and topic in self.topology.source_topics
+
+    def active_process(self, subtopology_id: str, partition: int) -> str | None:
+        """Return the process that holds the active task."""
+        return self._active.get((subtopology_id, partition))
+
+    def has_replica(self, process_id: str, subtopology_id: str, partition: int) -> bool:
+        """Return whether the process holds the task as a standby or warm-up task."""
+        task = (subtopology_id, partition)
+        return process_id in self._standby.get(task, ()) or process_id in self._warmup.get(task, ())
+
+    def end(self) -> list[GroupRecord]:
+        """Return the records that delete the group, which has no members."""
+        keys = (
+            records.StreamsGroupTargetAssignmentMetadataKey(self.group_id),
+            records.StreamsGroupMetadataKey(self.group_id),
+            records.StreamsGroupTopologyKey(self.group_id),
+        )
+        return [GroupRecord(key, None) for key in keys]
+
+    def _had(self, member: StreamsMember, place: CommittedPlace, epoch: int) -> bool:
+        subtopologies = () if self.topology is None else self.topology.subtopologies.values()
+        readers = [one.subtopology_id for one in subtopologies if place.topic in inputs_of(one)]
+        return bool(readers) and member.epochs.get((readers[-1], place.partition), epoch + 1) <= epoch
+
+    # --- persistence ----------------------------------------------------------------------------------------------------------
+
+    def apply(self, key: StreamsKey, value: StreamsValue | None) -> None:
+        """Apply a record, live or while loading. After compaction any record may be missing."""
+        match key:
+            case records.StreamsGroupMetadataKey():
+                if isinstance(value, records.StreamsGroupMetadataValue):
+                    self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+                    self.validated_topology_epoch = value.validated_topology_epoch
+                    self.assignment_configs = {one.key: one.value for one in value.last_assignment_configs or ()}
+            case records.StreamsGroupTopologyKey():
+                self.topology = Topology.of(value) if isinstance(value, records.StreamsGroupTopologyValue) else None
+            case records.StreamsGroupTargetAssignmentMetadataKey():
+                if isinstance(value, records.StreamsGroupTargetAssignmentMetadataValue):
+                    self._apply_target_epoch(value.assignment_epoch, value.assignment_timestamp)
+                else:
+                    self._apply_target_epoch()
+            case records.StreamsGroupMemberMetadataKey():
+                self._apply_metadata(key.member_id, value)
+            case records.StreamsGroupTargetAssignmentMemberKey():
+                target = target_from(value) if isinstance(value, records.StreamsGroupTargetAssignmentMemberValue) else None
+                self._apply_target(key.member_id, target)
+            case records.StreamsGroupCurrentMemberAssignmentKey():
+                self._apply_assignment(key.member_id, value)
+
+    def _apply_metadata(self, member_id: str, value: StreamsValue | None) -> None:
+        if isinstance(value, records.StreamsGroupMemberMetadataValue):
+            self._change(member_id, **fields_of_metadata(value))
+        elif member_id in self.members:
+            self._release(self.members.pop(member_id))
+            if not self.members:
+                self.shutdown_requested_by = None
+
+    def _apply_assignment(self, member_id: str, value: StreamsValue | None) -> None:
+        """Apply a member's assignment. Its tombstone precedes the member's; one for an unknown member changes nothing."""
+        if isinstance(value, records.StreamsGroupCurrentMemberAssignmentValue):
+            self._change(member_id, **fields_of_assignment(value))
+        elif member_id in self.members:
+            none = TaskSet()
+            self._change(member_id, epoch=-1, previous_epoch=-1, assigned=none, pending_revocation=none, epochs={})
+
+    def _change(self, member_id: str, **changes: Any) -> None:
+        before = self.members.get(member_id)
+        if before is not None:
+            self._release(before)
+        after = self.members[member_id] = replace(before or StreamsMember(member_id=member_id), **changes)
+        owned, process_id = after.owned(), after.process_id
+        for task in _each(owned.active):
+            self._active[task] = process_id
+        for held, tasks in ((self._standby, owned.standby), (self._warmup, owned.warmup)):
+            for task in _each(tasks):
+                held[task] = held.get(task, frozenset()) | {process_id}
+
+    def _release(self, member: StreamsMember) -> None:
+        owned, process_id = member.owned(), member.process_id
+        for task in _each(owned.active):
+            if self._active.get(task) == process_id:
+                del self._active[task]
+        for held, tasks in ((self._standby, owned.standby), (self._warmup, owned.warmup)):
+            for task in _each(tasks):
+                held[task] = held.get(task, frozenset()) - {process_id}
+                if not held[task]:
+                    del held[task]
+
+
+def _each(tasks: Mapping[str, frozenset[int]]) -> list[_Task]:
+    return [(subtopology_id, partition) for subtopology_id, partitions in tasks.items() for partition in partitions]

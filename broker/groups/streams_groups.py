@@ -1,0 +1,84 @@
+"""The streams groups of one partition of `__consumer_offsets`.
+
+Invariants, besides those of `modern_groups`:
+
+* A streams group replaces a classic group without members, and a classic group replaces a streams group without members; their offsets
+  stay. No other group becomes a streams group, and no streams group becomes another.
+* A new group waits for more members before its first assignment, which its deadline then computes.
+
+Source: Kafka's GroupMetadataManager (streams groups).
+"""
+
+from __future__ import annotations
+
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups import streams_heartbeat
+from ottla.broker.groups.answers import Reply
+from ottla.broker.groups.classic import ClassicGroup
+from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
+from ottla.broker.groups.deadlines import DeadlineKind
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.modern_groups import ModernGroups
+from ottla.broker.groups.states import Now
+from ottla.broker.groups.streams_draft import StreamsConfig, StreamsDraft
+from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+from ottla.broker.streams.records import StreamsGroupMetadataKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
+
+
+class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
+    """Operations on streams groups."""
+
+    GROUP, DRAFT, EPOCH_KEY = StreamsGroup, StreamsDraft, StreamsGroupMetadataKey
+
+    def heartbeat(
+        self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
+    ) -> Effects[GroupRecord, StreamsHeartbeatAnswer]:
+        """Join, stay in or leave a group. Raises Rejected."""
+        streams_heartbeat.check(beat)
+        if beat.member_epoch == LEAVE_EPOCH:
+            draft = self._draft(self.existing(beat.group_id), now)
+            return self._effects(draft, streams_heartbeat.leave(draft, beat))
+        draft = self._draft_to_join(beat, now)
+        exists = draft.soft is self._groups.get(beat.group_id)
+        return self._effects(draft, streams_heartbeat.heartbeat(draft, beat, client_id, client_host, exists=exists))
+
+    def expire(self, group: StreamsGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
+        """Remove the members whose deadlines have come; compute the first assignment if the group has waited for it."""
+        draft = self._draft(group, now)
+        for due in draft.deadlines.take_due(now.mono_ms):
+            member = draft.group.members.get(due.member_id)
+            if due.kind is DeadlineKind.INITIAL_REBALANCE:
+                if draft.group.members and draft.soft.configured is not None:
+                    draft.update_target()
+            elif member is not None and (due.kind is not DeadlineKind.REBALANCE or due.epoch == member.epoch):
+                streams_heartbeat.fence(draft, due.member_id)
+        return self._effects(draft, draft.replies)
+
+    def on_loaded(self, group: StreamsGroup, now: Now) -> None:
+        """Start after loading: every member gets a full session, and its full time to revoke tasks."""
+        draft = self._draft(group, now)
+        for member in group.members.values():
+            draft.start_session(member.member_id, draft.config.session_timeout_ms)
+            draft.watch_revocation(member)
+
+    def abandon(self, group: StreamsGroup, now: Now) -> None:
+        """Restore what a decision changed whose write failed."""
+        group.configured = None
+        self.on_loaded(group, now)
+
+    def _draft_to_join(self, beat: StreamsGroupHeartbeatRequest, now: Now) -> StreamsDraft:
+        """Return a draft of the existing group, or of a new one for a joining member."""
+        group = self._groups.get(beat.group_id)
+        if group is None and beat.member_epoch != JOIN_EPOCH:
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")
+        replaces = isinstance(group, ClassicGroup) and group.is_empty and beat.member_epoch == JOIN_EPOCH
+        if group is not None and not replaces:
+            return self._draft(self.existing(beat.group_id), now)
+        draft = self._draft(StreamsGroup(beat.group_id), now)
+        if replaces:
+            draft.end_classic_group()
+        return draft

@@ -1,0 +1,294 @@
+"""StreamsGroupHeartbeat: the single request with which a member joins, stays in and leaves a streams group.
+
+Invariants:
+
+* Epoch 0 joins, a positive one stays, -1 leaves. A field that is absent has not changed. Static membership, warm-up tasks and patterns of
+  topic names are rejected, as in Kafka 4.3.
+* A member with the epoch before its current one is accepted if it owns only tasks assigned to it: the response with the new epoch was lost.
+  Any other wrong epoch fences the member, which must rejoin without tasks.
+* The first heartbeat of a group with a topology whose internal topics are missing asks for them, as do all later ones until they exist.
+
+Source: Kafka's GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid, GroupMetadataManager.streamsGroupHeartbeat,
+streamsGroupLeave, streamsGroupFenceMember (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX
+from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_STATIC_EPOCH
+from ottla.broker.groups.deadlines import DeadlineKind
+from ottla.broker.groups.streams_draft import StreamsDraft
+from ottla.broker.groups.streams_member import StreamsMember
+from ottla.broker.streams.endpoints import input_partitions
+from ottla.broker.streams.internal_topics import InternalTopic, Status
+from ottla.broker.streams.tasks import TaskSet, tasks_from
+from ottla.broker.streams.topology import topology_value
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k88_streams_group_heartbeat import EndpointToPartitions, StreamsGroupHeartbeatRequest
+from ottla.protocol.messages.streams_group import Endpoint, TaskIds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsHeartbeatAnswer:
+    """The response: the member's id and epoch. `tasks` and `endpoints` are None if they have not changed since the last response;
+    `topics_to_create` are the missing internal topics."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int = 0
+    status: list[tuple[int, str]] = field(default_factory=list)
+    tasks: TaskSet | None = None
+    endpoint_epoch: int = 0
+    endpoints: list[EndpointToPartitions] | None = None
+    topics_to_create: Mapping[str, InternalTopic] = field(default_factory=dict)
+
+
+def check(beat: StreamsGroupHeartbeatRequest) -> None:
+    """Check the request by itself. Raises Rejected."""
+    for find_fault in (_unsupported, _invalid_ids, _invalid_epoch):
+        _reject(find_fault(beat))
+    if beat.member_epoch == JOIN_EPOCH:
+        _check_changelogs(beat)
+    given = [tasks is not None for tasks in (beat.active_tasks, beat.standby_tasks, beat.warmup_tasks)]
+    if any(given) and not all(given):
+        _reject("If one task-type is non-null, all must be non-null.")
+    if beat.member_epoch != JOIN_EPOCH and beat.topology is not None:
+        _reject("Topology can only be provided when (re-)joining.")
+
+
+def _reject(fault: str | None) -> None:
+    if fault is not None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, fault)
+
+
+def _unsupported(beat: StreamsGroupHeartbeatRequest) -> str | None:
+    if beat.instance_id is not None:
+        return "Static membership is not yet supported."
+    if beat.task_offsets is not None:
+        return "TaskOffsets are not supported yet."
+    if beat.task_end_offsets is not None:
+        return "TaskEndOffsets are not supported yet."
+    if beat.warmup_tasks:
+        return "WarmupTasks are not supported yet."
+    if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
+        return "Regular expressions for source topics are not supported yet."
+    return None
+
+
+def _invalid_ids(beat: StreamsGroupHeartbeatRequest) -> str | None:
+    for name, value in (("MemberId", beat.member_id), ("GroupId", beat.group_id), ("RackId", beat.rack_id)):
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    for name, value in (("GroupId", beat.group_id), ("MemberId", beat.member_id)):
+        if len(value.encode()) > ID_BYTES_MAX:
+            return f"{name} is longer than {ID_BYTES_MAX} bytes."
+    return None
+
+
+def _invalid_epoch(beat: StreamsGroupHeartbeatRequest) -> str | None:
+    if beat.member_epoch < LEAVE_STATIC_EPOCH:
+        return f"MemberEpoch is {beat.member_epoch}, but must be greater than or equal to -2."
+    if beat.member_epoch == LEAVE_STATIC_EPOCH:
+        return "InstanceId can't be null."
+    if beat.member_epoch != JOIN_EPOCH:
+        return None
+    if beat.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    for name, tasks in (("ActiveTasks", beat.active_tasks), ("StandbyTasks", beat.standby_tasks), ("WarmupTasks", beat.warmup_tasks)):
+        if tasks is None or tasks:
+            return f"{name} must be empty when (re-)joining."
+    return "Topology must be non-null when (re-)joining." if beat.topology is None else None
+
+
+def _check_changelogs(beat: StreamsGroupHeartbeatRequest) -> None:
+    """Reject a changelog with a number of partitions: it has that of its subtopology's input."""
+    for subtopology in () if beat.topology is None else beat.topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions:
+                raise Rejected(
+                    ErrorCode.STREAMS_INVALID_TOPOLOGY,
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to {topic.partitions}.",
+                )
+
+
+def heartbeat(
+    draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, exists: bool
+) -> StreamsHeartbeatAnswer:
+    """Join or stay. `exists`: the group was in the coordinator's table. Raises Rejected."""
+    before = _member(draft, beat)
+    status: list[tuple[int, str]] = []
+    member_changed = draft.put_member(before, _changed(before, beat, client_id, client_host))
+    if beat.topology is not None:
+        draft.put_topology(topology_value(beat.topology))
+    metadata_hash = draft.check_topology()
+    _note_stale_topology(draft, beat.member_id, status)
+    _check_tasks(draft, beat)
+    was_empty = draft.soft.is_empty
+    draft.refresh(metadata_hash, member_changed=member_changed)
+    if was_empty and draft.config.initial_rebalance_delay_ms > 0:
+        due_ms = draft.now.mono_ms + draft.config.initial_rebalance_delay_ms
+        draft.deadlines.set_if_absent(DeadlineKind.INITIAL_REBALANCE, "", due_ms)
+    _assign(draft, status)
+    member = draft.reconcile(beat.member_id, _owned(beat))
+    draft.start_session(member.member_id, draft.config.session_timeout_ms)
+    if beat.shutdown_application:
+        request_shutdown(draft, beat.member_id)
+    tells = beat.member_epoch == JOIN_EPOCH or member.assigned != before.assigned
+    if tells and member.user_endpoint is not None:
+        draft.soft.endpoint_epoch += 1
+    _note_problems(draft, status)
+    return StreamsHeartbeatAnswer(
+        member_id=member.member_id,
+        epoch=member.epoch,
+        heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
+        status=status,
+        tasks=member.assigned if tells else None,
+        endpoint_epoch=draft.soft.endpoint_epoch if exists else 0,
+        endpoints=_endpoints(draft, member) if draft.soft.endpoint_epoch != beat.endpoint_information_epoch else None,
+        topics_to_create=draft.configured.internal_topics_to_create,
+    )
+
+
+def _note_problems(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
+    """Add what is wrong with the topics, and a requested shutdown."""
+    if draft.configured.problem is not None:
+        status.append(draft.configured.problem)
+    member_id = draft.soft.shutdown_requested_by
+    if member_id is not None:
+        reason = f"Streams group member {member_id} encountered a fatal error and requested a shutdown for the entire application."
+        status.append((Status.SHUTDOWN_APPLICATION, reason))
+
+
+def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatAnswer:
+    """Leave the group. Raises Rejected."""
+    if beat.shutdown_application:
+        request_shutdown(draft, beat.member_id)
+    fence(draft, existing_member(draft, beat.member_id).member_id)
+    return StreamsHeartbeatAnswer(member_id=beat.member_id, epoch=beat.member_epoch)
+
+
+def request_shutdown(draft: StreamsDraft, member_id: str) -> None:
+    """Tell all members, by their next responses, that this one requested the shutdown of the application."""
+    draft.soft.shutdown_requested_by = draft.soft.shutdown_requested_by or member_id
+
+
+def fence(draft: StreamsDraft, member_id: str) -> None:
+    """Remove a member."""
+    draft.remove_member(member_id)
+    draft.bump_after_leave()
+    draft.deadlines.cancel(DeadlineKind.SESSION, member_id)
+    draft.deadlines.cancel(DeadlineKind.REBALANCE, member_id)
+
+
+def existing_member(draft: StreamsDraft, member_id: str) -> StreamsMember:
+    """Return the member. Raises Rejected(UNKNOWN_MEMBER_ID)."""
+    member = draft.group.members.get(member_id)
+    if member is None:
+        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {draft.group_id}.")
+    return member
+
+
+def _member(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
+    """Return the member before this heartbeat; an empty one for a new member."""
+    if beat.member_epoch != JOIN_EPOCH:
+        member = existing_member(draft, beat.member_id)
+        _check_epoch(member, beat)
+        return member
+    if len(draft.group.members) >= draft.config.max_size:
+        raise Rejected(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The streams group has reached its maximum capacity of {draft.config.max_size} members."
+        )
+    return draft.group.members.get(beat.member_id) or StreamsMember(member_id=beat.member_id)
+
+
+def _check_epoch(member: StreamsMember, beat: StreamsGroupHeartbeatRequest) -> None:
+    if beat.member_epoch == member.epoch:
+        return
+    owned = _owned(beat)
+    lost = beat.member_epoch == member.previous_epoch and owned is not None and owned.is_subset_of(member.assigned)
+    if beat.member_epoch < member.epoch and lost:
+        return
+    order = "greater" if beat.member_epoch > member.epoch else "smaller"
+    raise Rejected(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {order} member epoch ({beat.member_epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _changed(member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str) -> StreamsMember:
+    """Return the member with the heartbeat's fields."""
+    return replace(
+        member,
+        rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
+        client_id=client_id,
+        client_host=client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if beat.rebalance_timeout_ms == -1 else beat.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch if beat.topology is None else beat.topology.epoch,
+        process_id=member.process_id if beat.process_id is None else beat.process_id,
+        user_endpoint=member.user_endpoint if beat.user_endpoint is None else (beat.user_endpoint.host, beat.user_endpoint.port),
+        client_tags=member.client_tags if beat.client_tags is None else {tag.key: tag.value for tag in beat.client_tags},
+    )
+
+
+def _owned(beat: StreamsGroupHeartbeatRequest) -> TaskSet | None:
+    """Return the tasks that the member owns; None if the request does not tell."""
+    if beat.active_tasks is None or beat.standby_tasks is None or beat.warmup_tasks is None:
+        return None
+    return TaskSet(tasks_from(beat.active_tasks), tasks_from(beat.standby_tasks), tasks_from(beat.warmup_tasks))
+
+
+def _note_stale_topology(draft: StreamsDraft, member_id: str, status: list[tuple[int, str]]) -> None:
+    topology, sent = draft.group.topology, draft.group.members[member_id].topology_epoch
+    if topology is not None and sent < topology.epoch:
+        detail = f"The member's topology epoch {sent} is behind the group's topology epoch {topology.epoch}."
+        status.append((Status.STALE_TOPOLOGY, detail))
+
+
+def _check_tasks(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> None:
+    """Reject tasks that a valid topology does not have."""
+    if not draft.configured.is_ready:
+        return
+    for kind in (beat.active_tasks, beat.standby_tasks, beat.warmup_tasks):
+        for tasks in kind or ():
+            _check_task(draft, tasks)
+
+
+def _check_task(draft: StreamsDraft, tasks: TaskIds) -> None:
+    subtopology = (draft.configured.subtopologies or {}).get(tasks.subtopology_id)
+    if subtopology is None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Subtopology {tasks.subtopology_id} does not exist in the topology.")
+    for partition in tasks.partitions:
+        if not 0 <= partition < subtopology.number_of_tasks:
+            raise Rejected(
+                ErrorCode.INVALID_REQUEST,
+                f"Task {partition} for subtopology {tasks.subtopology_id} is invalid. Number of tasks for this subtopology: "
+                f"{subtopology.number_of_tasks}",
+            )
+
+
+def _assign(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
+    """Compute the target assignment if it is due, or note why not."""
+    if draft.is_delayed:
+        status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."))
+        return
+    if draft.group.assignment_epoch < draft.group.epoch and draft.next_epoch == draft.group.assignment_epoch:
+        status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval."))
+    draft.update_target()
+
+
+def _endpoints(draft: StreamsDraft, member: StreamsMember) -> list[EndpointToPartitions]:
+    """Return the partitions behind each endpoint, the member's own last; none while topics contradict the topology."""
+    subtopologies = draft.configured.subtopologies
+    others = [one for member_id, one in draft.group.members.items() if member_id != member.member_id]
+    found = []
+    for one in [*others, member]:
+        if one.user_endpoint is not None:
+            kinds = () if subtopologies is None else (one.assigned.active, one.assigned.standby)
+            partitions = [input_partitions(tasks, subtopologies or {}, draft.partitions_of) for tasks in kinds]
+            found.append(EndpointToPartitions(Endpoint(*one.user_endpoint), *partitions))
+    return found

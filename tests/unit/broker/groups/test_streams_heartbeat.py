@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.deadlines import DeadlineKind
+from ottla.broker.groups.modern import ModernState
+from ottla.broker.groups.streams_heartbeat import check
+from ottla.broker.streams.internal_topics import Status
+from ottla.broker.streams.tasks import TaskSet
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
+from ottla.protocol.messages.streams_group import Endpoint, KeyValue, Subtopology, TaskIds, TaskOffset, TopicInfo
+from tests.support.consumer_groups import FakeTopics
+from tests.support.streams_groups import StreamsDriver, active, owning, topology
+
+JOIN: dict[str, Any] = {"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 1, "topology": topology()} | owning(TaskSet())
+STAY: dict[str, Any] = {"group_id": "g", "member_id": "m", "member_epoch": 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (JOIN | {"instance_id": "i"}, "Static membership is not yet supported."),
+        (JOIN | {"task_offsets": []}, "TaskOffsets are not supported yet."),
+        (JOIN | {"task_end_offsets": [TaskOffset()]}, "TaskEndOffsets are not supported yet."),
+        (STAY | {"warmup_tasks": [TaskIds("0", [0])]}, "WarmupTasks are not supported yet."),
+        (JOIN | {"topology": Topology(0, [Subtopology("0", source_topic_regex=["a"])])}, "Regular expressions for source topics are not"),
+        (JOIN | {"member_id": " "}, "MemberId can't be empty."),
+        (JOIN | {"group_id": ""}, "GroupId can't be empty."),
+        (JOIN | {"rack_id": ""}, "RackId can't be empty."),
+        (JOIN | {"group_id": "g" * 32_768}, "GroupId is longer than 32767 bytes."),
+        (JOIN | {"rebalance_timeout_ms": -1}, "RebalanceTimeoutMs must be provided in first request."),
+        (JOIN | owning(active(0)), "ActiveTasks must be empty when"),
+        (JOIN | {"topology": None}, "Topology must be non-null when"),
+        (JOIN | {"standby_tasks": None}, "StandbyTasks must be empty when"),
+        (STAY | {"active_tasks": []}, "If one task-type is non-null, all must be non-null."),
+        (STAY | {"member_epoch": -2}, "InstanceId can't be null."),
+        (STAY | {"member_epoch": -3}, "MemberEpoch is -3, but must be greater than or equal to -2."),
+        (STAY | {"topology": topology()}, "Topology can only be provided when"),
+    ],
+)
+def test_an_invalid_request_is_rejected_with_kafkas_reason(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(Rejected) as rejected:
+        check(StreamsGroupHeartbeatRequest(**fields))
+    assert rejected.value.code is ErrorCode.INVALID_REQUEST
+    assert rejected.value.message.startswith(message)
+
+
+def test_a_changelog_with_a_partition_count_is_an_invalid_topology() -> None:
+    counted = Topology(0, [Subtopology("0", ["t"], state_changelog_topics=[TopicInfo("log", 2)])])
+    with pytest.raises(Rejected, match="must have an undefined partition count, but it is set to 2") as rejected:
+        check(StreamsGroupHeartbeatRequest(**(JOIN | {"topology": counted})))
+    assert rejected.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY
+
+
+def test_the_first_member_gets_all_tasks() -> None:
+    driver = StreamsDriver()
+    answer = driver.join("a")
+    assert (answer.epoch, answer.tasks, answer.status) == (2, active(0, 1), [])
+    assert driver.kinds == [
+        "MemberMetadata",
+        "Topology",
+        "Metadata",
+        "TargetAssignmentMember",
+        "TargetAssignmentMetadata",
+        "CurrentMemberAssignment",
+    ]
+    assert driver.confirm("a").tasks is None
+    assert driver.kinds == []
+    assert driver.group.state is ModernState.STABLE
+
+
+def test_a_second_member_gets_its_tasks_when_the_first_has_revoked_them() -> None:
+    driver = StreamsDriver()
+    driver.join("a")
+    assert driver.join("b").tasks == TaskSet()
+    first = driver.beat("a", 2, **owning(active(0, 1)))
+    assert (first.epoch, len(first.tasks.active["0"])) == (2, 1)  # type: ignore[union-attr] # its tasks have changed
+    assert driver.confirm("b").tasks is None, "the first has not confirmed"
+    assert driver.confirm("a").epoch == 3
+    assert driver.confirm("b").tasks == driver.group.target("b")
+    assert driver.group.state is ModernState.STABLE
+
+
+def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
+    driver = StreamsDriver()
+    driver.join("a", rebalance_timeout_ms=20_000)
+    driver.join("b")
+    driver.beat("a", 2)
+    assert driver.group.members.keys() == {"a", "b"}
+    driver.pass_ms(20_000)
+    assert driver.group.members.keys() == {"b"}
+    assert driver.refused("a", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_silent_member_is_removed_after_its_session() -> None:
+    driver = StreamsDriver(session_timeout_ms=10_000)
+    driver.join("a")
+    driver.pass_ms(9_999)
+    assert not driver.group.is_empty
+    driver.pass_ms(1)
+    assert driver.group.is_empty
+    assert driver.kinds == ["CurrentMemberAssignment-", "TargetAssignmentMember-", "MemberMetadata-", "Metadata"]
+
+
+def test_a_member_leaves_and_its_timers_end() -> None:
+    driver = StreamsDriver()
+    driver.join("a")
+    assert driver.beat("a", -1).epoch == -1
+    deadlines = driver.machine.streams.deadlines["g"]
+    assert [deadlines.get(kind, "a") for kind in DeadlineKind] == [None] * len(DeadlineKind)
+    assert driver.refused("a", -1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_lost_response_is_repeated_only_to_a_member_that_owns_no_more_than_it_was_assigned() -> None:
+    driver = StreamsDriver(FakeTopics(t=4))
+    driver.join("a")
+    driver.join("b")
+    driver.confirm("a")
+    assert driver.confirm("a").epoch == 3
+    assert driver.refused("a", 2, **owning(active(0, 1, 2, 3))) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert driver.refused("a", 2) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert driver.refused("a", 1) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert driver.refused("a", 4) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert driver.beat("a", 2, **owning(driver.member("a").assigned)).epoch == 3
+
+
+def test_a_full_group_takes_nobody_not_even_a_member_that_rejoins() -> None:
+    driver = StreamsDriver(max_size=1)
+    driver.join("a")
+    for member_id in ("a", "b"):
+        with pytest.raises(Rejected, match="maximum capacity of 1 members"):
+            driver.join(member_id)
+    assert driver.confirm("a").epoch == 2
+
+
+def test_what_a_member_does_not_send_again_is_kept() -> None:
+    driver = StreamsDriver()
+    driver.join("a", rack_id="r", user_endpoint=Endpoint("h", 1), client_tags=[KeyValue("k", "v")])
+    joined = driver.member("a")
+    driver.confirm("a")
+    assert driver.member("a") == joined
+    assert (joined.process_id, joined.user_endpoint, joined.client_tags, joined.topology_epoch) == ("p-a", ("h", 1), {"k": "v"}, 0)
+    driver.beat("a", 2, rack_id="s")
+    assert (driver.member("a").rack_id, driver.group.epoch) == ("s", 3)
+
+
+def test_missing_internal_topics_are_asked_for_and_then_assigned() -> None:
+    driver = StreamsDriver()
+    answer = driver.join("a", topology=topology(changelogs=["log"]))
+    assert [code for code, _ in answer.status] == [Status.MISSING_INTERNAL_TOPICS]
+    assert (answer.topics_to_create["log"].partitions, answer.tasks) == (2, TaskSet())
+    assert driver.group.state is ModernState.NOT_READY
+    assert driver.confirm("a").topics_to_create.keys() == {"log"}
+    driver.topics.set("log", 2)
+    ready = driver.confirm("a")
+    assert (ready.status, ready.tasks, ready.topics_to_create) == ([], active(0, 1), {})
+    assert driver.group.state is ModernState.STABLE
+
+
+def test_tasks_are_taken_back_when_a_source_topic_is_deleted() -> None:
+    driver = StreamsDriver()
+    driver.join("a")
+    driver.topics.set("t", 0)
+    answer = driver.confirm("a")
+    assert [code for code, _ in answer.status] == [Status.MISSING_SOURCE_TOPICS]
+    assert (answer.tasks, driver.group.state, driver.group.validated_topology_epoch) == (TaskSet(), ModernState.NOT_READY, -1)
+
+
+def test_more_partitions_are_more_tasks() -> None:
+    driver = StreamsDriver()
+    driver.join("a")
+    driver.topics.set("t", 3)
+    assert driver.confirm("a").tasks == active(0, 1, 2)
+
+
+@pytest.mark.parametrize(("tasks", "message"), [({"1": frozenset({0})}, "Subtopology 1 does"), ({"0": frozenset({2})}, "Task 2 for")])
+def test_tasks_that_the_topology_does_not_have_are_rejected(tasks: dict[str, frozenset[int]], message: str) -> None:
+    driver = StreamsDriver()
+    driver.join("a")
+    with pytest.raises(Rejected, match=message):
+        driver.beat("a", 2, **owning(TaskSet(tasks)))
+
+
+def test_an_older_topology_is_stale_and_a_different_one_is_rejected() -> None:
+    driver = StreamsDriver()
+    driver.join("a", topology=topology(epoch=1))
+    stale = driver.join("b", topology=topology(["u"]))
+    assert stale.status == [(Status.STALE_TOPOLOGY, "The member's topology epoch 0 is behind the group's topology epoch 1.")]
+    for other in (topology(["u"], epoch=1), topology(epoch=2)):
+        with pytest.raises(Rejected, match="Topology updates are not supported yet"):
+            driver.join("c", topology=other)
+
+
+def test_a_requested_shutdown_is_told_to_every_member() -> None:
+    driver = StreamsDriver()
+    driver.join("a")
+    driver.join("b")
+    driver.beat("a", 2, shutdown_application=True)
+    told = driver.confirm("b").status
+    assert [code for code, _ in told] == [Status.SHUTDOWN_APPLICATION]
+    assert "member a encountered a fatal error" in told[0][1]
+    driver.beat("b", -1, shutdown_application=True)
+    assert "member a encountered" in driver.beat("a", 2, **owning(active(0, 1))).status[0][1], "the first request counts"
+
+
+def test_a_new_group_waits_for_more_members() -> None:
+    driver = StreamsDriver(initial_rebalance_delay_ms=3_000)
+    first = driver.join("a")
+    assert (first.epoch, first.tasks) == (1, TaskSet())
+    assert first.status == [(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay.")]
+    driver.pass_ms(2_000)
+    assert driver.join("b").status == first.status
+    driver.confirm("a")
+    driver.pass_ms(1_000)
+    assert driver.kinds == ["TargetAssignmentMember", "TargetAssignmentMember", "TargetAssignmentMetadata"]
+    driver.settle()
+    assert {len(tasks.active["0"]) for tasks in driver.assigned().values()} == {1}
+
+
+def test_the_first_assignment_of_a_group_whose_members_left_is_not_computed() -> None:
+    driver = StreamsDriver(initial_rebalance_delay_ms=3_000)
+    driver.join("a")
+    driver.beat("a", -1)
+    driver.pass_ms(3_000)
+    assert driver.kinds == []
+
+
+def test_a_second_assignment_waits_for_the_interval() -> None:
+    driver = StreamsDriver(assignment_interval_ms=1_000)
+    driver.join("a")
+    delayed = driver.join("b")
+    assert delayed.status == [(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")]
+    driver.mono_ms += 1_000
+    assert driver.confirm("b").status == []
+    assert driver.group.assignment_epoch == driver.group.epoch == 3
+
+
+def test_standby_tasks_are_assigned_when_the_setting_changes() -> None:
+    driver = StreamsDriver(FakeTopics(t=2, log=2))
+    for member_id in ("a", "b"):
+        driver.join(member_id, topology=topology(changelogs=["log"]))
+    driver.settle()
+    assert not any(tasks.standby for tasks in driver.assigned().values())
+    driver.configure(num_standby_replicas=1)
+    driver.settle()
+    assigned = driver.assigned()
+    assert assigned["a"].standby == assigned["b"].active
+    assert assigned["b"].standby == assigned["a"].active
+    assert driver.group.assignment_configs == {"num.standby.replicas": "1"}
+
+
+def test_the_endpoints_of_all_members_are_sent_when_one_may_have_changed() -> None:
+    driver = StreamsDriver()
+    first = driver.join("a", user_endpoint=Endpoint("h", 1), endpoint_information_epoch=-1)
+    assert (first.endpoint_epoch, first.endpoints and first.endpoints[0].active_partitions[0].partitions) == (0, [0, 1])
+    assert driver.confirm("a").endpoints is None
+    driver.join("b", user_endpoint=Endpoint("i", 2))
+    told = driver.beat("a", 2, **owning(active(0, 1)))
+    assert (told.endpoint_epoch, [one.user_endpoint.host for one in told.endpoints or []]) == (2, ["i", "h"])
+    assert driver.beat("b", 3, endpoint_information_epoch=2).endpoints is None
+
+
+def test_an_endpoint_has_no_partitions_while_source_topics_are_missing() -> None:
+    driver = StreamsDriver(FakeTopics())
+    answer = driver.join("a", user_endpoint=Endpoint("h", 1))
+    assert answer.endpoints is not None
+    assert (answer.endpoints[0].user_endpoint.host, answer.endpoints[0].active_partitions) == ("h", [])
