@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,10 +52,11 @@ class Counts(Counted):
 
 
 class Outputs:
-    """A read_committed consumer from the beginning; `counts` holds what it has read."""
+    """A read_committed consumer of topics from the beginning; `counts` holds what it has read."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, topics: Sequence[str] = TOPICS) -> None:
         self.counts = Counts()
+        self._partitions = len(topics) * PARTITIONS
         self._at_end: set[tuple[str, int | None]] = set()
         settings = {
             "bootstrap.servers": bootstrap,
@@ -67,7 +68,7 @@ class Outputs:
             "reconnect.backoff.max.ms": 500,
         }
         self._consumer = Consumer(settings, logger=logging.getLogger("outputs"))
-        self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for topic in TOPICS for index in range(PARTITIONS)])
+        self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for topic in topics for index in range(PARTITIONS)])
 
     def step(self) -> None:
         """Take the available updates, or wait a moment if there are none. Raises `StreamsFailed` on an error that is not an outage."""
@@ -84,7 +85,7 @@ class Outputs:
     def read_to_the_end(self) -> Counts:
         """Read everything that is committed now. Raises `StreamsFailed` on a timeout."""
         deadline = time.monotonic() + READ_TIMEOUT_S
-        while len(self._at_end) < len(TOPICS) * PARTITIONS:
+        while len(self._at_end) < self._partitions:
             if time.monotonic() > deadline:
                 raise StreamsFailed(f"the outputs could not be read within {READ_TIMEOUT_S:.0f} s")
             self.step()
@@ -94,9 +95,9 @@ class Outputs:
         self._consumer.close()
 
 
-def read_all(bootstrap: str) -> Counts:
+def read_all(bootstrap: str, topics: Sequence[str] = TOPICS) -> Counts:
     """Return every committed update, read by a new consumer. Raises `StreamsFailed`."""
-    outputs = Outputs(bootstrap)
+    outputs = Outputs(bootstrap, topics)
     try:
         return outputs.read_to_the_end()
     finally:
