@@ -8,7 +8,7 @@ Promises:
 * Partitions are read in the order of the share session, which each request rotates. Each gets an equal part of `max_bytes`.
 * With share.isolation.level=read_committed, records of aborted transactions are archived and never delivered.
 * Version 2 may ask for at most `max_records` (KIP-1206), and may renew acquisition locks; it then fetches nothing (KIP-1222).
-* If there are too many share sessions, the response is SHARE_SESSION_LIMIT_REACHED, after `max_wait_ms`.
+* If there are too many share sessions, or they weigh too much, the response is SHARE_SESSION_LIMIT_REACHED, after `max_wait_ms`.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group
     if epoch == FINAL_EPOCH:
         return session, []
     forgotten = (TopicPartition(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions)
-    session.update(listed, forgotten)
+    shares.sessions.update(session, listed, forgotten)
     session.next_epoch()
     return session, _rotated([(key, cached.topic) for key, cached in session.partitions.items()], epoch)
 

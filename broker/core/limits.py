@@ -243,6 +243,13 @@ FETCH_SESSION_IDLE_MS = 120_000
 FETCH_SESSION_PARTITIONS = 1_000_000
 """Partitions of all fetch sessions: 300 MB at 300 bytes each. Further clients fetch without a session."""
 
+SHARE_SESSION_BYTES_MAX = 256 * MIB
+SHARE_SESSION_BYTES = 600
+SHARE_SESSION_PARTITION_BYTES = 300
+"""What all share sessions may weigh, and what a session (without its group's name) and each of its partitions weigh. A client may name any
+partitions, so their number has to be bounded: 890,000 of them, as in fetch sessions. Kafka limits only the number of sessions.
+"""
+
 # --- connections to other nodes -----------------------------------------------------------------------------------------------
 NODE_RESPONSE_BYTES = 128 * MIB
 """The largest response of another node: one batch of the largest size that can be produced (100 MiB) and its surroundings."""

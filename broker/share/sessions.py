@@ -3,6 +3,7 @@
 Invariants:
 * A member has at most one session. Epoch 0 replaces it, the following requests carry 1, 2, … (2147483647 wraps to 1), -1 ends it.
 * A full cache accepts no further session. None is evicted: a session ends with its member or its connection.
+* All sessions together weigh at most `limits.SHARE_SESSION_BYTES_MAX`. A request that would exceed it changes nothing.
 * Within a session, a response omits partitions without news: no records, no error, and not new in the session.
 * A partition that returned records moves to the end of the order.
 """
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
@@ -45,12 +47,11 @@ class ShareSession:
     epoch: int
     partitions: dict[TopicPartition, CachedPartition] = field(default_factory=dict)
 
-    def update(self, added: Iterable[tuple[TopicPartition, str | None]], forgotten: Iterable[TopicPartition]) -> None:
-        """Add and remove partitions, as a request lists them."""
-        for key, topic in added:
-            self.partitions.setdefault(key, CachedPartition(topic, must_be_sent=True))
-        for key in forgotten:
-            self.partitions.pop(key, None)
+    @property
+    def weight_bytes(self) -> int:
+        """The memory that the session uses."""
+        named = limits.SHARE_SESSION_BYTES + len(self.group_id.encode())
+        return named + limits.SHARE_SESSION_PARTITION_BYTES * len(self.partitions)
 
     def sends(self, key: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
         """Return whether the partition's result is part of the response, which is about to be sent."""
@@ -69,10 +70,11 @@ class ShareSession:
 
 
 class ShareSessions:
-    """All share sessions of the broker; at most `max_sessions`."""
+    """All share sessions of the broker: at most `max_sessions`, which weigh `weight_bytes`."""
 
     def __init__(self, max_sessions: int) -> None:
         self._max_sessions = max_sessions
+        self.weight_bytes = 0
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._members: dict[str, int] = {}
         """The number of sessions by group."""
@@ -100,9 +102,27 @@ class ShareSessions:
             raise Rejected(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = ShareSession(group_id, member_id, epoch=1)
         session.partitions = {key: CachedPartition(topic, must_be_sent=False) for key, topic in partitions}
+        self._weigh(session.weight_bytes)
         self._sessions[group_id, member_id] = session
         self._members[group_id] = self._members.get(group_id, 0) + 1
         return session
+
+    def update(
+        self, session: ShareSession, added: Iterable[tuple[TopicPartition, str | None]], forgotten: Iterable[TopicPartition]
+    ) -> None:
+        """Add and remove partitions of a session, as a request lists them. Raises Rejected if the sessions would weigh too much."""
+        partitions, before = session.partitions, session.weight_bytes
+        new = {key: CachedPartition(topic, must_be_sent=True) for key, topic in added if key not in partitions}
+        self._weigh(limits.SHARE_SESSION_PARTITION_BYTES * len(new))
+        partitions.update(new)
+        for key in forgotten:
+            partitions.pop(key, None)
+        self.weight_bytes += session.weight_bytes - before - limits.SHARE_SESSION_PARTITION_BYTES * len(new)
+
+    def _weigh(self, more_bytes: int) -> None:
+        if self.weight_bytes + more_bytes > limits.SHARE_SESSION_BYTES_MAX:
+            raise Rejected(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        self.weight_bytes += more_bytes
 
     def check(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """Return the session of a request with this epoch; -1 fits every session. Raises Rejected."""
@@ -117,6 +137,7 @@ class ShareSessions:
         """End the member's session. Return it, or None."""
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:
+            self.weight_bytes -= session.weight_bytes
             self._members[group_id] -= 1
             if not self._members[group_id]:
                 del self._members[group_id]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.sessions import ShareSession, ShareSessions, TopicPartition
 from ottla.protocol.error_codes import ErrorCode
@@ -52,9 +53,26 @@ def test_a_group_has_members_until_its_last_session_ends() -> None:
     assert not sessions.has_members("g")
 
 
+def test_sessions_that_weigh_too_much_take_no_more_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = ShareSessions(9)
+    session = sessions.begin("g", "m", [(A, "t")])
+    monkeypatch.setattr(limits, "SHARE_SESSION_BYTES_MAX", sessions.weight_bytes + limits.SHARE_SESSION_PARTITION_BYTES)
+    with pytest.raises(Rejected) as refused:
+        sessions.update(session, [(B, "t"), (TopicPartition(b"b" * 16, 0), None)], [A])
+    assert refused.value.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert list(session.partitions) == [A]
+    sessions.update(session, [(A, "t"), (B, "t")], [])
+    with pytest.raises(Rejected):
+        sessions.begin("g", "n", [])
+    sessions.update(session, [], [A, B])
+    sessions.remove("g", "m")
+    assert sessions.weight_bytes == 0
+
+
 def test_a_response_omits_partitions_without_news() -> None:
-    session = ShareSession("g", "m", epoch=1)
-    session.update([(A, "t")], [])
+    sessions = ShareSessions(1)
+    session = sessions.begin("g", "m", [])
+    sessions.update(session, [(A, "t")], [])
     assert session.sends(A, has_records=False, has_error=False), "it is new in the session"
     assert not session.sends(A, has_records=False, has_error=False)
     assert session.sends(A, has_records=False, has_error=True)
@@ -63,9 +81,9 @@ def test_a_response_omits_partitions_without_news() -> None:
 
 
 def test_a_partition_with_records_moves_to_the_end() -> None:
-    session = ShareSession("g", "m", epoch=1)
-    session.update([(A, "t"), (B, "t")], [])
+    sessions = ShareSessions(1)
+    session = sessions.begin("g", "m", [(A, "t"), (B, "t")])
     session.sends(A, has_records=True, has_error=False)
     assert list(session.partitions) == [B, A]
-    session.update([], [B])
+    sessions.update(session, [], [B])
     assert list(session.partitions) == [A]
