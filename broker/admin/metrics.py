@@ -21,7 +21,10 @@ from ottla.broker.app import Broker
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.modern import ModernState
+from ottla.broker.groups.share_group import ShareGroup
 from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.share.acknowledgement import AcknowledgeType
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 
@@ -30,6 +33,7 @@ _RUNNING: Final = 3
 _AT_ONCE: Final = 200
 """Partitions that are read in one turn of the loop: a few milliseconds."""
 _TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
+_SHARE_GROUPS: Final = "kafka_server_group_coordinator_metrics_share_group_count"
 
 
 class _Samples:
@@ -71,6 +75,7 @@ class Metrics:
         await self._of_replicas(samples, partitions)
         self._of_the_cluster(samples)
         self._of_groups(samples)
+        await self._of_share_groups(samples)
         self._of_quotas(samples)
         self._of_telemetry(samples)
         return samples
@@ -85,6 +90,8 @@ class Metrics:
         samples.gauge("ottla_requests_waiting", broker.waiting_requests)
         parked = broker.services.fetch_waits.parked
         samples.gauge("kafka_server_delayedoperationpurgatory_numdelayedoperations", parked, delayedOperation="Fetch")
+        waiting = broker.services.share.fetches.waiting
+        samples.gauge("kafka_server_delayedoperationpurgatory_numdelayedoperations", waiting, delayedOperation="ShareFetch")
         samples.gauge("kafka_server_kafkaserver_brokerstate", _RUNNING)
 
     def _of_topics(self, samples: _Samples) -> None:
@@ -103,6 +110,8 @@ class Metrics:
             requests[key] += count
         samples.counter(f"{_TOPIC_METRICS}totalproducerequests", requests[ApiKey.PRODUCE])
         samples.counter(f"{_TOPIC_METRICS}totalfetchrequests", requests[ApiKey.FETCH])
+        samples.counter(f"{_TOPIC_METRICS}totalsharefetchrequests", requests[ApiKey.SHARE_FETCH])
+        samples.counter(f"{_TOPIC_METRICS}totalshareacknowledgementrequests", requests[ApiKey.SHARE_ACKNOWLEDGE])
 
     def _by_name(self, sent: Sent) -> Counter[str]:
         """Sum by topic name: requests may have used topic ids. Deleted topics are left out."""
@@ -188,6 +197,30 @@ class Metrics:
                     samples.gauge("kafka_consumergroup_lag_sum", lag_sum, consumergroup=name, topic=topic)
         samples.gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
         samples.gauge("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
+
+    async def _of_share_groups(self, samples: _Samples) -> None:
+        """Add the share groups that this broker coordinates, and the share partitions, sessions and share state that it holds."""
+        services, share = self._broker.services, self._broker.services.share
+        states = Counter(
+            group.state for machine in services.groups.machines() for group in machine.groups.values() if isinstance(group, ShareGroup)
+        )
+        samples.gauge(_SHARE_GROUPS, states.total(), protocol="share")
+        for state in (ModernState.EMPTY, ModernState.STABLE, ModernState.DEAD):
+            samples.gauge(_SHARE_GROUPS, states[state], state=state)
+        samples.gauge("kafka_server_sharesessioncache_sharesessionscount", len(share.partitions.sessions))
+        samples.gauge("kafka_server_sharesessioncache_sharepartitionscount", share.partitions.sessions.partition_count)
+        for kind in AcknowledgeType:
+            if kind is not AcknowledgeType.GAP:
+                count = share.partitions.acknowledged[kind]
+                samples.counter("kafka_server_sharegroupmetrics_recordacknowledgements", count, ackType=kind.name.capitalize())
+        samples.counter("kafka_server_share_coordinator_metrics_write", share.state.writes)
+        for number, shared in enumerate(share.partitions.in_use(), 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            labels = {"group": shared.key.group_id, "topic": shared.partition.topic, "partition": str(shared.key.partition)}
+            samples.gauge_of("kafka_server_sharepartitionmetrics_inflightmessagecount", shared.state.in_flight_count, labels)
+            samples.gauge_of("kafka_server_sharepartitionmetrics_inflightbatchcount", len(shared.state.in_flight.batches), labels)
+            samples.counter("kafka_server_sharepartitionmetrics_acquisitionlocktimeout", shared.lock_timeouts, **labels)
 
     def _of_quotas(self, samples: _Samples) -> None:
         quotas = self._broker.services.quotas

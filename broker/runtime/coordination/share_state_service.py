@@ -57,6 +57,8 @@ class ShareStateService:
         self._clock = nursery.clock
         self._timers = nursery.timers
         self._catalog = catalog
+        self.writes = 0
+        """The number of writes since the start."""
         self.shards: Shards[_Shard] = Shards(
             SHARE_GROUP_STATE,
             partitions,
@@ -97,6 +99,7 @@ class ShareStateService:
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
         """Write the state. Returns None if it is durable already."""
         shard = self._shard(key)
+        self.writes += 1
         return shard.run(shard.machine.write(key, state, self._clock.now_ms()))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:

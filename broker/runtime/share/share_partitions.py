@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -56,7 +57,7 @@ _FENCING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUN
 class SharePartitionInUse:
     """A share partition with its log's partition, its timer and the fetches that wait for it."""
 
-    __slots__ = ("failure", "key", "loaded", "partition", "state", "timer", "waiting")
+    __slots__ = ("failure", "key", "loaded", "lock_timeouts", "partition", "state", "timer", "waiting")
 
     def __init__(self, key: SharePartitionKey, partition: Partition, settings: Callable[[], ShareSettings]) -> None:
         self.key = key
@@ -65,6 +66,8 @@ class SharePartitionInUse:
         self.loaded = False
         self.failure: Rejected | None = None
         """Why it can be used no longer."""
+        self.lock_timeouts = 0
+        """The number of records whose acquisition lock expired."""
         self.timer: TimerHandle | None = None
         self.waiting: dict[object, Callable[[], object]] = {}
 
@@ -90,6 +93,8 @@ class SharePartitionManager:
         self.sessions = ShareSessions(max_sessions)
         self.settings_of = settings_of
         self.clock = clock
+        self.acknowledged = Counter[int]()
+        """The number of persisted acknowledgements, by type."""
         self._partitions = partitions
         self._persister = persister
         self._timers = timers
@@ -194,7 +199,16 @@ class SharePartitionManager:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         update = acknowledge(shared.state, member_id, batches, self.clock.mono_ms())
         self.watch_locks(shared)
-        return self._persist(shared, update)
+        durable = self._persist(shared, update)
+        if durable is None:
+            self._count(batches)
+        else:
+            durable.add_done_callback(lambda done: self._count(batches) if failure_of(done) is None else None)
+        return durable
+
+    def _count(self, batches: Sequence[AcknowledgementBatch]) -> None:
+        for first, last, types in batches:
+            self.acknowledged.update({types[0]: last - first + 1} if len(types) == 1 else Counter(types))
 
     def _persist(self, shared: SharePartitionInUse, update: Update) -> Durable:
         if not update.batches:
@@ -252,6 +266,7 @@ class SharePartitionManager:
         shared.timer = None
         expired = shared.state.expire_locks(self.clock.mono_ms())
         if expired:
+            shared.lock_timeouts += sum(batch.last_offset - batch.first_offset + 1 for batch in expired)
             self._persist_expired(shared, expired)
             shared.wake()
         self.watch_locks(shared)

@@ -25,12 +25,15 @@ from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, Offse
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.support.quota_calls import set_quota
 from tests.support.running_broker import RunningBroker
+from tests.support.share_calls import ACCEPT, REJECT, RELEASE, ShareMember, initialize
+from tests.support.share_group_calls import beat, prepare
 from tests.support.topic_calls import create, delete, produce
 from tests.support.web import get_text
 
 pytest.importorskip("prometheus_client", reason="an extra: pip install 'ottla[admin]'")
 
 DASHBOARD = Path(__file__).parents[4] / "docs" / "grafana" / "ottla-dashboard.json"
+_KINDS = ("Accept", "Reject", "Release", "Renew")
 Labels: TypeAlias = frozenset[tuple[str, str]]
 
 
@@ -139,6 +142,37 @@ def test_partitions_and_the_cluster_are_told(scrape: Scraped, client: Client) ->
     assert seen["kafka_server_raftmetrics_current_leader", of()] == 1
     assert seen["kafka_server_socket_server_metrics_connection_count", of(listener="PLAINTEXT", networkProcessor="0")] == 1
     assert seen["process_resident_memory_bytes", of()] > 0
+
+
+def test_share_groups_are_counted(scrape: Scraped, client: Client) -> None:
+    create(client, "t")
+    initialize(client, "t", start_offset=0)
+    member = ShareMember(client, "m")
+    produce(client, "t", b"a", b"b", b"c")
+    produce(client, "t", b"d")
+    member.fetch()
+    member.acknowledge((0, 1, [ACCEPT, REJECT]), (2, 2, [RELEASE]))
+    scrape.broker.clock.advance(30)
+    member.fetch()
+    seen, place = scrape(), of(group="g", topic="t", partition="0")
+    acknowledged = {kind: seen["kafka_server_sharegroupmetrics_recordacknowledgements_total", of(ackType=kind)] for kind in _KINDS}
+    assert acknowledged == {"Accept": 1, "Reject": 1, "Release": 1, "Renew": 0}
+    assert seen["kafka_server_sharepartitionmetrics_inflightmessagecount", place] == 2
+    assert seen["kafka_server_sharepartitionmetrics_inflightbatchcount", place] == 1
+    assert seen["kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total", place] == 1
+    assert seen["kafka_server_sharesessioncache_sharesessionscount", of()] == 1
+    assert seen["kafka_server_sharesessioncache_sharepartitionscount", of()] == 1
+    assert seen["kafka_server_share_coordinator_metrics_write_total", of()] >= 2
+    assert seen["kafka_server_brokertopicmetrics_totalsharefetchrequests_total", of()] == 2
+    assert seen["kafka_server_brokertopicmetrics_totalshareacknowledgementrequests_total", of()] == 1
+
+
+def test_share_groups_are_counted_by_state(scrape: Scraped, client: Client) -> None:
+    prepare(client)
+    beat(client)
+    name = "kafka_server_group_coordinator_metrics_share_group_count"
+    seen = scrape()
+    assert (seen[name, of(protocol="share")], seen[name, of(state="Stable")], seen[name, of(state="Empty")]) == (1, 1, 0)
 
 
 def test_the_lag_of_a_group_is_told(scrape: Scraped, client: Client) -> None:
