@@ -30,6 +30,7 @@ from ottla.protocol.messages.k03_metadata import (
 )
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.schema import Message
+from ottla.protocol.topic_names import name_problem
 from ottla.spark_jobs.wire.security import connection_advice
 
 CLIENT_ID = "ottla-cli"
@@ -146,7 +147,7 @@ class AdminClient:
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer: MetadataResponse = self.any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         for topic in answer.topics:
-            check(topic.error_code, f"topic {topic.name!r}")
+            check(topic.error_code, f"topic {topic.name!r}", name_problem(topic.name or ""))
         return sorted(answer.topics, key=lambda topic: topic.name or "")
 
     def topic_to_write(self, name: str) -> MetadataResponseTopic:
@@ -156,7 +157,7 @@ class AdminClient:
             if topic.error_code not in _TOPIC_COMING:
                 break
             time.sleep(COORDINATOR_PAUSE_S)
-        check(topic.error_code, f"topic {name!r}")
+        check(topic.error_code, f"topic {name!r}", name_problem(name))
         found: MetadataResponseTopic = topic
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import logging
 import os
 import re
@@ -161,8 +162,18 @@ def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
         print(f"ottla serve: {error}{in_place.origin(str(error)) if in_place is not None else ''}", file=sys.stderr)
         return EXIT_USAGE
     except StartError as error:
-        print(f"ottla serve: {error}", file=sys.stderr)
+        advice = "; stop the other program, or choose another port with {}" if _address_in_use(error) else ""
+        option = "--admin-port" if "the admin port" in str(error) else "--port"
+        print(f"ottla serve: {error}{advice.format(option)}", file=sys.stderr)
         return 1
+
+
+def _address_in_use(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return True
+        error = error.__cause__
+    return False
 
 
 def _users_of_variables(env: Mapping[str, str]) -> list[tuple[str, str]]:

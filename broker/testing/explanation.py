@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from ottla.broker.testing.anomalies import Anomaly
@@ -16,7 +17,7 @@ ATTEMPTS_MAX = 8
 
 def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
     """Explain everything that is wrong, the first anomalies in full. `findings` are lines of the log's audit."""
-    lines = [f"not exactly once: {_counted(anomalies)}" if anomalies else "the log is not sound:"]
+    lines = [f"not exactly once: {counted(anomalies)}" if anomalies else "the log is not sound:"]
     alike = _alike(anomalies)
     for anomaly, *more in alike[:TOLD_MAX]:
         lines += ["", f"{anomaly.kind}: {anomaly.says}{f' (and {len(more)} more records of the same sends)' if more else ''}"]
@@ -45,9 +46,10 @@ def _alike(anomalies: Sequence[Anomaly]) -> list[list[Anomaly]]:
     return list(groups.values())
 
 
-def _counted(anomalies: Sequence[Anomaly]) -> str:
-    kinds = list(dict.fromkeys(anomaly.kind for anomaly in anomalies))
-    return ", ".join(f"{sum(anomaly.kind == kind for anomaly in anomalies)} {kind}" for kind in kinds)
+def counted(anomalies: Iterable[Anomaly]) -> str:
+    """Return the number of anomalies of each kind, such as `2 duplicates, 1 missing`."""
+    counts = Counter(anomaly.kind for anomaly in anomalies)
+    return ", ".join(f"{count} {'duplicates' if kind == 'duplicate' and count > 1 else kind}" for kind, count in counts.items())
 
 
 def _attempt(number: int, send: Send) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from ottla.broker.testing.anomalies import Anomaly, Identity, by_key, by_value
 from ottla.broker.testing.contents import Stored, Visibility
-from ottla.broker.testing.explanation import explain
+from ottla.broker.testing.explanation import counted, explain
 from ottla.broker.testing.verdict import Examined
 from ottla.broker.verification import program as programs
 from ottla.broker.verification.program import Role
@@ -120,7 +120,7 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
     excused = [each for each in found.anomalies if _is_of(each, lost)]
     if excused:
-        says = f"acknowledged records were lost by the election ({len(lost)}): {_counted(excused)}"
+        says = f"acknowledged records were lost by the election ({len(lost)}): {counted(excused)}"
         told.append(Breach(Guarantee.COMPLETE, says, explain(excused), by_setting=True))
     if calm.role is Role.CONSUMER:
         told += _of_effects(stage, calm)
@@ -192,7 +192,7 @@ def _by_guarantee(found: Examined) -> Iterator[Breach]:
     for guarantee in Guarantee:
         mine = [anomaly for anomaly in found.anomalies if _OF_ANOMALY[anomaly.kind] is guarantee]
         if mine:
-            yield Breach(guarantee, _counted(mine), explain(mine))
+            yield Breach(guarantee, counted(mine), explain(mine))
     if found.findings:
         yield Breach(Guarantee.WHOLE, f"the audit finds {len(found.findings)} violations", explain([], found.findings))
 
@@ -256,11 +256,8 @@ def _unfinished(stage: Stage) -> Iterator[Breach]:
         yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not restarted again", told)
     elif ending.overdue:
         wanted = "end" if program.role is Role.PRODUCER else f"commit all of {program.input} or end"
-        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", told)
-
-
-def _counted(anomalies: Iterable[Anomaly]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in Counter(anomaly.kind for anomaly in anomalies).items())
+        advice = "  If the program waits in its client: docs/verify.md lists calls of clients that hang (Pitfalls of clients)."
+        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", f"{told}\n{advice}")
 
 
 def _field(value: bytes | None, path: Sequence[str]) -> Hashable:

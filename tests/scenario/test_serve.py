@@ -102,13 +102,23 @@ MAP = "listener.security.protocol.map=SECURE:{}"
         (("--user", "a:b", "--set", MAP.format("PLAINTEXT")), 2, f"ottla serve: {MAP.format('PLAINTEXT')}: users are given"),
         (("--port-file", "{there}/no/port"), 1, "ottla serve: the port file {there}/no/port cannot be written: No such file or directory"),
         (("--data-dir", "{there}/file"), 1, "ottla serve: the data directory {there}/file cannot be created: File exists"),
-        (("--port", "{taken}"), 1, "ottla serve: cannot listen on PLAINTEXT://127.0.0.1:{taken}: Address already in use"),
+        (
+            ("--port", "{taken}"),
+            1,
+            "ottla serve: cannot listen on PLAINTEXT://127.0.0.1:{taken}: "
+            "Address already in use; stop the other program, or choose another port with --port",
+        ),
         (
             ("--admin-port", "0", "--admin-token", "two words"),
             1,
             "ottla serve: the admin port's token (--admin-token, OTTLA_ADMIN_TOKEN) must be ASCII",
         ),
-        (("--admin-port", "{taken}"), 1, "ottla serve: cannot listen on http://127.0.0.1:{taken}, the admin port: Address already in use"),
+        (
+            ("--admin-port", "{taken}"),
+            1,
+            "ottla serve: cannot listen on http://127.0.0.1:{taken}, the admin port: "
+            "Address already in use; stop the other program, or choose another port with --admin-port",
+        ),
     ],
 )
 def test_what_cannot_be_had_is_one_line_without_a_trace(tmp_path: Path, options: tuple[str, ...], code: int, says: str) -> None:

@@ -29,6 +29,12 @@ def test_the_story_tells_every_attempt_and_the_reason() -> None:
     assert "enable idempotence" in text
 
 
+def test_anomalies_of_each_kind_are_counted() -> None:
+    (duplicate,) = duplicates(2)
+    missing = Anomaly("missing", "b was expected and cannot be read")
+    assert explain([duplicate, missing, duplicate]).splitlines()[0] == "not exactly once: 2 duplicates, 1 missing"
+
+
 def test_an_acknowledgement_that_is_held_back_is_not_told_as_seen() -> None:
     sends = (send(b"a", 0, seen=False, late=True), send(b"a", 1))
     (anomaly,) = judge(Observations(sends, (), (stored(b"a", 0), stored(b"a", 1)), by_value))
