@@ -1,4 +1,4 @@
-"""Describes a consumer group of either protocol. Does not import the command line's libraries.
+"""Describes a consumer group of either protocol, or a streams group. Does not import the command line's libraries.
 
 ConsumerGroupDescribe is sent first, and DescribeGroups if the group is a classic one, as in Kafka's admin client
 (KAFKA DescribeConsumerGroupsHandler).
@@ -15,6 +15,8 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.group_assignment import Assignment
 from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.protocol.messages.k89_streams_group_describe import Assignment as TaskAssignment
+from ottla.protocol.messages.k89_streams_group_describe import StreamsGroupDescribeRequest, Topology
 
 CONSUMER_TYPES: Final = frozenset({"consumer", ""})
 """Protocol types of classic groups that are consumer groups, or that only commit offsets."""
@@ -74,6 +76,56 @@ def described(cluster: AdminClient, group: str) -> GroupDescribed:
         for each in found.members
     ]
     return GroupDescribed(group, found.group_state, found.assignor_name, members, found.group_epoch, found.assignment_epoch)
+
+
+def described_with_offsets(cluster: AdminClient, group: str) -> GroupDescribed:
+    """Describe a group that commits offsets: a consumer group or a streams group. Raises as `described`."""
+    try:
+        return described(cluster, group)
+    except AnsweredError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        missing = error
+    try:
+        found = cluster.coordinator(group, StreamsGroupDescribeRequest([group])).groups[0]
+    except NotServed:
+        raise missing from None
+    if found.error_code in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}:
+        raise missing
+    _accepted(group, found)
+    inputs = _inputs(cluster, found.topology)
+    members = [
+        MemberDescribed(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            _read_by(each.assignment, inputs),
+            each.member_epoch,
+            tuple(_read_by(each.target_assignment, inputs)),
+        )
+        for each in found.members
+    ]
+    return GroupDescribed(group, found.group_state, "", members, found.group_epoch, found.assignment_epoch)
+
+
+def _inputs(cluster: AdminClient, topology: Topology) -> dict[str, list[TopicPartition]]:
+    """Return the existing partitions that each subtopology reads."""
+    inputs = {
+        one.subtopology_id: [*one.source_topics, *(topic.name for topic in one.repartition_source_topics)]
+        for one in topology.subtopologies or ()
+    }
+    every = {topic.name: topic for topic in cluster.topics()}
+    return {
+        subtopology_id: [TopicPartition(name, one.partition_index) for name in names if name in every for one in every[name].partitions]
+        for subtopology_id, names in inputs.items()
+    }
+
+
+def _read_by(assignment: TaskAssignment, inputs: dict[str, list[TopicPartition]]) -> list[TopicPartition]:
+    """Return the partitions that the active tasks read."""
+    tasks = {task.subtopology_id: set(task.partitions) for task in assignment.active_tasks}
+    return [place for subtopology_id, numbers in tasks.items() for place in inputs[subtopology_id] if place.partition in numbers]
 
 
 def _classic(cluster: AdminClient, group: str) -> GroupDescribed:

@@ -1,4 +1,4 @@
-"""`ottla groups`: list, describe, reset and delete consumer groups of any Kafka cluster."""
+"""`ottla groups`: list, describe, reset and delete groups of any Kafka cluster."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import typer
 from ottla.broker.cli import operations
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table, say
-from ottla.broker.cli.group_described import INACTIVE, described
+from ottla.broker.cli.group_described import INACTIVE, described_with_offsets
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups of any Kafka cluster.", no_args_is_help=True)
+app = typer.Typer(help="List, describe, reset and delete groups of any Kafka cluster.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
 
@@ -51,7 +51,7 @@ class _Progress:
 def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show a group's members, and the committed offset, log end offset and lag of each partition."""
     with AdminClient(bootstrap) as cluster:
-        found = described(cluster, group)
+        found = described_with_offsets(cluster, group)
         owners = {place: member.member_id for place, member in found.owners.items()}
         progress = _progress(cluster, group, owners)
     rows = [(p.place.topic, p.place.partition, p.committed, p.end, p.lag, p.member) for p in progress]
@@ -110,7 +110,7 @@ def reset_offsets(
     if (to is None) == (shift_by is None):
         raise CliError("give either --to or --shift-by")
     with AdminClient(bootstrap) as cluster:
-        state = described(cluster, group).state
+        state = described_with_offsets(cluster, group).state
         if state not in INACTIVE:
             raise CliError(f"group {group!r} is {state}: its members would overwrite the offsets. Stop them first")
         places = _places(cluster, topics)

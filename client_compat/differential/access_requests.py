@@ -61,6 +61,9 @@ from ottla.protocol.messages import k68_consumer_group_heartbeat as k68
 from ottla.protocol.messages import k69_consumer_group_describe as k69
 from ottla.protocol.messages import k74_list_config_resources as k74
 from ottla.protocol.messages import k75_describe_topic_partitions as k75
+from ottla.protocol.messages import k88_streams_group_heartbeat as k88
+from ottla.protocol.messages import k89_streams_group_describe as k89
+from ottla.protocol.messages.streams_group import Subtopology, TopicInfo
 from ottla.protocol.schema import Message
 
 FIRST_PARTITIONS: Final[Mapping[str, int]] = {"a1": 1, "a2": 2, "b1": 1}
@@ -512,3 +515,15 @@ def _list_config_resources(random: Random, version: int) -> Any:
 def _describe_topic_partitions(random: Random, version: int) -> Any:
     names = [] if random.random() < 0.3 else _topics(random)
     return k75.DescribeTopicPartitionsRequest([k75.TopicRequest(name) for name in names], 100, None)
+
+
+@_maker(88)
+def _streams_heartbeat(random: Random, version: int) -> Any:
+    changelogs = [TopicInfo(name) for name in _topics(random)] if _flag(random) else []
+    topology = k88.Topology(0, [Subtopology("0", _topics(random), state_changelog_topics=changelogs)]) if _flag(random) else None
+    return k88.StreamsGroupHeartbeatRequest(random.choice(("g1", "g5")), "nobody", 5, topology=topology)
+
+
+@_maker(89)
+def _streams_describe(random: Random, version: int) -> Any:
+    return k89.StreamsGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random))

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from client_compat.support.brokers import BrokerProcess, ottla
+from client_compat.support.brokers import HOST, BrokerProcess, ottla
 from client_compat.support.ports import free_port
+from ottla.protocol.client import Client
+from tests.support.share_calls import configure
+from tests.support.streams_group_calls import beat, prepare
 
 TIMEOUT_S = 60
 
@@ -105,6 +108,22 @@ def test_a_reset_to_a_time_before_all_records_goes_to_the_first(broker: BrokerPr
     cli(broker, "consume", "dated", "--group", "historians", "--from-beginning", "--max-messages", "2")
     cli(broker, "groups", "reset-offsets", "historians", "--topic", "dated", "--to", "2001-01-01", "--execute")
     assert json.loads(cli(broker, "groups", "describe", "historians", "--json"))["offsets"][0]["committed"] == 0
+
+
+def test_a_streams_group_is_described_with_the_partitions_that_its_tasks_read(broker: BrokerProcess) -> None:
+    with Client(HOST, broker.port) as client:
+        prepare(client)
+        configure(client, "g", streams__initial__rebalance__delay__ms="0", streams__assignment__interval__ms="0")
+        assert beat(client).error_code == 0
+        found = json.loads(cli(broker, "groups", "describe", "g", "--json"))
+        assert (found["state"], [member["member"] for member in found["members"]]) == ("Stable", ["m"])
+        assert [(row["topic"], row["partition"], row["member"]) for row in found["offsets"]] == [("t", 0, "m"), ("t", 1, "m")]
+        assert "group 'g' is Stable" in refused(broker, "groups", "reset-offsets", "g", "--topic", "t", "--to", "latest", "--execute")
+        beat(client, -1)
+    cli(broker, "groups", "reset-offsets", "g", "--topic", "t:1", "--to", "earliest", "--execute")
+    (row,) = json.loads(cli(broker, "groups", "describe", "g", "--json"))["offsets"]
+    assert (row["partition"], row["committed"], row["lag"]) == (1, 0, 0)
+    assert "not found" in refused(broker, "groups", "describe", "no-such-group")
 
 
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("groups", "list"), ("produce", "t"), ("consume", "t", "--exit-at-end")])

@@ -1,7 +1,9 @@
 """Streams groups (KIP-1071): life cycles, standby tasks, topologies beside the topics that exist, rejections, and admin requests.
 
-Rule: Apache Kafka's group coordinator sees new topics later than the broker that creates them. A step that needs a settled group sends
-heartbeats, without recording them, first.
+Rules:
+- Apache Kafka's group coordinator sees new settings and topics later than the broker that answers the request. Groups are configured before
+  a topic is created, and a scenario goes on when groups know the topic.
+- A step that needs a settled group sends heartbeats, without recording them, first.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import batch, create, produce, until
 from client_compat.differential.scenarios.consumer_groups import joining_beat as consumer_beat
 from client_compat.differential.scenarios.groups import commit_request
+from client_compat.differential.scenarios.share_members import configure
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -22,7 +25,6 @@ from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
@@ -31,8 +33,9 @@ from ottla.protocol.messages.streams_group import CopartitionGroup, Endpoint, Ke
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 STABLE = "Stable"
-TOPIC, GROUP = 2, 32
+TOPIC = 2
 AT_ONCE = {"streams.initial.rebalance.delay.ms": "0", "streams.assignment.interval.ms": "0"}
+STANDBYS = "streams.num.standby.replicas"
 NOTHING: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
 
 
@@ -58,13 +61,6 @@ def word_count(prefix: str, epoch: int = 0) -> Topology:
             Subtopology("1", state_changelog_topics=[counts], repartition_source_topics=[words]),
         ],
     )
-
-
-def configure(probe: Probe, group: str, **configs: str) -> None:
-    """Let the group assign without delay, and set further settings; dots are underscores."""
-    given = {**AT_ONCE, **{f"streams.{name.replace('_', '.')}": value for name, value in configs.items()}}
-    resource = AlterConfigsResource(GROUP, group, [AlterableConfig(name, 0, value) for name, value in given.items()])
-    probe.quietly(IncrementalAlterConfigsRequest([resource]), 1)
 
 
 def described(probe: Probe, label: str, group: str) -> None:
@@ -112,8 +108,8 @@ def new_topic(probe: Probe, name: str, partitions: int = 2) -> None:
 
 def lives(probe: Probe) -> None:
     """Run a group with one member, then two, then one again, then none."""
+    configure(probe, "st-life", AT_ONCE)
     new_topic(probe, "life-text")
-    configure(probe, "st-life")
     probe.ask("a joins", joining("st-life", "a", word_count("life")))
     epoch = settled(probe, "st-life")["a"]
     described(probe, "one member", "st-life")
@@ -164,8 +160,8 @@ def lives(probe: Probe) -> None:
 
 def standbys(probe: Probe) -> None:
     """Change the number of standby replicas while members come and go, each process with an endpoint."""
+    configure(probe, "st-stand", AT_ONCE | {STANDBYS: "1"})
     new_topic(probe, "stand-text", 3)
-    configure(probe, "st-stand", num_standby_replicas="1")
     for number, member in enumerate("abc"):
         endpoint = Endpoint(f"{member}.example", 1000 + number)
         probe.names.learn(("port", endpoint.port), f"port of {member}")
@@ -173,7 +169,7 @@ def standbys(probe: Probe) -> None:
         epochs = settled(probe, "st-stand")
         described(probe, f"with {member}", "st-stand")
     probe.ask("where everything is", beat("st-stand", "a", epochs["a"], endpoint_information_epoch=-1))
-    configure(probe, "st-stand", num_standby_replicas="2")
+    configure(probe, "st-stand", {STANDBYS: "2"})
     for _ in until("the setting is applied"):
         if probe.quietly(beat("st-stand", "a", epochs["a"]), 0).member_epoch > epochs["a"]:
             break
@@ -188,11 +184,9 @@ def standbys(probe: Probe) -> None:
 
 def topologies(probe: Probe) -> None:
     """Send topologies beside topics that are missing, wrongly partitioned, or created later."""
-    new_topic(probe, "top-two", 2)
-    new_topic(probe, "top-three", 3)
     both = ["top-two", "top-three"]
     inner = TopicInfo("top-inner")
-    for label, subtopologies in {
+    cases = {
         "missing sources": [Subtopology("0", ["top-x", "top-y", "top-z", "top-w", "top-two"])],
         "joined": [Subtopology("0", both, copartition_groups=[CopartitionGroup([0, 1])])],
         "a set count": [
@@ -223,12 +217,20 @@ def topologies(probe: Probe) -> None:
         "an invalid name": [Subtopology("0", ["top two"])],
         "an index without a topic": [Subtopology("0", ["top-two"], copartition_groups=[CopartitionGroup([3])])],
         "twice the same": [Subtopology("0", ["top-two"]), Subtopology("0", ["top-three"])],
-    }.items():
-        group = f"st-{label}"
-        configure(probe, group)
-        probe.ask(label, joining(group, "a", Topology(0, subtopologies)))
-        described(probe, label, group)
-    configure(probe, "st-later")
+    }
+    for label in (*cases, "bad", "later"):
+        configure(probe, f"st-{label}", AT_ONCE)
+    new_topic(probe, "top-two", 2)
+    new_topic(probe, "top-three", 3)
+    for label, subtopologies in cases.items():
+        probe.ask(label, joining(f"st-{label}", "a", Topology(0, subtopologies)))
+        described(probe, label, f"st-{label}")
+    bad = TopicInfo("top-bad", topic_configs=[KeyValue("cleanup.policy", "nothing")])
+    failing = joining("st-bad", "a", Topology(0, [Subtopology("0", ["top-two"], state_changelog_topics=[bad])]))
+    for _ in until("the creation has failed"):
+        if any("Creation failed" in status.status_detail for status in probe.quietly(failing, 0).status):
+            break
+    probe.ask("a topic that cannot be created", failing)
     probe.ask("before its source", joining("st-later", "a", word_count("later")))
     described(probe, "before its source", "st-later")
     new_topic(probe, "later-text")
@@ -276,9 +278,9 @@ def refused(probe: Probe) -> None:
 
 def admin(probe: Probe) -> None:
     """Describe and list groups, commit and delete offsets, and send requests of one protocol for a group of another."""
+    configure(probe, "st-adm", AT_ONCE)
     new_topic(probe, "admin-text")
     produce(probe, "records", "admin-text", batch(b"0", b"1", b"2"))
-    configure(probe, "st-adm")
     probe.quietly(joining("st-adm", "a", word_count("admin")), 0)
     epoch = settled(probe, "st-adm")["a"]
     for names in (["st-adm"], ["unknown"], [""], [], ["unknown", "st-adm"]):
