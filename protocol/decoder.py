@@ -88,7 +88,7 @@ class _DecoderCompiler:
         return f"{stem}{self.locals}"
 
     def later(self, fmt: str, target: str) -> None:
-        """Read a fixed-size value into `target`, in one call with its neighbours."""
+        """Add a read of a fixed-size value to the pending run, which `flush` emits as one call."""
         self.run.append((fmt, target, self.source.path))
 
     def flush(self) -> None:

@@ -132,7 +132,7 @@ def _check_metadata_downgrade(current: int, update: FeatureUpdate) -> None:
 
 
 def _kraft_version(state: ControllerState, update: FeatureUpdate) -> list[MetadataRecord]:
-    """Return a no-op record if nothing changes, as Kafka does, so that the response waits for a commit."""
+    """Check an update of kraft.version, which cannot change here. A no-op record makes the response wait for a commit, as in Kafka."""
     if update.level < state.kraft_version:
         raise _invalid(update, "Can't downgrade the version of this feature.")
     if update.level > state.kraft_version:

@@ -113,7 +113,7 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
 
     @property
     def next_epoch(self) -> int:
-        """The epoch of the current target assignment, or of the one that may be computed now."""
+        """The target assignment's epoch after this request: the group's, or the present one while the next computation is not due."""
         group, interval_ms = self.group, self.config.assignment_interval_ms
         computed_ms = group.assignment_timestamp_ms
         waits = bool(computed_ms and interval_ms) and self.now.wall_ms < computed_ms + interval_ms

@@ -80,7 +80,7 @@ class Event:
 
 @dataclass(slots=True)
 class Recording:
-    """The recording of one act."""
+    """The samples and events of one act."""
 
     clients: Sequence[str]
     samples: list[Sample] = field(default_factory=list)

@@ -13,7 +13,7 @@ def marker_of(batch: StoredBatch) -> ControlType | None:
 
 
 def text(record: Record) -> str:
-    """Return its value."""
+    """Return the record's value, decoded."""
     return bytes(record.value or b"").decode()
 
 

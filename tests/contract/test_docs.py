@@ -1,4 +1,4 @@
-"""What a reader of the pages relies on: links lead somewhere, and every page can be found."""
+"""Every link of a page has a target, and every page can be reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages name is there: files, modules, make targets, commands and their options."""
+"""Files, modules, make targets, commands and options that the pages name exist."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def options_of(words: list[str]) -> set[str] | None:
 
 
 def unknown_in(line: str) -> list[str]:
-    """What a command line has, behind `ottla`, that `--help` does not show."""
+    """Return the words after `ottla` in a command line that `--help` does not show."""
     words = shlex.split(line.replace("…", ""), comments=True)
     if words[0].startswith("-") or not words[0].islower():  # `ottla --help`, `ottla COMMAND`
         return []

@@ -1,4 +1,4 @@
-"""The page of known failures of replication says of each which test shows that it does not happen here: that is so."""
+"""Every test that docs/replication-failures.md names as proof exists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows() -> list[Row]:
 
 
 def docstrings() -> Iterator[tuple[tuple[str, str], str]]:
-    """Of all tests, by file and name."""
+    """Return all tests as file and name."""
     for path in sorted(path for folder in FOLDERS for path in (ROOT / "tests" / folder).rglob("test_*.py")):
         text = path.read_text()
         if not re.search(r"[Ss]cenarios? \d", text):

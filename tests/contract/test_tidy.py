@@ -19,7 +19,7 @@ MIRROR_LINES_MIN = 40
 
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "node_modules" not in path.parts)
 ALL_PYTHON = SOURCES + sorted((ROOT / "tests").rglob("*.py"))
-# What begins with one underscore and is public all the same.
+# Public names that begin with one underscore.
 PUBLIC_WITH_UNDERSCORE = {"_exit", "_replace"}
 OTHERS_PRIVATE_NAMES = {
     "tests/conftest.py": "pytest-xdist's schedulers are made to be derived from, by overriding _split_scope",
@@ -37,7 +37,7 @@ def relative(path: Path) -> str:
 
 
 def mirrors_of(path: Path) -> list[Path]:
-    """Where the tests of a module may stand; an API handler is tested over a socket, or beside an in-memory cluster."""
+    """Return the permitted places of a module's tests; an API handler is tested over a socket, or beside an in-memory cluster."""
     inside = path.relative_to(ROOT)
     unit = ROOT / "tests" / "unit" / inside.parent
     if inside.parts[:2] == ("broker", "api") and path.stem.startswith("k"):

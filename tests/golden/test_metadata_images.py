@@ -28,7 +28,7 @@ PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataImage
 
 
 def told(changes: ImageChanges, broker: int) -> str:
-    """What the changes mean for a broker, in the words of the program."""
+    """Return what the changes mean for a broker, in the Java program's form."""
     local = local_changes(changes, broker)
     kinds = (local.removed, local.leaders, local.elected, local.followers)
     names = (",".join(sorted(f"{replica.topic.name}-{replica.index}" for replica in kind)) for kind in kinds)

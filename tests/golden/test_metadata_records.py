@@ -33,7 +33,7 @@ JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-Dstdout.encoding=UTF-8")
 
 
 def as_kafka_tells(value: Any, told: Any) -> Any:
-    """One of our values as Kafka's JSON has it; bytes are there in one of two alphabets, an id without padding."""
+    """Return one of our values as in Kafka's JSON, where bytes have one of two base64 alphabets and ids no padding."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: as_kafka_tells(getattr(value, snake(name)), part) for name, part in told.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Who may do what: Kafka's own authorizer and ours, told the same ACLs and asked the same."""
+"""Kafka's authorizer and ours decide alike, given the same ACLs and questions."""
 
 from __future__ import annotations
 

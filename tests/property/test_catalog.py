@@ -1,4 +1,4 @@
-"""Replaying the metadata log gives the state that running gave, whatever was asked in whatever order."""
+"""Replaying the metadata log gives the state that running gave, for any requests in any order."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ Partitions = frozenset[tuple[bytes, int]]
 
 @dataclass
 class Client:
-    """What a member believes. `told` is the last assignment it heard, `owned` what it works on.
+    """A client's view. `told` is the last assignment that it received, `owned` the partitions that it works on.
 
-    As clients do, it says what it owns only when it has done what it was told, and everything about itself after an answer was lost.
+    Like real clients, it reports its partitions only when it has carried out its assignment, and all fields after a lost response.
     """
 
     member_id: str
@@ -48,7 +48,7 @@ class Client:
         self.epoch, self.owned, self.told = 0, frozenset(), frozenset()
 
     def settle(self) -> None:
-        """Do what it was told."""
+        """Carry out the assignment."""
         self.owned = self.told
 
 
@@ -137,7 +137,7 @@ class GroupLife(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(index=indexes)
     def vanish(self, index: int) -> None:
-        """A process dies: nothing is heard of it any more."""
+        """A process dies and sends nothing more."""
         self.clients.remove(self.client(index))
 
     # --- what happens to them ---------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ TestGroupLife.settings = settings(max_examples=100, stateful_step_count=40, prin
 
 
 class Fate(Enum):
-    """What the network does to a heartbeat."""
+    """The fate of a heartbeat in the network."""
 
     ANSWERED = "answered"
     REQUEST_LOST = "request lost"
@@ -405,7 +405,7 @@ class GroupOnABadNetwork(RuleBasedStateMachine):
 
     @rule()
     def turn(self) -> None:
-        """Every client that does not wait for an answer beats, is answered, and applies what it is told."""
+        """Every client without a pending request sends a heartbeat, gets the response, and carries out its assignment."""
         for peer in self.peers:
             if peer.flight is None:
                 self.handle(peer, flight := peer.request())

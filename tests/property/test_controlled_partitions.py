@@ -1,6 +1,6 @@
 """Brokers that come, go and lose directories while partitions are made, moved and elected for: what must hold of a partition always does.
 
-The invariants are those that Kafka's controller keeps, not more. Who was removed by a move that left the in-sync set below its minimum
+The invariants are those that Kafka's controller keeps, not more. A replica that was removed by a move that left the ISR below its minimum
 stays eligible, and a second move that adds nobody leaves the first one's added replicas named, though it removes them: both as in Kafka.
 """
 
@@ -79,7 +79,7 @@ class Partitions(RuleBasedStateMachine):
 
     @rule(broker_id=brokers)
     def unfence(self, broker_id: int) -> None:
-        """Of a process that does not shut down: one that has goes before it is let in again."""
+        """Return a process that does not shut down; one that shuts down ends before it registers again."""
         broker = self.state.image.brokers.get(broker_id)
         if broker is not None and broker.fenced and not broker.in_controlled_shutdown:
             self.decided(broker_unfenced(self.state, broker_id))
@@ -91,7 +91,7 @@ class Partitions(RuleBasedStateMachine):
 
     @rule(broker_id=brokers, cleanly=st.booleans())
     def restart(self, broker_id: int, cleanly: bool) -> None:
-        """Of a broker that is registered, or is not any more."""
+        """Return a broker that is or was registered."""
         self.decided(broker_restarted(self.state, broker_id, cleanly=cleanly))
         self.live.add_broker(broker_id, fenced=True, rack="xyx"[broker_id % 3], directories=self.directories)
 
@@ -135,7 +135,7 @@ class Partitions(RuleBasedStateMachine):
     @precondition(lambda self: self.state.image.topics)
     @rule(pick=picks, members=st.sets(brokers), by_epoch=st.booleans())
     def alter_in_sync_set(self, pick: int, members: set[int], by_epoch: bool) -> None:
-        """As its leader would: of its replicas, with itself."""
+        """Return an ISR as its leader would propose it: some of the replicas, including itself."""
         topic, index, now = self.partition(pick)
         leader = self.state.image.brokers.get(now.leader)
         if leader is None:

@@ -71,7 +71,7 @@ def test_ottla_decides_what_kafka_decides(judge: ControllerJudge, seed: int) -> 
 
 
 class Forgetful(OttlasController):
-    """It takes out no broker."""
+    """No broker is removed."""
 
     def carry_out(self, order: Order, theirs: Answer) -> Verdict | None:
         verdict = super().carry_out(order, theirs)

@@ -189,7 +189,7 @@ EVENTS: dict[Callable[[FetchingLeader, Partition, Random], None], int] = {
     reconfigure: 3,
     lose_disk: 1,
 }
-"""What happens, and how often beside the others."""
+"""Each step, and its relative frequency."""
 
 
 class Twins:

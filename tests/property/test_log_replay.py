@@ -1,4 +1,4 @@
-"""Whatever happens to a log, in any order: what a new start reads back equals what was in memory, and equals a plain model.
+"""After any operations in any order, a restart reads the state that was in memory, which equals a plain model.
 
 The model is a list: no segments, no indexes, no files. Hypothesis prints the steps that break it.
 """

@@ -53,7 +53,7 @@ def finish(cleaning: Cleaning) -> None:
 
 
 def steps(box: LogBox, rng: random.Random) -> list[Callable[[], object]]:
-    """What may happen next; appending is as likely as all else."""
+    """The next step; an append is as likely as all others together."""
 
     def append() -> None:
         times = [rng.choice([-1, 0, rng.randint(0, NEWEST)]) for _ in range(rng.randint(1, 4))]

@@ -1,4 +1,4 @@
-"""Whatever happens to the quorum, the network and the observer: it has the quorum's log, and tells what is committed, in order."""
+"""Through any failures of the quorum and the network, the observer has the quorum's log and publishes committed records in order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The lane is a shorter way to the same place: two brokers get the same bytes, one of them with its lane closed by an observer.
+"""The fast path does what the normal path does: two brokers get the same bytes, one with its fast path closed by an observer.
 
-Whatever comes, in whatever pieces, the answers, the end of the connection, every file, and what is known of producers are the same.
+For any bytes in any pieces, the responses, the end of the connection, all files and the producer state are equal.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Side:
         return txns[transactional_id].holder if transactional_id in txns else (77, 0)
 
     def state(self) -> list[object]:
-        """What each partition knows."""
+        """The state of each partition."""
         logs = [partition.log for partition in self.broker.services.partitions]
         ends = [(log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset) for log in logs]
         return [*ends, str([list(log.producers()) for log in logs])]
@@ -191,7 +191,7 @@ class Producers:
         return made
 
     def of_a_transaction(self, transactional_id: str) -> tuple[Any, int]:
-        """What is asked of the transaction's coordinator."""
+        """The questions to the transaction coordinator."""
         draw = self.draw
         producer = self.side.holder(transactional_id)
         places = [AddPartitionsToTxnTopic("t", draw.choice([[0, 1], [0], [1]]))]
@@ -218,7 +218,7 @@ class Producers:
         return struct.pack(">i", size) + bytes(body)
 
     def pieces(self) -> list[bytes]:
-        """What one step sends, as it arrives."""
+        """The bytes of one step, in the pieces that arrive."""
         draw = self.draw
         stream = b""
         for _ in range(draw.choice([1, 1, 1, 2, 5])):
@@ -232,7 +232,7 @@ class Producers:
 
 @contextmanager
 def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Counts what the lane is asked, what it answers, and how many of those began a transaction in their partition."""
+    """Counts the requests that the fast path gets and answers, and those that began a transaction in their partition."""
     answer, at_once = ProduceLane.answer, TxnVerification.at_once
 
     def asked(self: ProduceLane, data: bytes, at: int) -> Any:

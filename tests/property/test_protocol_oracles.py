@@ -1,7 +1,7 @@
-"""Our bytes for every message of every version are those of two independent implementations of Kafka's protocol, both ways.
+"""Every message in every version has the same bytes as in two independent implementations of Kafka's protocol, in both directions.
 
-What a library lacks or gets wrong is listed here with the reason, and the lists are checked: what stands in them must be so, and nothing
-else may be missing. OTTLA_ORACLE_EXAMPLES sets how many messages are made per (API, version), OTTLA_ORACLE_SEED which ones.
+Gaps and errors of each library are listed here with the reason, and the lists are checked: each entry must be true, and nothing else may
+be missing. OTTLA_ORACLE_EXAMPLES sets how many messages are made per (API, version), OTTLA_ORACLE_SEED which ones.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOT_IN_KAFKA_PYTHON = (
     # Clients' telemetry.
     "GetTelemetrySubscriptions",
     "PushTelemetry",
-    # What only brokers and controllers say to each other, and the tools that change which of them there are.
+    # APIs between brokers and controllers, and of the tools that change the nodes of a cluster.
     "Vote",
     "BeginQuorumEpoch",
     "EndQuorumEpoch",

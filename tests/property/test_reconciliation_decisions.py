@@ -1,4 +1,4 @@
-"""The next step of a consumer group's member: Kafka's CurrentAssignmentBuilder and ours, given the same members, targets and heartbeats."""
+"""Kafka's CurrentAssignmentBuilder and ours choose the same next step for a member, given the same members, targets and heartbeats."""
 
 from __future__ import annotations
 

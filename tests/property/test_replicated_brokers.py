@@ -1,4 +1,4 @@
-"""Whatever happens to real brokers that replicate a partition, what was acknowledged to acks=all stays, and their logs become one."""
+"""Through any failures of real brokers, records acknowledged with acks=all stay, and the replicas converge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 120
 
 
 class Campaign:
-    """What a seed does to the brokers. Elections are clean, and only who is out of sync loses what it has not synced."""
+    """The plan of a seed. Elections are clean, and only a broker outside the ISR loses unsynced data."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster = cluster

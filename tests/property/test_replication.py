@@ -1,4 +1,4 @@
-"""Whatever is lost, delayed or crashes: what is committed stays, and the replicas of a partition become one."""
+"""Through any losses, delays and crashes, committed records stay, and the replicas of a partition converge."""
 
 from __future__ import annotations
 

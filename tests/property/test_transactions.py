@@ -168,7 +168,7 @@ def test_who_initialises_last_is_the_only_one_who_may_act(story: list[Step], ver
 @settings(max_examples=80)
 @given(steps)
 def test_in_version_2_no_two_transactions_have_the_same_epoch(story: list[Step]) -> None:
-    """What makes a late EndTxn, and a late marker, recognisable."""
+    """The transaction version, which makes a late EndTxn and a late marker recognisable."""
     environment = Coordinator(2)
     opened: set[tuple[str, int, int]] = set()
     for step in story:

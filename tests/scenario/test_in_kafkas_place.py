@@ -1,7 +1,7 @@
 """The image in the place of apache/kafka, cp-kafka and bitnami/kafka: started as testcontainers and compose files start those.
 
 The scripts are those that the testcontainers modules write (as of summer 2026), with the same commands, variables, and ready lines.
-It runs without a container engine, by tests/support/image_root.py.
+The test needs no container engine (tests/support/image_root.py).
 """
 
 from __future__ import annotations

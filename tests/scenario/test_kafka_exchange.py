@@ -39,7 +39,7 @@ def _kafka() -> None:
 
 
 class Ledger:
-    """What was written so far by either broker, and checks that the next one has it."""
+    """The records that either broker has written so far; the next broker must have them."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []

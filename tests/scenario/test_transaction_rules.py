@@ -181,7 +181,7 @@ def test_a_retry_that_changed_its_mind_is_refused(broker: RunningBroker, client:
 
 
 def test_a_late_commit_tears_the_next_transaction_of_version_1(broker: RunningBroker, client: Client) -> None:
-    """As in Kafka: the request does not say which transaction it means, which is why there is version 2."""
+    """Kafka does the same: the request does not name its transaction, which is why there is version 2."""
     opened = begin(broker, client, 0, b"first")
     opened.end(commit=True)
     opened.add(T0)

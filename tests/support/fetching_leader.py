@@ -121,11 +121,11 @@ class FetchingLeader:
 
     @property
     def dirty(self) -> Counter[int]:
-        """How many partitions the next request of each session reads."""
+        """Return the number of partitions that each session's next request reads."""
         return Counter({session.session_id: len(session.dirty) for session in self.sessions})
 
     def state(self) -> list[object]:
-        """What the leader knows, of each partition."""
+        """The leader's state of each partition."""
         found: list[object] = []
         for partition in self.partitions:
             log, replica = partition.log, partition.replica

@@ -114,7 +114,7 @@ class Container:
 
     @property
     def output(self) -> str:
-        """What it has written to both streams."""
+        """Return the program's output on both streams."""
         return self._output.read_text(errors="replace")
 
     @property

@@ -57,7 +57,7 @@ PRODUCER_IDS = 1_000
 
 @dataclass
 class Heard:
-    """What a broker's heartbeats say."""
+    """The fields of a broker's heartbeats."""
 
     offset: int = -1
     shut_down_offset: int | None = None

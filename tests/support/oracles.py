@@ -164,7 +164,7 @@ class KafkaPython:
     def _pairs(self, cls: type, data_class: Any, version: int) -> list[tuple[WireField, Any]]:
         ours = [field for field in wire_fields(cls) if version in field.versions]
         theirs = [field for field in data_class._struct.fields.values() if field.for_version_q(version)]
-        # It makes most authorized operations sets of bits, all with the same name.
+        # Most authorized operations are bit sets with the same name there.
         assert [field.name for field in theirs] == [
             "authorized_operations" if _is_bits(their) else our.name for our, their in zip(ours, theirs, strict=True)
         ]
@@ -175,7 +175,7 @@ class KafkaPython:
         given = {}
         for our, their in self._pairs(type(value), data_class, version):
             item = getattr(value, our.name)
-            # It writes every tagged field that it is given; the caller has to leave out defaults.
+            # The library writes every given tagged field; the caller has to leave out defaults.
             if our.name not in tagged or item != (our.default() if callable(our.default) else our.default):
                 given[their.name] = self._value_to(item, our.type, their, version)
         return data_class(version=version, **given)

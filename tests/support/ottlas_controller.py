@@ -1,6 +1,6 @@
 """Ottla's decisions as a controller that takes the protocol's messages, to compare with Kafka's (`controller_judge`).
 
-Its state follows the records that Kafka's controller wrote, not its own, so that after a difference both continue from the same state.
+The state follows the records that Kafka's controller wrote, not its own, so that after a difference both continue from the same state.
 Topic ids are Kafka's, and the random numbers of a request are one number, as there. Between the messages and the decisions are the
 controller's real handlers.
 """
@@ -106,7 +106,7 @@ class OttlasController:
 
     @property
     def voter(self) -> Any:
-        """What handlers need of a `SoleVoter`."""
+        """The part of a `SoleVoter` that handlers need."""
         return SimpleNamespace(end_offset=self.end_offset, is_alone=False)
 
     def _answer(self, request: Message, version: int) -> Message:

@@ -41,9 +41,9 @@ _FORGOTTEN_MS: Final = FORGOTTEN_HOURS * 3_600_000
 GROWTH: Final = 0.05
 FEW: Final = 5
 BY_CHANCE: Final = {"files": 30, "KiB of files": 30, "segments": 10, "descriptors": 30, "KiB of memory": 8_192}
-"""What may be there or not at the end of a day. Files and descriptors depend on the segments that the cleaner has just joined, and on those
-that are open. Memory, of four nodes and their clients together, grows when the table of interned strings doubles (1 MiB), while bounded
-caches fill, and with the allocator's free lists; the number of objects has no such allowance."""
+"""Objects that may exist or not at the end of a day. Files and descriptors depend on the segments that the cleaner has just joined, and
+on those that are open. Memory, of four nodes and their clients together, grows when the table of interned strings doubles (1 MiB), while
+bounded caches fill, and with the allocator's free lists; the number of objects has no such allowance."""
 METADATA: Final = "__cluster_metadata-0"
 REST_STEPS, REST_STEP = 6, timedelta(minutes=10)
 KEPT_TOPICS: Final = 3

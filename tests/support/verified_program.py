@@ -128,7 +128,7 @@ class Link:
 
 
 def _wanted(request: Any) -> tuple[str, int] | None:
-    """Return the topic and partition whose leader must be asked, or a name and the kind of coordinator; None: any broker."""
+    """Return the topic and partition whose leader gets the request, or a name and the kind of coordinator; None: any broker."""
     if isinstance(request, ProduceRequest):
         return request.topic_data[0].name, request.topic_data[0].partition_data[0].index
     if isinstance(request, FetchRequest):

@@ -1,5 +1,3 @@
-"""The order of starting and stopping."""
-
 from __future__ import annotations
 
 import socket

@@ -1,5 +1,3 @@
-"""The directories and settings of a cluster's nodes."""
-
 from __future__ import annotations
 
 from pathlib import Path

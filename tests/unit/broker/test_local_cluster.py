@@ -1,5 +1,3 @@
-"""A controller and its brokers in one process."""
-
 from __future__ import annotations
 
 import asyncio

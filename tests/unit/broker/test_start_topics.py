@@ -1,5 +1,3 @@
-"""The option that creates topics at the start."""
-
 from __future__ import annotations
 
 import pytest

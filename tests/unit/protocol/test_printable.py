@@ -1,5 +1,3 @@
-"""Text of peers on a terminal."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Producer snapshots: one check over all bytes."""
-
 from __future__ import annotations
 
 import struct

@@ -1,4 +1,4 @@
-"""The audit as a user calls it. What each rule finds is in corpus/test_corpus.py."""
+"""The audit as a user calls it; corpus/test_corpus.py has the findings of each rule."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""The declared columns."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""What transactions cost, counted on logs whose costs are known."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What a log means, written once."""
-
 from __future__ import annotations
 
 import json
@@ -40,7 +38,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def double(log: Path, topic: str) -> None:
-    """What a broker that forgets its producers would have written: the last batch once more, at the next offset."""
+    """Append the last batch once more, at the next offset, as a broker that forgets its producers would."""
     file = log / f"{topic}-0" / f"{0:020d}.log"
     data = bytearray(file.read_bytes())
     length = 12 + int.from_bytes(data[8:12], "big")

@@ -1,5 +1,3 @@
-"""What `ottla explain` says of an offset."""
-
 from __future__ import annotations
 
 import json

@@ -29,7 +29,7 @@ from tests.support.kafka_logs import PartitionWriter, numbered
 
 FIRST = "00000000000000000000"
 MEMORY_BYTES = 3 << 30
-"""Of addresses, most of which is the engine's code and the reservations of its threads."""
+"""Address space, most of which is the engine's code and its threads' reservations."""
 
 
 def judged(root: Path) -> DirectoryVerdict:

@@ -1,5 +1,3 @@
-"""Which rules are judged, and where a business key may be."""
-
 from __future__ import annotations
 
 from pathlib import Path

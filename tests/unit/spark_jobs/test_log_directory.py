@@ -1,5 +1,3 @@
-"""What is found of partition logs."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Logs are found and read alike wherever they are."""
-
 from __future__ import annotations
 
 from pathlib import Path

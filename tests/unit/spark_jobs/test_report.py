@@ -1,5 +1,3 @@
-"""The verdict on a terminal."""
-
 from __future__ import annotations
 
 import io

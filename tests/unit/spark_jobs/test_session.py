@@ -1,5 +1,3 @@
-"""Finding Java, and Spark's settings."""
-
 from __future__ import annotations
 
 import os

@@ -1,5 +1,3 @@
-"""Cutting segments into parts, and parts into tasks."""
-
 from __future__ import annotations
 
 import struct

@@ -1,5 +1,3 @@
-"""The exit code that follows from findings and problems."""
-
 from __future__ import annotations
 
 import dataclasses

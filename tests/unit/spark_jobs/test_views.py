@@ -1,5 +1,3 @@
-"""What the views add to a batch: what cannot be seen before it, and what compaction may have removed."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Who may ask the admin port from elsewhere: the guard, asked as a server asks it."""
-
 from __future__ import annotations
 
 import asyncio

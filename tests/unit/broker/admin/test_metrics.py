@@ -1,5 +1,3 @@
-"""What `/metrics` tells, read as Prometheus reads it."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""The admin port as part of `ottla serve`."""
-
 from __future__ import annotations
 
 import json

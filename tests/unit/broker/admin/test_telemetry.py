@@ -1,5 +1,3 @@
-"""What `/telemetry` and `/metrics` tell of what clients pushed."""
-
 from __future__ import annotations
 
 import json

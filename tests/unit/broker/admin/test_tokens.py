@@ -1,5 +1,3 @@
-"""Where the admin port's token is kept, and who finds it."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Tests of handlers' arguments."""
-
 from __future__ import annotations
 
 from ottla.broker.api.context import Listener, Peer

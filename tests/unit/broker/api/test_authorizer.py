@@ -1,5 +1,3 @@
-"""Tests of the authorizer: super users, quiet checks, and the audit log of denials."""
-
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,3 @@
-"""Tests of configuration changes in a cluster: a broker decides its own part, the controller the rest."""
-
 from __future__ import annotations
 
 import logging

@@ -1,5 +1,3 @@
-"""Tests of quotas and SCRAM credentials at a controller: sent directly, and in an envelope as brokers forward them."""
-
 from __future__ import annotations
 
 from typing import Any

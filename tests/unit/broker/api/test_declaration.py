@@ -1,5 +1,3 @@
-"""Tests of an API's declaration: who gets which handler, and what a client without the required operation gets."""
-
 from __future__ import annotations
 
 from types import SimpleNamespace

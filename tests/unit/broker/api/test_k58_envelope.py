@@ -1,5 +1,3 @@
-"""Tests of a controller with an authorizer: which nodes may forward requests, and for which client they are authorized."""
-
 from __future__ import annotations
 
 from typing import Any

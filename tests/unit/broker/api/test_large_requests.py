@@ -1,5 +1,3 @@
-"""Tests of requests with many elements: other connections have turns between their parts, and decoded requests are limited."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Tests that observed requests have the same outcome as others."""
-
 from __future__ import annotations
 
 import asyncio

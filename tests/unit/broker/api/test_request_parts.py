@@ -1,5 +1,3 @@
-"""Tests that the parts of a request are equivalent to the whole."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Tests of the routes of brokers and controllers."""
-
 from __future__ import annotations
 
 from ottla.broker.api.api_table import APIS

@@ -1,5 +1,3 @@
-"""Tests of delegation tokens in a cluster: a broker checks the client, the controller decides, and all brokers apply it."""
-
 from __future__ import annotations
 
 import inspect

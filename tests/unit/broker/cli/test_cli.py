@@ -1,4 +1,4 @@
-"""What the commands do without a broker: arguments, lines, times, help. The rest is in tests/scenario/test_cli.py."""
+"""The commands without a broker: arguments, lines, times, help. The rest is in tests/scenario/test_cli.py."""
 
 from __future__ import annotations
 

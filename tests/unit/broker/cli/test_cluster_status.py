@@ -1,4 +1,4 @@
-"""What the answers of a cluster come to. Against real clusters: tests/scenario/test_serve_brokers.py."""
+"""The status that follows from a cluster's responses. With real clusters: tests/scenario/test_serve_brokers.py."""
 
 from __future__ import annotations
 

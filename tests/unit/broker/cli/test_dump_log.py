@@ -1,5 +1,3 @@
-"""`ottla dump-log` over files made by hand."""
-
 from __future__ import annotations
 
 import json

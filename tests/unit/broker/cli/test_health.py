@@ -1,5 +1,3 @@
-"""`ottla health`."""
-
 from __future__ import annotations
 
 import socket

@@ -1,4 +1,4 @@
-"""What `ottla verify` says about its arguments before anything runs. The rest is in tests/scenario/test_verify.py."""
+"""Arguments that `ottla verify` rejects before anything runs. The rest is in tests/scenario/test_verify.py."""
 
 from __future__ import annotations
 

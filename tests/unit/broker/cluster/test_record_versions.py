@@ -1,5 +1,3 @@
-"""The record versions written at each metadata version."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Creating, finding and deleting ACLs."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -32,7 +32,7 @@ def live() -> LiveController:
 
 
 def wanted(isr: Sequence[int], **fields: object) -> PartitionData:
-    """Of partition 0 of topic a, without epochs of brokers."""
+    """A request about partition 0 of topic a, without broker epochs."""
     asked = PartitionData(0, LEADER_EPOCH, new_isr_with_epochs=[BrokerState(member) for member in isr], partition_epoch=PARTITION_EPOCH)
     for name, value in fields.items():
         setattr(asked, name, value)

@@ -1,5 +1,3 @@
-"""Lifetime, renewal, HMAC and expiry of delegation tokens."""
-
 from __future__ import annotations
 
 import hmac

@@ -1,5 +1,3 @@
-"""The first decision of a standalone node."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Responses that a fault makes."""
-
 from __future__ import annotations
 
 from random import Random

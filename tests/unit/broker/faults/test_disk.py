@@ -1,5 +1,3 @@
-"""A disk that a rule fills."""
-
 from __future__ import annotations
 
 import errno

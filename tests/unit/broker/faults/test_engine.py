@@ -1,4 +1,4 @@
-"""The script: rules come and go, what is held is released, what was not met can be asked."""
+"""The engine: adding and removing rules, releasing held requests, and asking which rules were not met."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""What requests are about, found by the names of their fields."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""The classic group: sync, heartbeat, leave, timeouts and loading."""
-
 from __future__ import annotations
 
 import pytest

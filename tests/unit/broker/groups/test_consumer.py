@@ -1,5 +1,3 @@
-"""A consumer group built from records."""
-
 from __future__ import annotations
 
 from functools import partial

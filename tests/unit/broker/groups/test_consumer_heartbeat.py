@@ -1,5 +1,3 @@
-"""ConsumerGroupHeartbeat on a group without a broker."""
-
 from __future__ import annotations
 
 from typing import Any

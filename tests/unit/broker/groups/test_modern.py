@@ -1,5 +1,3 @@
-"""What consumer groups and share groups have in common."""
-
 from __future__ import annotations
 
 from typing import Any

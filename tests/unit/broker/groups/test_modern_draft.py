@@ -1,5 +1,3 @@
-"""What the drafts of consumer groups and share groups have in common."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

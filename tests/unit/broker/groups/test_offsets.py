@@ -1,5 +1,3 @@
-"""Committed and pending offsets: visibility and removal."""
-
 from __future__ import annotations
 
 from ottla.broker.groups.group_records import OffsetCommitValue

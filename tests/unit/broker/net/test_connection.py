@@ -1,5 +1,3 @@
-"""Tests of a connection's shell, with a transport that the test fills and drains."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Tests of connections to secured listeners of other nodes, and of store changes at run time."""
-
 from __future__ import annotations
 
 import os

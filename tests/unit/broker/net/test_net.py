@@ -1,5 +1,3 @@
-"""Tests of connections and listeners over sockets: order, limits, and isolation of connections."""
-
 from __future__ import annotations
 
 import socket

@@ -1,5 +1,3 @@
-"""Tests of the principal of requests at a SASL listener, over sockets, with a dispatcher that reports it."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Tests of a node's connections to secured listeners: SASL in memory with the test's clock, and TLS over sockets."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Tests of TLS over sockets: certificates, failed handshakes, and clients that do not complete the handshake."""
-
 from __future__ import annotations
 
 import shutil

@@ -1,5 +1,3 @@
-"""Tests of the limits on the rate of new connections."""
-
 from __future__ import annotations
 
 import pytest

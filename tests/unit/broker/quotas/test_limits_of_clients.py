@@ -1,5 +1,3 @@
-"""Tests of the order of precedence of quotas and of the clients that share one."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tests of the retention of idle keys."""
-
 from __future__ import annotations
 
 from ottla.broker.core import limits

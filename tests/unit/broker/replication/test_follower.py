@@ -108,7 +108,7 @@ def test_a_pause_is_not_made_longer_by_another_error() -> None:
 
 
 def test_a_pause_of_no_time_is_one_all_the_same() -> None:
-    """replica.fetch.backoff.ms=0: what fails at once would be asked for without end, and nobody else would have his turn."""
+    """replica.fetch.backoff.ms=0: a fetch that fails at once would be repeated without end, and nothing else would run."""
     made = Follower(ListLog(1), 7, backoff_ms=0)
     made.back_off(50)
     assert (made.is_delayed(50), made.is_delayed(51)) == (True, False)

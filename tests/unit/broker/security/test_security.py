@@ -1,5 +1,3 @@
-"""Tests of the SASL exchange as a state machine: every request in every state has the outcome of the table."""
-
 from __future__ import annotations
 
 from itertools import product

@@ -96,7 +96,7 @@ def test_a_truststore_of_keytool_is_read(made: Certificates, kind: str) -> None:
 @needs_keytool
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_only_the_keys_own_certificate_is_trusted_from_a_key_entry(made: Certificates, kind: str) -> None:
-    """As with Java's TrustManagerFactory. If the whole chain were trusted, every certificate of the authority would be accepted."""
+    """Java's TrustManagerFactory does the same. If the whole chain were trusted, every certificate of the authority would be accepted."""
     ca = load_pem_x509_certificate(made.ca.read_bytes()).public_bytes(Encoding.DER)
     chain = made.of(f"chain-{kind}", "localhost")
     chain.write_bytes(chain.read_bytes() + made.ca.read_bytes())

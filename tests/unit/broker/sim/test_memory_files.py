@@ -1,4 +1,4 @@
-"""What a power loss may leave, beside what tests/unit/broker/storage/test_files.py asks of every kind of files."""
+"""A power loss in memory; tests/unit/broker/storage/test_files.py has the tests of every kind of files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE = Path("/d/f")
 
 
 def after_a_power_loss(seed: int) -> bytes:
-    """What is left of a file of which four bytes were synced and four were not."""
+    """Return the content of a file, of which four bytes were synced and four were not, after a power loss."""
     files = MemoryFiles()
     files.make_dir(FILE.parent)
     fd = files.open(FILE)

@@ -1,5 +1,3 @@
-"""The clocks of simulated nodes."""
-
 from __future__ import annotations
 
 from ottla.broker.core.clock import Clock

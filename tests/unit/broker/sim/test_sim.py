@@ -1,4 +1,4 @@
-"""The simulation: that the same plan is the same run, what it bears, and how a failed one is told."""
+"""The simulation: a plan always gives the same run, the invariants hold under every fault, and a failure is described."""
 
 from __future__ import annotations
 

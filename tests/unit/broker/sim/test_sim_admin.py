@@ -1,5 +1,3 @@
-"""Who administers a simulated cluster: what it does where no replica can ever lead it."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The judge of logs: what an unclean election may lose of what was committed, and what it may not."""
+"""The judge of logs: the committed records that an unclean election may lose, and those that it may not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Replica:
-    """A broker with a replica of `t-0`: the log is real, and who leads is what the scene says."""
+    """A broker with a replica of `t-0`: its log is real, its leader is set by the scene."""
 
     def __init__(self, node: int) -> None:
         self.log = LogDir.open(Path(f"/{node}"), BrokerSettings(), NOW_MS, files=MemoryFiles()).create_log("t", 0, TOPIC_ID, LogConfig())
@@ -85,7 +85,7 @@ class Scene:
         self.controller.on_committed(self.image)
 
     def both_have_one_record_and_the_second_goes_on_alone(self) -> None:
-        """It is alone in sync, and gone before the first has what it committed."""
+        """The second broker is alone in the ISR, and dies before the first one has what it committed."""
         self.first.leads(0, b"a")
         self.second.follows(self.first)
         self.watch.look()

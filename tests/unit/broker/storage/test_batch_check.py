@@ -299,7 +299,7 @@ def test_a_recompressed_section_equals_the_records_in_the_topics_codec() -> None
 
 
 def alike(count: int, codec: Codec = Codec.ZSTD) -> bytes:
-    """As many empty records, all with the offset delta 0."""
+    """Return that many empty records, all with the offset delta 0."""
     return with_section(encode_record(0, 0, None, None) * count, count, codec)
 
 

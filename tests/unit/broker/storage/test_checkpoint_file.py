@@ -1,5 +1,3 @@
-"""The text format of checkpoints, and its errors."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""What compaction keeps and removes."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""File operations that report the first disk error."""
-
 from __future__ import annotations
 
 from pathlib import Path

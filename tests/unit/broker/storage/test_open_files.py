@@ -1,5 +1,3 @@
-"""The limit of open segments."""
-
 from __future__ import annotations
 
 from pathlib import Path

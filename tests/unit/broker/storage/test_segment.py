@@ -1,5 +1,3 @@
-"""One segment: rolling, indexes, searching and truncating."""
-
 from __future__ import annotations
 
 from pathlib import Path

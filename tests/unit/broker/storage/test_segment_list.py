@@ -1,5 +1,3 @@
-"""The list of segments by offset."""
-
 from __future__ import annotations
 
 from pathlib import Path

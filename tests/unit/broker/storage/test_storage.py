@@ -1,5 +1,3 @@
-"""The small modules: names, ids, findings, open files."""
-
 from __future__ import annotations
 
 import uuid

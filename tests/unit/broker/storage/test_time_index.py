@@ -1,5 +1,3 @@
-"""Lookups in the time index."""
-
 from __future__ import annotations
 
 from pathlib import Path

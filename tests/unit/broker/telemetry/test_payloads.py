@@ -1,5 +1,3 @@
-"""Tests of the payloads that are kept."""
-
 from __future__ import annotations
 
 import pytest

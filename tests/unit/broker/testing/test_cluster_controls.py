@@ -1,5 +1,3 @@
-"""Topics and clocks of a whole cluster."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""What is asked of the nodes of a cluster."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

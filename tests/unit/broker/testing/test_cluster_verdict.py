@@ -1,5 +1,3 @@
-"""The verdict over a whole cluster."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ def cluster() -> Iterator[InProcessCluster]:
 
 
 def lose_the_leader(cluster: InProcessCluster) -> int:
-    """It dies, and another one leads; who."""
+    """Kill the leader; return the new one."""
     cluster.kill(cluster.leader_of("t"))
     cluster.clock.advance(10)
     return cluster.wait_until_led("t")

@@ -11,7 +11,7 @@ from tests.support.running_broker import RunningBroker
 
 
 class Target:
-    """What a wait strategy sees of a container whose port is mapped to `port`."""
+    """A container as a wait strategy sees it, with its port mapped to `port`."""
 
     def __init__(self, port: int, status: str = "running") -> None:
         self.port = port

@@ -1,5 +1,3 @@
-"""What partitions hold, with the outcome of each record's transaction."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The controller of a cluster in this process."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""What a test moves on a broker in its process."""
-
 from __future__ import annotations
 
 from datetime import timedelta

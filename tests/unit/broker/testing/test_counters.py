@@ -1,5 +1,3 @@
-"""What a test is told of what its code did."""
-
 from __future__ import annotations
 
 from ottla.broker.testing import InProcessBroker

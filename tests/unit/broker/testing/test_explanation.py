@@ -1,5 +1,3 @@
-"""Anomalies in words."""
-
 from __future__ import annotations
 
 from dataclasses import replace

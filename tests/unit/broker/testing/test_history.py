@@ -1,4 +1,4 @@
-"""What a history keeps of the requests of a real client."""
+"""The history of a real client's requests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""A broker in the test's own process."""
-
 from __future__ import annotations
 
 import os

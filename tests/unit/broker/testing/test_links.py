@@ -38,7 +38,7 @@ async def pair() -> AsyncIterator[Pair]:
 
 
 async def turns() -> None:
-    """As many as loopback needs several times over: what does not come in them is held."""
+    """Several times as many turns as loopback needs: bytes that do not arrive in them are held."""
     for _ in range(200):
         await asyncio.sleep(0)
 

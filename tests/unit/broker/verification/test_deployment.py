@@ -1,5 +1,3 @@
-"""What a stage stands on: one broker or a cluster, asked in the same way."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

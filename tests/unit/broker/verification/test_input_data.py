@@ -1,5 +1,3 @@
-"""The input of streams and consumers."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""The verdict: which guarantee is broken by which evidence."""
-
 from __future__ import annotations
 
 import sys

@@ -1,4 +1,4 @@
-"""The program's processes: what they are told, and that none outlives its end."""
+"""The program's processes: their environment, and that none outlives the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOW = (
 
 
 def pids(directory: Path) -> list[int]:
-    """What the program has told, once it has."""
+    """Wait for the program's output, and return it."""
     told = directory / "work" / "pids"
     while not told.exists():
         os.sched_yield()

@@ -1,5 +1,3 @@
-"""The results for people and for programs."""
-
 from __future__ import annotations
 
 from pathlib import Path

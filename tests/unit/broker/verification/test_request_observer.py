@@ -1,5 +1,3 @@
-"""What the verification counts of a program's requests."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""What a scenario is told about a program."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Where a scenario plays: the program runs to its end, is started again, and leaves nothing behind."""
-
 from __future__ import annotations
 
 import os

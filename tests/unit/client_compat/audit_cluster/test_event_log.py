@@ -1,5 +1,3 @@
-"""Who read, from lines of Spark's event log."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Markers that are missing by the broker's own word."""
-
 from __future__ import annotations
 
 from pathlib import Path

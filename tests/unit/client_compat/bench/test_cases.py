@@ -1,4 +1,4 @@
-"""The list of cases: names are told apart, and every figure that a load gives is one that its case declares."""
+"""The list of cases: names are unique, and every figure that a load gives is one that its case declares."""
 
 from __future__ import annotations
 

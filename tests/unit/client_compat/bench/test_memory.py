@@ -1,5 +1,3 @@
-"""Memory that is touched before a measurement."""
-
 from __future__ import annotations
 
 import resource

@@ -1,5 +1,3 @@
-"""The profile's tables are counted from py-spy's raw samples."""
-
 from __future__ import annotations
 
 from client_compat.bench.profile import Profile

@@ -1,5 +1,3 @@
-"""What a claim's result is called, whatever its check does."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Which links are cut."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""What is wrong with what a group was given, and with what it was told of its commits."""
-
 from __future__ import annotations
 
 from client_compat.cluster_mixed.groups import Group, GroupVerdict

@@ -1,5 +1,3 @@
-"""What readers must find of each transaction, and what `judge` must see in it."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""What the page draws of an act, from what is remembered of it."""
-
 from __future__ import annotations
 
 from html.parser import HTMLParser

@@ -1,5 +1,3 @@
-"""What held how long."""
-
 from __future__ import annotations
 
 from client_compat.demo_cluster.record import Sample, Span, State, spans

@@ -1,4 +1,4 @@
-"""Every promise of the demo can be broken, and is then told."""
+"""Each promise of the demo can be broken, and the verdict then names it."""
 
 from __future__ import annotations
 

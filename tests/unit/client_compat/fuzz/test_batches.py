@@ -1,5 +1,3 @@
-"""What the fuzzer throws: it must be hostile where it says so, and valid where it says so."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""What a cluster's nodes are told, without starting one."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What Maven is asked for, with a Maven that makes empty jars."""
+"""The calls of Maven, with one that makes empty jars."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ echo asked >> "$ASKED"
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where that Maven notes that it was asked."""
+    """The file in which that Maven records its calls."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, text in (("mvn", MAVEN), ("java", "#!/bin/sh\n")):

@@ -1,5 +1,3 @@
-"""What counts as this broker's failure, and what as the client's own."""
-
 from __future__ import annotations
 
 from client_compat.matrix.brokers import KAFKA, OURS, TANSU

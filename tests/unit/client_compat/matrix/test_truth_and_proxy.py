@@ -1,5 +1,3 @@
-"""What the matrix measures with must itself be right: the log as read without a client, and the proxy that loses answers."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,5 +1,3 @@
-"""Which interpreters a release is built for: programs that answer, of the version that their name says."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What a load does with a client that cannot go on."""
-
 from __future__ import annotations
 
 import json

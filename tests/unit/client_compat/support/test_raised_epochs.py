@@ -1,5 +1,3 @@
-"""What a client stored twice by itself: only that is counted apart."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Long commands that are told to end."""
-
 from __future__ import annotations
 
 import signal

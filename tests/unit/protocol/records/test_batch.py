@@ -1,5 +1,3 @@
-"""The header view, splitting, checking and stamping of batches."""
-
 from __future__ import annotations
 
 import struct

@@ -1,5 +1,3 @@
-"""Transaction markers and other control records."""
-
 from __future__ import annotations
 
 import struct

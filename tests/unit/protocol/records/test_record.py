@@ -1,5 +1,3 @@
-"""Building batches and reading their records."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Sequence arithmetic with its wrap."""
-
 from __future__ import annotations
 
 from hypothesis import given

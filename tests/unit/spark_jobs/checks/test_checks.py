@@ -1,4 +1,4 @@
-"""Rules as data: what a reader of a verdict and the audit's one query rely on. What each finds is in corpus/test_corpus.py."""
+"""Rules as data: the properties that readers of a verdict and the audit's one query rely on. corpus/test_corpus.py has their findings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""The page."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""JUnit XML, as a CI system reads it."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The findings as a table."""
-
 from __future__ import annotations
 
 import json

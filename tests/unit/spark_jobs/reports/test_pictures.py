@@ -1,5 +1,3 @@
-"""What is drawn of a directory."""
-
 from __future__ import annotations
 
 from ottla.spark_jobs.corpus import payments

@@ -1,5 +1,3 @@
-"""Batches and records as Arrow columns."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Where a cluster is: URLs, files of properties, and what must not stand in a URL."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading from leaders: what a moving leader or a broken connection causes is tried again, what is refused for good is told."""
+"""Reading from leaders: failures by a moving leader or a broken connection are retried, final ones are reported."""
 
 from __future__ import annotations
 

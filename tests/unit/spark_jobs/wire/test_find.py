@@ -1,5 +1,3 @@
-"""What a cluster has, as ranges that stand where segments stand."""
-
 from __future__ import annotations
 
 import itertools

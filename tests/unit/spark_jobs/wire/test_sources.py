@@ -1,5 +1,3 @@
-"""What the commands read in place of what they were given."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""What the console does with records and groups that somebody made to be too much for it."""
-
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""What the console's JSON says of a broker that real requests were sent to. Each test has topics and ids of its own."""
+"""The console's JSON, for a broker with real clients. Each test has its own topics and ids."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def room() -> Iterator[Console]:
 
 
 def batch(*values: bytes, producer_id: int = -1, epoch: int = 0, sequence: int = 0, **more: Any) -> bytes:
-    """Of a time long ago: with markers of today, a new segment begins at each turn."""
+    """A time long ago, because with today's markers each turn would begin a new segment."""
     records = [SimpleRecord(b"k", value, 1_000) for value in values]
     idempotent = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence} if producer_id >= 0 else {}
     return build_batch(records, **idempotent, **more)
@@ -187,7 +187,7 @@ def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) 
 
 
 def doubling(times: int) -> str:
-    """Of a record that takes no bytes, and is two of another one, and so on."""
+    """A recursive schema: a record without bytes that consists of two records of another type, and so on."""
     inner: object = {"type": "record", "name": "R0", "fields": []}
     for number in range(1, times):
         fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"R{number - 1}"}]

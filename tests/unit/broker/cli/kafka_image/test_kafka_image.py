@@ -1,4 +1,4 @@
-"""What the variables of Kafka's images stand for; tests/scenario/test_in_kafkas_place.py starts containers with them."""
+"""The meaning of the variables of Kafka's images; tests/scenario/test_in_kafkas_place.py starts containers with them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Sending markers to partitions that refuse, delay or disappear."""
-
 from __future__ import annotations
 
 import asyncio

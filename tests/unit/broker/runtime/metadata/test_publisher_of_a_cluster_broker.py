@@ -1,5 +1,3 @@
-"""How a cluster broker applies the metadata that it receives (`Publisher.take`)."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""When this node writes snapshots, and that a snapshot equals the log."""
-
 from __future__ import annotations
 
 import errno

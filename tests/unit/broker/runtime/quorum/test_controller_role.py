@@ -1,5 +1,3 @@
-"""The controller's periodic work."""
-
 from __future__ import annotations
 
 import pytest

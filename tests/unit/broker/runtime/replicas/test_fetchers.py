@@ -97,7 +97,7 @@ class Follower:
         await settle()
 
     def fetches(self, link: int = -1) -> list[list[tuple[int, int]]]:
-        """Of each fetch over the link, the partitions and offsets that it names."""
+        """Return the partitions and offsets of each fetch over the link."""
         requests = [request for request, _ in self.links[link].asked if isinstance(request, FetchRequest)]
         return [[(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions] for request in requests]
 
@@ -398,7 +398,7 @@ async def test_what_pauses_is_not_told_of_either_when_another_sync_outlasts_the_
     assert len(synced.fetches()) == 3
     disk.gate.release(1000)
     async with asyncio.timeout(5):
-        while (0, 2) not in sum(synced.fetches(), []):  # noqa: ASYNC110, RUF017 # the disk answers from its thread; few are asked
+        while (0, 2) not in sum(synced.fetches(), []):  # noqa: ASYNC110, RUF017 # the disk answers from its thread; there are few
             await asyncio.sleep(0)
     assert synced.partition(0).log.recovery_point == 2
 

@@ -1,5 +1,3 @@
-"""What happens to transactions: each scenario is held by a program that is right and broken by one that is not."""
-
 from __future__ import annotations
 
 from pathlib import Path

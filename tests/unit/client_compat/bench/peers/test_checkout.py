@@ -18,7 +18,7 @@ NAMED = "Ottla of another day is listening on"
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """A checkout that can be told from this one by what it says at its start."""
+    """A checkout that prints something else at its start than this one."""
     source = tmp_path / "other"
     for package in ("ottla", "broker", "protocol"):
         shutil.copytree(ROOT / package, source / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))

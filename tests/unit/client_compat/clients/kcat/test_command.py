@@ -1,5 +1,3 @@
-"""What kcat prints, read back."""
-
 from __future__ import annotations
 
 from client_compat.clients.control import from_wire
