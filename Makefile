@@ -185,7 +185,7 @@ spark-releases: $(STAMP) java ## Judge the corpus on DuckDB, on the pinned Spark
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)
 
-share-crash: $(STAMP) ## SIGKILL the broker 100 times while a share group works; no accepted record may be delivered again (ARGS="--kills 5")
+share-crash: $(STAMP) ## SIGKILL the broker 100 times while a share group works; no accepted record may be delivered again (ARGS="--kills 5", ARGS="--brokers 3")
 	@$(PY) -m client_compat.crash --share --kills 100 --dir .share-crash $(ARGS)
 
 chaos: $(STAMP) maven ## Inject 500 faults (kills, pauses, cut links, full disks) into three brokers and a controller under load, and judge the result (ARGS="--faults 20 --seed 3")

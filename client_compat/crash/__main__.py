@@ -19,6 +19,7 @@ def main(
     *,
     kills: Annotated[int, typer.Option(min=1, help="SIGKILLs in this run.")] = 50,
     share: Annotated[bool, typer.Option("--share", help="The load of a share group instead of idempotent producers.")] = False,
+    brokers: Annotated[int, typer.Option(min=1, help="With --share: brokers of a cluster, of which a random one is killed each time.")] = 1,
     seed: Seed,
     directory: Directory = Path(".crash"),
     broker_option: Annotated[list[str] | None, typer.Option(help="A further argument of `ottla serve`; may be repeated.")] = None,
@@ -35,7 +36,9 @@ def main(
             def on_kill(found: Kills) -> None:
                 display.update(bar, completed=min(found.done, kills), note=f"back in {found.restart_seconds[-1]:.2f} s")
 
-            return (share_crash if share else crash)(root, kills, seed, options=broker_option or (), on_kill=on_kill)
+            if share:
+                return share_crash(root, kills, seed, brokers=brokers, options=broker_option or (), on_kill=on_kill)
+            return crash(root, kills, seed, options=broker_option or (), on_kill=on_kill)
 
     conduct(play, directory, seed=seed)
 

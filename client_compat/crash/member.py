@@ -9,13 +9,15 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
+from client_compat.crash.routes import Restarted, Routes
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.k78_share_fetch import ShareFetchRequest, ShareFetchResponse
 from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
@@ -24,17 +26,18 @@ from ottla.protocol.messages.share_partitions import AcknowledgementBatch, Share
 ACCEPT, RELEASE = 1, 2
 RELEASED_PART = 0.1
 """How many of the acquired records are released, to be delivered again."""
-TIMEOUT_S = 5.0
 RETRY_S = 0.02
 FETCH_WAIT_MS = 50
 BEAT_S = 1.0
+_SENDING_AWAY: Final = {
+    ErrorCode.SHARE_SESSION_NOT_FOUND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
 
 Offset = tuple[int, int]
 """Partition and offset."""
-
-
-class Restarted(Exception):
-    """The session or the membership has to begin again."""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,15 @@ class Delivery:
     accepted: float = 0.0
 
 
+@dataclass(slots=True)
+class _Session:
+    """A share session with the leader of some partitions."""
+
+    client: Client
+    partitions: list[int] = field(default_factory=list)
+    epoch: int = 0
+
+
 @dataclass
 class Member:
     """One member on a thread of its own. It notifies `progress` when it begins to answer for records, and when a broker has answered it.
@@ -54,7 +66,7 @@ class Member:
     `deliveries` is complete when `stop` has returned.
     """
 
-    port: int
+    ports: Sequence[int]
     group: str
     topic: str
     seed: int
@@ -67,8 +79,9 @@ class Member:
         self._random = random.Random(self.seed)
         self._member_id = str(UUID(int=self._random.getrandbits(128), version=4))
         self._ended = threading.Event()
-        self._epoch = self._session_epoch = 0
-        self._assigned: dict[bytes, list[int]] = {}
+        self._epoch = 0
+        self._topic_id = bytes(16)
+        self._sessions: list[_Session] = []
         self._thread = threading.Thread(target=self._run, name=f"member {self.seed}", daemon=True)
         self._thread.start()
 
@@ -80,74 +93,78 @@ class Member:
     def _run(self) -> None:
         while not self._ended.is_set():
             try:
-                with Client("127.0.0.1", self.port, timeout_s=TIMEOUT_S) as client:
-                    self._epoch = self._session_epoch = 0
-                    client.call(FindCoordinatorRequest(coordinator_keys=[self.group]), version=6)
-                    self._serve(client)
+                with Routes(self.ports, self._random) as routes:
+                    self._epoch, self._sessions = 0, []
+                    self._serve(routes)
             except (OSError, ProtocolError, Restarted):
                 self._ended.wait(RETRY_S)
 
-    def _serve(self, client: Client) -> None:
-        beat_at = 0.0
+    def _serve(self, routes: Routes) -> None:
+        coordinator, beat_at = routes.coordinator(self.group), 0.0
         while not self._ended.is_set():
             if time.monotonic() >= beat_at:
-                self._beat(client)
-                beat_at = time.monotonic() + (BEAT_S if self._assigned else RETRY_S)
-            if self._assigned:
-                self._fetch(client)
+                self._beat(coordinator, routes)
+                beat_at = time.monotonic() + (BEAT_S if self._sessions else RETRY_S)
+            for session in self._sessions:
+                self._fetch(session)
 
-    def _beat(self, client: Client) -> None:
+    def _beat(self, coordinator: Client, routes: Routes) -> None:
         request = ShareGroupHeartbeatRequest(self.group, self._member_id, self._epoch, subscribed_topic_names=[self.topic])
-        answer = client.call(request)
+        answer = coordinator.call(request)
         if answer.error_code:
             raise Restarted
         self._epoch = answer.member_epoch
-        if answer.assignment is not None:
-            assigned = {one.topic_id: one.partitions for one in answer.assignment.topic_partitions}
-            if assigned != self._assigned and self._session_epoch:
-                raise Restarted
-            self._assigned = assigned
+        if answer.assignment is None:
+            return
+        assigned = [index for topic in answer.assignment.topic_partitions for index in topic.partitions]
+        if sorted(assigned) == sorted(index for session in self._sessions for index in session.partitions):
+            return
+        if self._sessions:
+            raise Restarted
+        self._topic_id = answer.assignment.topic_partitions[0].topic_id
+        leaders, sessions = routes.leaders(self.topic), dict[int, _Session]()
+        for index in assigned:
+            sessions.setdefault(id(leaders[index]), _Session(leaders[index])).partitions.append(index)
+        self._sessions = list(sessions.values())
 
-    def _fetch(self, client: Client) -> None:
-        topics = []
-        if self._session_epoch == 0:
-            topics = [ShareTopic(topic_id, [SharePartition(index) for index in indexes]) for topic_id, indexes in self._assigned.items()]
+    def _fetch(self, session: _Session) -> None:
+        named = [ShareTopic(self._topic_id, [SharePartition(index) for index in session.partitions])]
         sent = time.monotonic()
-        response: ShareFetchResponse = client.call(
+        response: ShareFetchResponse = session.client.call(
             ShareFetchRequest(
                 self.group,
                 self._member_id,
-                self._session_epoch,
+                session.epoch,
                 max_wait_ms=FETCH_WAIT_MS,
                 min_bytes=1,
                 max_records=100,
                 batch_size=100,
-                topics=topics,
+                topics=[] if session.epoch else named,
             )
         )
         if response.error_code:
             raise Restarted
-        self._session_epoch += 1
+        session.epoch += 1
         for topic in response.responses:
             for partition in topic.partitions:
-                if partition.error_code in {ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.NOT_LEADER_OR_FOLLOWER}:
+                if partition.error_code in _SENDING_AWAY:
                     raise Restarted
                 for acquired in partition.acquired_records:
                     offsets = range(acquired.first_offset, acquired.last_offset + 1)
-                    self._acknowledge(client, topic.topic_id, partition.partition_index, offsets, sent)
+                    self._acknowledge(session, partition.partition_index, offsets, sent)
 
-    def _acknowledge(self, client: Client, topic_id: bytes, index: int, offsets: range, sent: float) -> None:
+    def _acknowledge(self, session: _Session, index: int, offsets: range, sent: float) -> None:
         taken = [Delivery((index, offset), sent, self._random.random() >= RELEASED_PART) for offset in offsets]
         with self.progress:
             self.deliveries += taken
             self.progress.notify_all()
         batch = AcknowledgementBatch(offsets[0], offsets[-1], [ACCEPT if one.accepts else RELEASE for one in taken])
-        asked = [ShareTopic(topic_id, [SharePartition(index, [batch])])]
-        answer = client.call(ShareAcknowledgeRequest(self.group, self._member_id, self._session_epoch, topics=asked))
+        asked = [ShareTopic(self._topic_id, [SharePartition(index, [batch])])]
+        answer = session.client.call(ShareAcknowledgeRequest(self.group, self._member_id, session.epoch, topics=asked))
         now = time.monotonic()
         if answer.error_code:
             raise Restarted
-        self._session_epoch += 1
+        session.epoch += 1
         if not any(partition.error_code for topic in answer.responses for partition in topic.partitions):
             for delivery in taken:
                 delivery.accepted = now if delivery.accepts else 0.0

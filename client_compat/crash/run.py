@@ -1,4 +1,4 @@
-"""SIGKILLs of one broker under load, at random instants after it listens and while it starts, until `kills` are done.
+"""SIGKILLs of brokers under load, at random instants after they listen and while they start, until `kills` are done.
 
 Rule: the random source is an argument, so a seed repeats the plan, not the timing.
 """
@@ -72,16 +72,24 @@ def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = ()
         create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         load = Load(broker.bootstrap, TOPIC, directory, RATE_MAX)
         with under(load) as clients:
-            done = kill_under_load(broker, kills, random.Random(seed), lambda: clients.answered, on_kill)
+            done = kill_under_load([broker], kills, random.Random(seed), lambda: clients.answered, on_kill)
             clients.finish(FLUSH_TIMEOUT_S)
         return CrashRun(done, judge(load, PARTITIONS))
 
 
-def kill_under_load(broker: BrokerProcess, kills: int, rng: random.Random, answered: Callable[[], Sequence[int]], on_kill: OnKill) -> Kills:
-    """Kill and restart the broker again and again; each client must be served between two kills. Raises `BrokerFailed` or `RunFailed`."""
+def kill_under_load(
+    brokers: Sequence[BrokerProcess], kills: int, rng: random.Random, answered: Callable[[], Sequence[int]], on_kill: OnKill
+) -> Kills:
+    """Kill and restart one broker after the other; each client must be served between two kills. Raises `BrokerFailed` or `RunFailed`."""
     found = Kills()
+
+    def check_alive() -> None:
+        for each in brokers:
+            each.check_alive()
+
     while found.done < kills:
-        wait_until_served(answered, broker.check_alive, SERVED_TIMEOUT_S)
+        wait_until_served(answered, check_alive, SERVED_TIMEOUT_S)
+        broker = rng.choice(brokers)
         time.sleep(rng.uniform(*KILL_AFTER_S))
         broker.kill()
         found.done += 1

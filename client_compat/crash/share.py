@@ -1,4 +1,4 @@
-"""SIGKILLs of one broker while two members of a share group work; afterwards everything that is left is consumed."""
+"""SIGKILLs of brokers while two members of a share group work; afterwards everything that is left is consumed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client_compat.crash.member import Delivery, Member, Offset
+from client_compat.crash.routes import Restarted, Routes
 from client_compat.crash.run import CrashRun, OnKill, kill_under_load
+from client_compat.kafka.cluster import Cluster, Kind, running
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import HOST, BrokerProcess, ottla
 from client_compat.support.counted import Counted
@@ -52,9 +54,10 @@ class ShareVerdict(Counted):
 class Producer:
     """Appends batches on a thread of its own, and knows which offsets were acknowledged."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, ports: Sequence[int], rng: random.Random) -> None:
         self.offsets: set[Offset] = set()
-        self._port = port
+        self._ports = ports
+        self._random = rng
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
         self._thread.start()
@@ -66,33 +69,51 @@ class Producer:
     def _run(self) -> None:
         while not self._ended.is_set():
             try:
-                with Client(HOST, self._port, timeout_s=5.0) as client:
+                with Routes(self._ports, self._random) as routes:
+                    leaders = routes.leaders(TOPIC)
                     while not self._ended.wait(PRODUCE_S):
-                        self._append(client, len(self.offsets) // BATCH % PARTITIONS)
-            except (OSError, ProtocolError):
+                        index = len(self.offsets) // BATCH % PARTITIONS
+                        self._append(leaders[index], index)
+            except (OSError, ProtocolError, Restarted):
                 self._ended.wait(PRODUCE_S)
 
     def _append(self, client: Client, index: int) -> None:
         batch = build_batch([SimpleRecord(None, b"job %d" % number, time.time_ns() // 1_000_000) for number in range(BATCH)])
         data = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(index, batch)])]
         answer = client.call(ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=data), version=9).responses[0].partition_responses[0]
-        if not answer.error_code:
-            self.offsets |= {(index, answer.base_offset + number) for number in range(BATCH)}
+        if answer.error_code:
+            raise Restarted
+        self.offsets |= {(index, answer.base_offset + number) for number in range(BATCH)}
 
 
-def share_crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = (), on_kill: OnKill = lambda done: None) -> CrashRun:
-    """Kill the broker under share load, and judge all deliveries. Raises `BrokerFailed` if the broker does not come back, `RunFailed` if a
+def share_crash(
+    directory: Path, kills: int, seed: int, *, brokers: int = 1, options: Sequence[str] = (), on_kill: OnKill = lambda done: None
+) -> CrashRun:
+    """Kill brokers under share load, and judge all deliveries. Raises `BrokerFailed` if a broker does not come back, `RunFailed` if a
     member is not served."""
-    with ottla(directory / "log", options=options, output=directory / "broker.log") as broker:
-        create_topic(broker.bootstrap, TOPIC, PARTITIONS)
-        _configure(broker)
-        producer = Producer(broker.port)
+    rng = random.Random(seed)
+    with _brokers(directory, brokers, options) as processes:
+        bootstrap, ports = ",".join(broker.bootstrap for broker in processes), [broker.port for broker in processes]
+        create_topic(bootstrap, TOPIC, PARTITIONS, replicas=min(brokers, 3))
+        _configure(ports[0])
+        producer = Producer(ports, random.Random(seed))
         progress = threading.Condition()
-        with _members(broker.port, seed, progress) as members:
-            done = kill_under_load(broker, kills, random.Random(seed), lambda: [member.answered for member in members], on_kill)
+        with _members(ports, seed, progress) as members:
+            done = kill_under_load(processes, kills, rng, lambda: [member.answered for member in members], on_kill)
             producer.stop()
             _drain(producer.offsets, members, progress)
         return CrashRun(done, judge(producer.offsets, [delivery for member in members for delivery in member.deliveries]))
+
+
+@contextmanager
+def _brokers(directory: Path, count: int, options: Sequence[str]) -> Iterator[list[BrokerProcess]]:
+    """Run one standalone broker, or a cluster of several with a controller of its own."""
+    if count == 1:
+        with ottla(directory / "log", options=options, output=directory / "broker.log") as broker:
+            yield [broker]
+        return
+    with running(Cluster(directory, [Kind.OTTLA] * count, controller_kind=Kind.OTTLA, options=options)) as cluster:
+        yield [node.process for node in cluster.brokers]
 
 
 def judge(produced: set[Offset], deliveries: Sequence[Delivery]) -> ShareVerdict:
@@ -112,8 +133,8 @@ def judge(produced: set[Offset], deliveries: Sequence[Delivery]) -> ShareVerdict
 
 
 @contextmanager
-def _members(port: int, seed: int, progress: threading.Condition) -> Iterator[list[Member]]:
-    members = [Member(port, GROUP, TOPIC, seed + number, progress) for number in range(MEMBERS)]
+def _members(ports: Sequence[int], seed: int, progress: threading.Condition) -> Iterator[list[Member]]:
+    members = [Member(ports, GROUP, TOPIC, seed + number, progress) for number in range(MEMBERS)]
     try:
         yield members
     finally:
@@ -121,9 +142,9 @@ def _members(port: int, seed: int, progress: threading.Condition) -> Iterator[li
             member.stop()
 
 
-def _configure(broker: BrokerProcess) -> None:
+def _configure(port: int) -> None:
     configs = [AlterableConfig(name, SET, value) for name, value in SETTINGS.items()]
-    with Client(HOST, broker.port) as client:
+    with Client(HOST, port) as client:
         client.call(IncrementalAlterConfigsRequest([AlterConfigsResource(OF_GROUP, GROUP, configs)]))
 
 

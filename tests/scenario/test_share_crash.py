@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from client_compat.crash.member import Delivery
 from client_compat.crash.share import judge, share_crash
 
@@ -14,6 +16,13 @@ FIRST, SECOND, THIRD = (0, 1), (0, 2), (0, 3)
 
 def test_after_sigkills_no_accepted_record_is_delivered_again_and_none_is_lost(tmp_path: Path) -> None:
     run = share_crash(tmp_path, KILLS, SEED)
+    assert run.kills.done >= KILLS
+    assert run.good, run
+
+
+@pytest.mark.slow
+def test_sigkills_of_a_clusters_brokers_lose_no_record_and_deliver_no_accepted_one_again(tmp_path: Path) -> None:
+    run = share_crash(tmp_path, KILLS, SEED, brokers=3)
     assert run.kills.done >= KILLS
     assert run.good, run
 
