@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from ottla.broker.cli import operations
-from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition
+from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, AnsweredError, TopicPartition
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table, say
-from ottla.broker.cli.group_described import INACTIVE, described_with_offsets
+from ottla.broker.cli.group_described import INACTIVE, GroupDescribed, described_with_offsets
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
+from ottla.broker.cli.share_groups import StartOffset, alter_start_offsets, described_share_group, start_offsets
+from ottla.protocol.error_codes import ErrorCode
 
 app = typer.Typer(help="List, describe, reset and delete groups of any Kafka cluster.", no_args_is_help=True)
 
@@ -49,13 +53,20 @@ class _Progress:
 @app.command("describe")
 @command
 def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show a group's members, and the committed offset, log end offset and lag of each partition."""
+    """Show a group's members, and the committed offset, log end offset and lag of each partition.
+
+    A share group has start offsets in place of committed ones, and its members share partitions.
+    """
     with AdminClient(bootstrap) as cluster:
-        found = described_with_offsets(cluster, group)
-        owners = {place: member.member_id for place, member in found.owners.items()}
-        progress = _progress(cluster, group, owners)
-    rows = [(p.place.topic, p.place.partition, p.committed, p.end, p.lag, p.member) for p in progress]
-    columns = ("topic", "partition", "committed", "end", "lag", "member")
+        found, shares = _described(cluster, group)
+        columns: tuple[str, ...]
+        rows: Sequence[Sequence[object]]
+        if shares:
+            columns, rows = ("topic", "partition", "start", "lag", "members"), _shared(cluster, found)
+        else:
+            columns = ("topic", "partition", "committed", "end", "lag", "member")
+            owners = {place: member.member_id for place, member in found.owners.items()}
+            rows = [(p.place.topic, p.place.partition, p.committed, p.end, p.lag, p.member) for p in _progress(cluster, group, owners)]
     if as_json:
         members = [{"member": m.member_id, "instance": m.instance_id, "client": m.client_id, "host": m.host} for m in found.members]
         offsets = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -67,6 +78,23 @@ def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
         names = ("member", "instance", "client", "host", "partitions")
         print_table(names, [(m.member_id, m.instance_id, m.client_id, m.host, len(m.assigned)) for m in found.members])
     print_table(columns, rows)
+
+
+def _described(cluster: AdminClient, group: str) -> tuple[GroupDescribed, bool]:
+    """Describe a group of any kind. Return whether it is a share group, too."""
+    try:
+        return described_with_offsets(cluster, group), False
+    except AnsweredError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND or (found := described_share_group(cluster, group)) is None:
+            raise
+        return found, True
+
+
+def _shared(cluster: AdminClient, found: GroupDescribed) -> list[tuple[str, int, int | None, int | None, int]]:
+    """Return topic, partition, start offset, lag and number of members of each partition of a share group."""
+    starts, members = start_offsets(cluster, found.group), Counter(place for member in found.members for place in member.assigned)
+    places = sorted(starts.keys() | members.keys(), key=lambda place: (place.topic, place.partition))
+    return [(place.topic, place.partition, *starts.get(place, StartOffset(None, None)), members[place]) for place in places]
 
 
 def _progress(cluster: AdminClient, group: str, owners: dict[TopicPartition, str]) -> list[_Progress]:
@@ -110,11 +138,12 @@ def reset_offsets(
     if (to is None) == (shift_by is None):
         raise CliError("give either --to or --shift-by")
     with AdminClient(bootstrap) as cluster:
-        state = described_with_offsets(cluster, group).state
-        if state not in INACTIVE:
-            raise CliError(f"group {group!r} is {state}: its members would overwrite the offsets. Stop them first")
+        found, shares = _described(cluster, group)
+        if found.state not in INACTIVE:
+            raise CliError(f"group {group!r} is {found.state}: its members would overwrite the offsets. Stop them first")
         places = _places(cluster, topics)
-        before, starts, ends = committed_offsets(cluster, group), cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+        before = _begun(cluster, group) if shares else committed_offsets(cluster, group)
+        starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
         if shift_by is not None:
             wanted = {place: before.get(place, starts[place]) + shift_by for place in places}
         else:
@@ -122,10 +151,15 @@ def reset_offsets(
         after = {place: min(max(offset, starts[place]), ends[place]) for place, offset in wanted.items()}
         print_table(("topic", "partition", "before", "after"), [(p.topic, p.partition, before.get(p), after[p]) for p in places])
         if execute:
-            commit(cluster, group, after)
+            (alter_start_offsets if shares else commit)(cluster, group, after)
             note(f"committed {len(after)} offset{'' if len(after) == 1 else 's'}")
         else:
             note("Nothing changed yet: add --execute to commit these offsets.")
+
+
+def _begun(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
+    """Return the start offsets of a share group, where it has begun."""
+    return {place: start.offset for place, start in start_offsets(cluster, group).items() if start.offset is not None}
 
 
 def _places(cluster: AdminClient, topics: list[str]) -> list[TopicPartition]:

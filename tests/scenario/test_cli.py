@@ -13,6 +13,8 @@ import pytest
 from client_compat.support.brokers import HOST, BrokerProcess, ottla
 from client_compat.support.ports import free_port
 from ottla.protocol.client import Client
+from tests.support import share_group_calls
+from tests.support.group_calls import find_coordinator
 from tests.support.share_calls import configure
 from tests.support.streams_group_calls import beat, prepare
 
@@ -108,6 +110,26 @@ def test_a_reset_to_a_time_before_all_records_goes_to_the_first(broker: BrokerPr
     cli(broker, "consume", "dated", "--group", "historians", "--from-beginning", "--max-messages", "2")
     cli(broker, "groups", "reset-offsets", "historians", "--topic", "dated", "--to", "2001-01-01", "--execute")
     assert json.loads(cli(broker, "groups", "describe", "historians", "--json"))["offsets"][0]["committed"] == 0
+
+
+def test_a_share_group_is_described_reset_and_deleted(broker: BrokerProcess) -> None:
+    cli(broker, "topics", "create", "shared")
+    cli(broker, "produce", "shared", stdin="1\n2\n3\n")
+    with Client(HOST, broker.port) as client:
+        find_coordinator(client, "team")
+        configure(client, "team", share__assignment__interval__ms="0")
+        joined = {"group_id": "team", "subscribed_topic_names": ["shared"]}
+        assert share_group_calls.beat(client, **joined).error_code == 0
+        found = json.loads(cli(broker, "groups", "describe", "team", "--json"))
+        assert (found["state"], found["assignor"], [member["member"] for member in found["members"]]) == ("Stable", "simple", ["m"])
+        assert "group 'team' is Stable" in refused(broker, "groups", "reset-offsets", "team", "--topic", "shared", "--to", "latest")
+        share_group_calls.beat(client, epoch=-1, group_id="team")
+    cli(broker, "groups", "reset-offsets", "team", "--topic", "shared", "--to", "1", "--execute")
+    row = {"topic": "shared", "partition": 0, "start": 1, "lag": 2, "members": 0}
+    assert json.loads(cli(broker, "groups", "describe", "team", "--json"))["offsets"] == [row]
+    assert "share" in cli(broker, "groups", "list")
+    cli(broker, "groups", "delete", "team", "--yes")
+    assert "not found" in refused(broker, "groups", "describe", "team")
 
 
 def test_a_streams_group_is_described_with_the_partitions_that_its_tasks_read(broker: BrokerProcess) -> None:
