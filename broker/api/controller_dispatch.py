@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ottla.broker.api.context import Peer
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.large_requests import Compute
 from ottla.broker.api.reply import Buffer
@@ -26,5 +27,5 @@ class ControllerDispatcher(Dispatcher):
         """Return whether the frame is an Envelope, which may contain a client's request of the largest size."""
         return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
 
-    def at_once(self, data: bytes, at: int) -> None:
+    def at_once(self, peer: Peer, data: bytes, at: int) -> None:
         """Return None: a controller has no fast path, because it serves no Produce."""

@@ -182,29 +182,25 @@ class Dispatcher:
         """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES."""
         return bytes(frame[:2]) == _PRODUCE_KEY
 
-    def at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
+    def at_once(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
         """Handle an ordinary Produce at `at` by the fast path. Return the reply and the position of the next frame; None if
         `handle` must be used.
         """
-        if self._faults.active or self.throttling is not None or data[at + PREFIX_BYTES : at + PREFIX_BYTES + 2] != _PRODUCE_KEY:
-            return None
-        if (lane := self._lane) is None:
+        if self._faults.active or self.throttling is not None or not data.startswith(_PRODUCE_KEY, at + PREFIX_BYTES):
             return None
         try:
-            return lane.answer(data, at)
+            return self._lane.answer(peer, data, at)
         except Exception as error:  # noqa: BLE001 # the same catch-all, for the fast path
             header, _ = read_request_header(memoryview(data)[at + PREFIX_BYTES :])
             return self._answer_to(error, header), len(data)
 
     @cached_property
-    def _lane(self) -> ProduceLane | None:
-        """The Produce fast path, imported with the first Produce; None if an authorizer is configured."""
+    def _lane(self) -> ProduceLane:
+        """The Produce fast path, imported with the first Produce."""
         services = cast("Services", self._services)  # a broker's services: a controller's dispatcher has no fast path
-        if services.authorizer is not None:
-            return None
         from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # imported when needed, like the handlers
 
-        return ProduceLane(services.partitions, services.txn_verification, services.settings.socket_request_max_bytes)
+        return ProduceLane(services.partitions, services.txn_verification, services.authorizer, services.settings.socket_request_max_bytes)
 
     async def drain(self, timeout_ms: int) -> int:
         """Wait for pending responses, then cancel the remaining ones; return how many were cancelled."""

@@ -6,7 +6,7 @@ Rules:
   other batch may; this broker must know at once that the partition belongs to the transaction.
 * Any other request is recognized before anything is written, and is handled by `k00_produce`, which also reports its errors. Both paths
   make the same checks and append by the same call. A rejected append has written nothing, and `k00_produce` rejects it again.
-* With an authorizer the fast path is off.
+* A request that the authorizer denies is one of the others, and `k00_produce` logs the denial.
 * tests/property/test_produce_lane.py sends the same bytes by both paths, and compares responses, logs and state.
 """
 
@@ -15,9 +15,12 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from ottla.broker.api.authorizer import Authorizer
+from ottla.broker.api.context import Peer
 from ottla.broker.api.k00_produce import ADDING_SINCE, ATTRIBUTES_AT, is_whole
 from ottla.broker.api.reply import Reply
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
+from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
 from ottla.broker.runtime.replicas.partition import Partition
@@ -63,16 +66,17 @@ _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 class ProduceLane:
     """The fast path of all connections; `max_bytes` is the largest request (socket.request.max.bytes)."""
 
-    __slots__ = ("_max_bytes", "_partitions", "_verification", "answered")
+    __slots__ = ("_authorizer", "_max_bytes", "_partitions", "_verification", "answered")
 
-    def __init__(self, partitions: Partitions, verification: TxnVerification, max_bytes: int) -> None:
+    def __init__(self, partitions: Partitions, verification: TxnVerification, authorizer: Authorizer | None, max_bytes: int) -> None:
         self._partitions = partitions
         self._verification = verification
+        self._authorizer = authorizer
         self._max_bytes = max_bytes
         self.answered = [0] * (_LAST_VERSION + 1)
         """The number of requests by version since the start."""
 
-    def answer(self, data: bytes, at: int) -> tuple[Reply, int] | None:
+    def answer(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
         """Handle the frame whose size is at `at`. Return the reply and the position of the next frame; None if the frame is not
         ordinary.
         """
@@ -113,6 +117,8 @@ class ProduceLane:
         if partition is None or is_transactional == (transactional_id is None):
             return None
         try:  # the append rejects what is not one whole batch
+            if self._authorizer is not None:
+                _check_access(self._authorizer, peer, partition.topic, transactional_id)
             guard = None if transactional_id is None else self._guard(transactional_id, version, partition, records)
             info = partition.append(records, guard=guard, acks_all=acks == -1)
         except (Rejected, TooMuchAtOnce, UnicodeDecodeError):
@@ -143,3 +149,11 @@ class ProduceLane:
             return None
         partition = found.partitions.get(index)
         return partition if partition is not None and partition.acknowledges_at_once else None
+
+
+def _check_access(authorizer: Authorizer, peer: Peer, topic: str, transactional_id: bytes | None) -> None:
+    """Raise Rejected if the client may not write to the topic, or may not use the transactional id."""
+    if not authorizer.allows(peer, Operation.WRITE, Resource.TOPIC, topic):
+        raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if transactional_id is not None and not authorizer.allows(peer, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id.decode()):
+        raise Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
             self._answered,
             shared.budget,
             shared.max_request_bytes,
-            dispatcher.at_once,
+            partial(dispatcher.at_once, peer),
             spent_ns=shared.clock.spent_ns,
         )
         reason = shared.refusal(self.listener.name, host)

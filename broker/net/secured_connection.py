@@ -278,7 +278,7 @@ class _SaslGate:
     def _at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
         if self._exchange is not None or self._is_expired(self._shared.mono_ms()):
             return None
-        return self._shared.dispatcher.at_once(data, at)
+        return self._shared.dispatcher.at_once(self._peer, data, at)
 
     def _authenticated(self, session: SaslSession) -> None:
         self._sasl_session, self._exchange = session, None
@@ -291,7 +291,7 @@ class _SaslGate:
         self._peer.principal, self._peer.by_token = Principal(USER, session.user), session.by_token
         dispatcher, max_bytes = self._shared.dispatcher, self._shared.max_request_bytes
         if session.expires_mono_ms is None:
-            self._session.serve(lambda frame: dispatcher.handle(self._peer, frame), dispatcher.at_once, max_bytes)
+            self._session.serve(partial(dispatcher.handle, self._peer), partial(dispatcher.at_once, self._peer), max_bytes)
         else:
             self._session.serve(self._handle, self._at_once, max_bytes)
 

@@ -1,6 +1,7 @@
 """The fast path does what the normal path does: two brokers get the same bytes, one with its fast path closed by an observer.
 
-For any bytes in any pieces, the responses, the end of the connection, all files and the producer state are equal.
+For any bytes in any pieces, the responses, the end of the connection, all files and the producer state are equal. With an authorizer, a
+topic and a transactional id are denied.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.api.authorizer import Authorizer
+from ottla.broker.api.context import Peer
 from ottla.broker.api.produce_lane import ProduceLane
 from ottla.broker.app import Broker
+from ottla.broker.core.acl import STANDARD_AUTHORIZER, Operation, Pattern, Permission, Resource
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
@@ -34,6 +38,7 @@ from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableT
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.simulation import TimelessLoop, settle
@@ -49,23 +54,29 @@ TOPICS = {
 }
 NAMES = ["t"] * 20 + [*TOPICS, "nowhere", "__consumer_offsets", "\u00e9"]
 TRANSACTIONAL_IDS = ["tx", "other"]
+AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+DENIED = [
+    AclCreation(kind, name, Pattern.LITERAL, "User:ANONYMOUS", "*", Operation.WRITE, Permission.DENY)
+    for kind, name in ((Resource.TOPIC, "compacted"), (Resource.TRANSACTIONAL_ID, "other"))
+]
 STEPS = 300
 
 
 class Side:
     """One broker on a disk of its own; what it is sent it gets on one connection, which is made anew when the broker ends it."""
 
-    def __init__(self, seed: int, *, closed: bool) -> None:
+    def __init__(self, seed: int, *, closed: bool, secured: bool) -> None:
         self.files = MemoryFiles()
         self.clock = VirtualClock()
         self.network = MemoryNetwork()
         faults = Faults()
         if closed:
             faults.observe(lambda exchange: None)
-        wanted = {"log.dir": "/data", "listeners": "PLAINTEXT://node:9092", **SMALL}
+        wanted = {"log.dir": "/data", "listeners": "PLAINTEXT://node:9092", **SMALL, **(AUTHORIZER if secured else {})}
         environment = Environment(self.clock, self.files, self.network, Random(seed), InlineThreads)
         self.broker = Broker(load(wanted, {}, None).settings, faults, environment, exit_now=lambda code: None)
         self.client = MemoryClient()
+        self.secured = secured
 
     async def start(self) -> None:
         await self.broker.start()
@@ -78,6 +89,9 @@ class Side:
         await settle(400)
         for name in TRANSACTIONAL_IDS:
             self.client.send(InitProducerIdRequest(name, 60_000), 4)
+            await settle(400)
+        if self.secured:
+            self.client.send(CreateAclsRequest(DENIED), 3)
             await settle(400)
 
     async def connect(self) -> None:
@@ -233,10 +247,10 @@ class Producers:
 @contextmanager
 def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Counts the requests that the fast path gets and answers, and those that began a transaction in their partition."""
-    answer, at_once = ProduceLane.answer, TxnVerification.at_once
+    answer, at_once, allows = ProduceLane.answer, TxnVerification.at_once, Authorizer.allows
 
-    def asked(self: ProduceLane, data: bytes, at: int) -> Any:
-        found = answer(self, data, at)
+    def asked(self: ProduceLane, peer: Peer, data: bytes, at: int) -> Any:
+        found = answer(self, peer, data, at)
         taken["passed on" if found is None else "answered"] += 1
         return found
 
@@ -245,15 +259,21 @@ def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         taken["added" if writer.adds else "verified"] += guard is not None
         return guard
 
+    def judged(self: Authorizer, peer: Peer, operation: Operation, resource: Resource, name: str) -> bool:
+        found = allows(self, peer, operation, resource, name)
+        taken["allowed" if found else f"denied {resource.name}"] += 1
+        return found
+
     with monkeypatch.context() as patch:
+        patch.setattr(Authorizer, "allows", judged)
         patch.setattr(ProduceLane, "answer", asked)
         patch.setattr(TxnVerification, "at_once", verified)
         yield
 
 
-async def compare(seed: int) -> None:
+async def compare(seed: int, *, secured: bool) -> None:
     draw = Random(seed)
-    lane, ordinary = Side(seed, closed=False), Side(seed, closed=True)
+    lane, ordinary = Side(seed, closed=False, secured=secured), Side(seed, closed=True, secured=secured)
     for side in (lane, ordinary):
         await side.start()
     assert lane.topic_id("t") == ordinary.topic_id("t") != bytes(16)
@@ -273,13 +293,17 @@ async def compare(seed: int) -> None:
     assert lane.disk() == ordinary.disk()
 
 
+@pytest.mark.parametrize("secured", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_what_comes_through_the_lane_is_answered_and_stored_as_by_the_ordinary_way(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_through_the_lane_is_answered_and_stored_as_by_the_ordinary_way(
+    seed: int, secured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Printed with -s: how many frames were compared."""
     taken: Counter[str] = Counter()
     with counted(taken, monkeypatch), asyncio.Runner(loop_factory=TimelessLoop) as runner:
-        runner.run(compare(seed))
+        runner.run(compare(seed, secured=secured))
     print(f"seed {seed}: {dict(taken)}")
     assert taken["answered"] > STEPS / 5, taken
     assert taken["passed on"] > STEPS / 10, taken
-    assert taken["verified"] + taken["added"] > STEPS / 50, taken
+    assert taken["verified"] + taken["added"] > STEPS / (150 if secured else 50), taken  # the authorizer denies one of two ids
+    assert secured == (taken["denied TOPIC"] > 0) == (taken["denied TRANSACTIONAL_ID"] > 0), taken

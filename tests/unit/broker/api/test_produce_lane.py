@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.api.authorizer import Authorizer
+from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.produce_lane import ProduceLane
+from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
+from ottla.broker.core.acl import Operation, Pattern, Permission, Resource
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.principal import Principal
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.protocol.codec import decode_response, encode_request
@@ -43,6 +48,13 @@ def scene(tmp_path: Path) -> Iterator[PartitionScene]:
     made.close()
 
 
+PEER = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092), principal=Principal("User", "ann"))
+
+
+def may_write(resource: Resource, name: str) -> AccessControlEntryRecord:
+    return AccessControlEntryRecord(bytes(16), resource, name, Pattern.LITERAL, "User:ann", "*", Operation.WRITE, Permission.ALLOW)
+
+
 class Coordinator:
     """A transaction coordinator with the same answer for all partitions."""
 
@@ -69,8 +81,16 @@ async def no_pause(ms: int) -> None:
     raise AssertionError("the lane does not wait")
 
 
-def lane(scene: PartitionScene, max_bytes: int = 1 << 20, *, coordinator: Coordinator | None = None, alone: bool = True) -> ProduceLane:
-    return ProduceLane(scene.partitions, TxnVerification(coordinator or Coordinator(), pause=no_pause, alone=alone), max_bytes)
+def lane(
+    scene: PartitionScene,
+    max_bytes: int = 1 << 20,
+    *,
+    coordinator: Coordinator | None = None,
+    alone: bool = True,
+    authorizer: Authorizer | None = None,
+) -> ProduceLane:
+    verification = TxnVerification(coordinator or Coordinator(), pause=no_pause, alone=alone)
+    return ProduceLane(scene.partitions, verification, authorizer, max_bytes)
 
 
 def ends(scene: PartitionScene) -> list[int]:
@@ -81,7 +101,7 @@ def ends(scene: PartitionScene) -> list[int]:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_an_ordinary_produce_is_appended_and_answered_by_the_fast_path(scene: PartitionScene, version: int, acks: int) -> None:
     data = frame(produce(acks=acks, index=1), version)
-    found = lane(scene).answer(b"before" + data + b"after", 6)
+    found = lane(scene).answer(PEER, b"before" + data + b"after", 6)
     assert found is not None
     reply, at = found
     assert at == 6 + len(data)
@@ -98,7 +118,7 @@ def test_an_ordinary_produce_is_appended_and_answered_by_the_fast_path(scene: Pa
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_batches_of_any_size_and_codec_use_the_fast_path(scene: PartitionScene, size: int, codec: Codec) -> None:
     batch = build_batch([SimpleRecord(None, bytes(range(256)) * (size // 256) + bytes(size % 256), 0)], codec=codec)
-    assert lane(scene).answer(frame(produce(batch), 9), 0) is not None
+    assert lane(scene).answer(PEER, frame(produce(batch), 9), 0) is not None
     assert ends(scene) == [1, 0]
 
 
@@ -123,15 +143,15 @@ UNUSUAL: dict[str, Any] = {
 
 @pytest.mark.parametrize("unusual", UNUSUAL)
 def test_an_unusual_request_is_left_to_the_normal_path_without_a_write(scene: PartitionScene, unusual: str) -> None:
-    assert lane(scene).answer(frame(*UNUSUAL[unusual]), 0) is None
+    assert lane(scene).answer(PEER, frame(*UNUSUAL[unusual]), 0) is None
     assert ends(scene) == [0, 0]
 
 
 def test_an_incomplete_frame_is_left_to_the_normal_path(scene: PartitionScene) -> None:
     data = frame(produce(), 9)
     for end in range(len(data)):
-        assert lane(scene).answer(data[:end], 0) is None
-    assert lane(scene, max_bytes=len(data) - 5).answer(data, 0) is None
+        assert lane(scene).answer(PEER, data[:end], 0) is None
+    assert lane(scene, max_bytes=len(data) - 5).answer(PEER, data, 0) is None
     assert ends(scene) == [0, 0]
 
 
@@ -139,8 +159,8 @@ def test_tags_and_trailing_bytes_are_left_to_the_normal_path(scene: PartitionSce
     data = frame(produce(), 9)
     longer = (len(data) - 3).to_bytes(4, "big") + data[4:] + b"\0"
     tagged = longer[:-2] + b"\1\0"
-    assert lane(scene).answer(longer, 0) is None
-    assert lane(scene).answer(tagged, 0) is None
+    assert lane(scene).answer(PEER, longer, 0) is None
+    assert lane(scene).answer(PEER, tagged, 0) is None
 
 
 def test_a_partition_that_waits_for_syncs_or_replicas_is_left_to_the_normal_path(scene: PartitionScene) -> None:
@@ -148,14 +168,14 @@ def test_a_partition_that_waits_for_syncs_or_replicas_is_left_to_the_normal_path
     synced.reconfigure(replace(synced.log.config, flush_messages=1))
     shared.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
     for index in (0, 1):
-        assert lane(scene).answer(frame(produce(index=index), 9), 0) is None
+        assert lane(scene).answer(PEER, frame(produce(index=index), 9), 0) is None
     assert ends(scene) == [0, 0]
 
 
 @pytest.mark.parametrize("version", [9, 11, 12, 13])
 def test_a_transactional_batch_uses_the_fast_path_if_it_is_verified_at_once(scene: PartitionScene, version: int) -> None:
     coordinator = Coordinator()
-    assert lane(scene, coordinator=coordinator).answer(frame(produce(IN_A_TRANSACTION, txn="x"), version), 0) is not None
+    assert lane(scene, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), version), 0) is not None
     assert ends(scene) == [1, 0]
     assert next(iter(scene.partitions)).has_open_transaction(1, 0)
     adds = version >= 12
@@ -164,9 +184,9 @@ def test_a_transactional_batch_uses_the_fast_path_if_it_is_verified_at_once(scen
 
 def test_a_partition_with_the_open_transaction_needs_no_verification(scene: PartitionScene) -> None:
     coordinator = Coordinator()
-    assert lane(scene, coordinator=coordinator).answer(frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
+    assert lane(scene, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
     second = build_batch([SimpleRecord(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
-    assert lane(scene, coordinator=coordinator).answer(frame(produce(second, txn="x"), 10), 0) is not None
+    assert lane(scene, coordinator=coordinator).answer(PEER, frame(produce(second, txn="x"), 10), 0) is not None
     assert (ends(scene), coordinator.asked) == ([2, 0], 1)
 
 
@@ -175,17 +195,36 @@ async def test_an_unverified_batch_is_left_to_the_normal_path(scene: PartitionSc
     unknown: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     asked = frame(produce(IN_A_TRANSACTION, txn="x"), version)
     for answer in (unknown, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS):
-        assert lane(scene, coordinator=Coordinator(answer)).answer(asked, 0) is None
+        assert lane(scene, coordinator=Coordinator(answer)).answer(PEER, asked, 0) is None
     assert ends(scene) == [0, 0]
 
 
 def test_the_fast_path_does_not_contact_another_coordinator(scene: PartitionScene) -> None:
     coordinator = Coordinator()
-    assert lane(scene, coordinator=coordinator, alone=False).answer(frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is None
+    assert lane(scene, coordinator=coordinator, alone=False).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is None
     assert (ends(scene), coordinator.asked) == ([0, 0], 0)
 
 
 def test_a_transactional_id_that_is_not_utf8_is_left_to_the_normal_path(scene: PartitionScene) -> None:
     data = frame(produce(IN_A_TRANSACTION, txn="x"), 10)
-    assert lane(scene).answer(data.replace(b"\x02x", b"\x02\xff", 1), 0) is None
+    assert lane(scene).answer(PEER, data.replace(b"\x02x", b"\x02\xff", 1), 0) is None
     assert ends(scene) == [0, 0]
+
+
+def test_a_produce_that_the_authorizer_denies_is_not_handled_by_the_fast_path(
+    scene: PartitionScene, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, transactional_id = b"a" * 16, b"b" * 16
+    acls = {topic: may_write(Resource.TOPIC, "t"), transactional_id: may_write(Resource.TRANSACTIONAL_ID, "x")}
+    now: dict[bytes, AccessControlEntryRecord] = {}
+    judged = lane(scene, coordinator=Coordinator(), authorizer=Authorizer((), False, lambda: now, VirtualClock()))
+    plain, transactional = frame(produce(), 10), frame(produce(IN_A_TRANSACTION, txn="x"), 10)
+    assert judged.answer(PEER, plain, 0) is None
+    now = {topic: acls[topic]}
+    assert judged.answer(PEER, plain, 0) is not None
+    assert judged.answer(replace(PEER, principal=Principal("User", "bob")), plain, 0) is None
+    assert judged.answer(PEER, transactional, 0) is None
+    assert ends(scene) == [1, 0]
+    now = acls
+    assert judged.answer(PEER, transactional, 0) is not None
+    assert not caplog.records, "the general path logs each denial, once"

@@ -73,7 +73,7 @@ class Clocked:
         self.pending: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
         self.on_frame: Callable[[bytes], None] = lambda _: None
-        dispatcher = SimpleNamespace(handle=self._handle, at_once=lambda data, at: None)
+        dispatcher = SimpleNamespace(handle=self._handle, at_once=lambda peer, data, at: None)
         self.timers = Timers()
         self.shared = Shared(cast(Dispatcher, dispatcher), self.clock, self.timers, LARGEST, ByteBudget(limit))
 

@@ -41,7 +41,7 @@ class Telling:
     def handle(self, peer: Peer, frame: Buffer) -> Reply:
         return [str(peer.principal).encode() + b"\n"]
 
-    def at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
+    def at_once(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
         return None
 
 
