@@ -18,6 +18,7 @@ from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.records.control import ControlType
 from tests.support.member_cluster import MemberCluster, in_a_cluster
 from tests.support.member_producers import ID, Producer, committed_offset, is_stable, markers, offset_commit, outcomes, sent
+from tests.support.scenes import played_by
 from tests.support.simulation import settle
 
 STATE, OFFSETS = (TRANSACTION_STATE, 0), (CONSUMER_OFFSETS, 0)
@@ -73,260 +74,228 @@ async def prepared_and_stuck(cluster: MemberCluster) -> Producer:
     return producer
 
 
-def test_a_transaction_over_partitions_of_three_brokers_is_committed_in_all_of_them_and_the_next_one_goes_on() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        producer = await written(cluster)
-        assert await producer.end(1) == ErrorCode.NONE
-        await ended(cluster)
-        for node, place in EACH:
-            assert outcomes(cluster.members[node], place) == [(COMMIT, 0)]
-            assert await producer.write(node, place) == ErrorCode.NONE
-        assert await producer.end(1, commit=False) == ErrorCode.NONE
-        await ended(cluster)
-        for node, place in EACH:
-            assert outcomes(cluster.members[node], place) == [(COMMIT, 0), (ABORT, 0)]
-
-    play(scene)
+@played_by(play)
+async def test_a_transaction_over_three_brokers_is_committed_on_all_and_the_next_one_can_begin(cluster: MemberCluster) -> None:
+    producer = await written(cluster)
+    assert await producer.end(1) == ErrorCode.NONE
+    await ended(cluster)
+    for node, place in EACH:
+        assert outcomes(cluster.members[node], place) == [(COMMIT, 0)]
+        assert await producer.write(node, place) == ErrorCode.NONE
+    assert await producer.end(1, commit=False) == ErrorCode.NONE
+    await ended(cluster)
+    for node, place in EACH:
+        assert outcomes(cluster.members[node], place) == [(COMMIT, 0), (ABORT, 0)]
 
 
-def test_who_does_not_lead_the_ids_partition_is_no_coordinator() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await Producer(cluster).init(1)
-        for node in (2, 3):
-            answer = await cluster.ask(node, InitProducerIdRequest(ID, 60_000), 5)
-            assert answer.error_code == ErrorCode.NOT_COORDINATOR
-
-    play(scene)
+@played_by(play)
+async def test_who_does_not_lead_the_ids_partition_is_no_coordinator(cluster: MemberCluster) -> None:
+    await Producer(cluster).init(1)
+    for node in (2, 3):
+        answer = await cluster.ask(node, InitProducerIdRequest(ID, 60_000), 5)
+        assert answer.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_batch_is_written_only_where_the_coordinator_on_another_broker_knows_of_it() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        producer = await Producer(cluster).init(1)
-        assert await producer.add(1, AT_1) == [ErrorCode.NONE]
-        assert await producer.write(2, AT_2, version=11) == ErrorCode.TRANSACTION_ABORTABLE
-        assert await producer.write(2, AT_2, version=10) == ErrorCode.INVALID_TXN_STATE
-        assert await producer.add(1, AT_2) == [ErrorCode.NONE]
-        cluster.members[2].plug.pull("node1")
-        assert await producer.write(2, AT_2, version=11) == ErrorCode.NOT_ENOUGH_REPLICAS
-        cluster.members[2].plug.cut.clear()
-        await cluster.pass_ms(2_000)
-        assert await producer.write(2, AT_2, version=11) == ErrorCode.NONE
-
-    play(scene)
+@played_by(play)
+async def test_a_batch_is_written_only_where_the_coordinator_on_another_broker_knows_of_it(cluster: MemberCluster) -> None:
+    producer = await Producer(cluster).init(1)
+    assert await producer.add(1, AT_1) == [ErrorCode.NONE]
+    assert await producer.write(2, AT_2, version=11) == ErrorCode.TRANSACTION_ABORTABLE
+    assert await producer.write(2, AT_2, version=10) == ErrorCode.INVALID_TXN_STATE
+    assert await producer.add(1, AT_2) == [ErrorCode.NONE]
+    cluster.members[2].plug.pull("node1")
+    assert await producer.write(2, AT_2, version=11) == ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.members[2].plug.cut.clear()
+    await cluster.pass_ms(2_000)
+    assert await producer.write(2, AT_2, version=11) == ErrorCode.NONE
 
 
-def test_offsets_of_a_transaction_whose_group_lives_elsewhere_are_seen_when_it_is_committed() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await elect(cluster, OFFSETS, 2)
-        producer = await Producer(cluster).init(1)
-        assert await producer.commit_offset(2, 42) == ErrorCode.NONE
-        assert await committed_offset(cluster, 2) == (ErrorCode.NONE, -1)
-        assert await producer.end(1) == ErrorCode.NONE
-        await cluster.until(lambda: is_stable(cluster.members[2], OFFSETS), "it is over")
-        assert await committed_offset(cluster, 2) == (ErrorCode.NONE, 42)
-
-    play(scene)
+@played_by(play)
+async def test_offsets_of_a_transaction_whose_group_lives_elsewhere_are_seen_when_it_is_committed(cluster: MemberCluster) -> None:
+    await elect(cluster, OFFSETS, 2)
+    producer = await Producer(cluster).init(1)
+    assert await producer.commit_offset(2, 42) == ErrorCode.NONE
+    assert await committed_offset(cluster, 2) == (ErrorCode.NONE, -1)
+    assert await producer.end(1) == ErrorCode.NONE
+    await cluster.until(lambda: is_stable(cluster.members[2], OFFSETS), "it is over")
+    assert await committed_offset(cluster, 2) == (ErrorCode.NONE, 42)
 
 
-def test_the_offsets_of_a_transaction_that_is_open_when_the_group_moves_are_seen_where_it_moved_to() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        producer = await Producer(cluster).init(1)
-        assert await producer.commit_offset(1, 42) == ErrorCode.NONE
-        await elect(cluster, OFFSETS, 3)
-        assert await producer.end(1) == ErrorCode.NONE
-        await cluster.until(lambda: is_stable(cluster.members[3], OFFSETS), "it is over")
-        assert await committed_offset(cluster, 3) == (ErrorCode.NONE, 42)
-
-    play(scene)
+@played_by(play)
+async def test_the_offsets_of_a_transaction_that_is_open_when_the_group_moves_are_seen_where_it_moved_to(cluster: MemberCluster) -> None:
+    producer = await Producer(cluster).init(1)
+    assert await producer.commit_offset(1, 42) == ErrorCode.NONE
+    await elect(cluster, OFFSETS, 3)
+    assert await producer.end(1) == ErrorCode.NONE
+    await cluster.until(lambda: is_stable(cluster.members[3], OFFSETS), "it is over")
+    assert await committed_offset(cluster, 3) == (ErrorCode.NONE, 42)
 
 
-def test_a_coordinator_that_dies_between_the_markers_is_followed_by_one_that_writes_the_others() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await prepared_and_stuck(cluster)
-        cluster.members[1].crash()
-        cluster.controller.fence(1)
-        await cluster.until(lambda: is_stable(cluster.members[2], AT_2), "it is over")
-        assert outcomes(cluster.members[2], AT_2) == [(COMMIT, 1)]
-        assert [kind for kind, _ in outcomes(cluster.members[3], AT_3)] == [COMMIT, COMMIT]
-        assert outcomes(cluster.members[3], AT_3)[-1] == (COMMIT, 1)
-        producer = await Producer(cluster).init(2)
-        assert await producer.write(2, AT_2) == ErrorCode.NONE
-
-    play(scene)
+@played_by(play)
+async def test_a_coordinator_that_dies_between_the_markers_is_followed_by_one_that_writes_the_others(cluster: MemberCluster) -> None:
+    await prepared_and_stuck(cluster)
+    cluster.members[1].crash()
+    cluster.controller.fence(1)
+    await cluster.until(lambda: is_stable(cluster.members[2], AT_2), "it is over")
+    assert outcomes(cluster.members[2], AT_2) == [(COMMIT, 1)]
+    assert [kind for kind, _ in outcomes(cluster.members[3], AT_3)] == [COMMIT, COMMIT]
+    assert outcomes(cluster.members[3], AT_3)[-1] == (COMMIT, 1)
+    producer = await Producer(cluster).init(2)
+    assert await producer.write(2, AT_2) == ErrorCode.NONE
 
 
-def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_whoever_waits_is_told() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        producer = await written(cluster)
-        for node in (2, 3):
-            cluster.members[node].plug.pull("node1")
-        answer = await producer.sends_end(1)
-        commit = await sent(cluster, 1, offset_commit(7), 9)
-        await cluster.pass_ms(300)
-        assert (answer(), commit()) == (None, None)
-        await elect(cluster, STATE, 2, isr=(2, 3))
-        await elect(cluster, OFFSETS, 2, isr=(2, 3))
-        assert answer().error_code == ErrorCode.NOT_COORDINATOR
-        assert commit().topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-        for node in (2, 3):
-            cluster.members[node].plug.cut.clear()
-        assert await committed_offset(cluster, 2) == (ErrorCode.NONE, -1)
-        assert markers(cluster.members[2], AT_2) == []
-        assert await producer.end(2, commit=False) == ErrorCode.NONE
-        await ended(cluster)
-        for node, place in EACH:
-            assert outcomes(cluster.members[node], place) == [(ABORT, 1)]
-        await cluster.until(lambda: set(cluster.controller.partition(*OFFSETS).isr) == {1, 2, 3}, "it is over")
-        await elect(cluster, OFFSETS, 1)
-        assert await committed_offset(cluster, 1) == (ErrorCode.NONE, -1)
-
-    play(scene)
+@played_by(play)
+async def test_a_decision_that_was_not_committed_dies_with_its_leadership_and_whoever_waits_is_told(cluster: MemberCluster) -> None:
+    producer = await written(cluster)
+    for node in (2, 3):
+        cluster.members[node].plug.pull("node1")
+    answer = await producer.sends_end(1)
+    commit = await sent(cluster, 1, offset_commit(7), 9)
+    await cluster.pass_ms(300)
+    assert (answer(), commit()) == (None, None)
+    await elect(cluster, STATE, 2, isr=(2, 3))
+    await elect(cluster, OFFSETS, 2, isr=(2, 3))
+    assert answer().error_code == ErrorCode.NOT_COORDINATOR
+    assert commit().topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    for node in (2, 3):
+        cluster.members[node].plug.cut.clear()
+    assert await committed_offset(cluster, 2) == (ErrorCode.NONE, -1)
+    assert markers(cluster.members[2], AT_2) == []
+    assert await producer.end(2, commit=False) == ErrorCode.NONE
+    await ended(cluster)
+    for node, place in EACH:
+        assert outcomes(cluster.members[node], place) == [(ABORT, 1)]
+    await cluster.until(lambda: set(cluster.controller.partition(*OFFSETS).isr) == {1, 2, 3}, "it is over")
+    await elect(cluster, OFFSETS, 1)
+    assert await committed_offset(cluster, 1) == (ErrorCode.NONE, -1)
 
 
-def test_what_is_not_committed_in_time_is_no_coordinators_to_acknowledge() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        for node in (2, 3):
-            cluster.members[node].plug.pull("node1")
-        commit = await sent(cluster, 1, offset_commit(7), 9)
-        await cluster.pass_ms(4_900)
-        assert commit() is None
-        await cluster.pass_ms(200)
-        assert commit().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-    play(scene)
+@played_by(play)
+async def test_what_is_not_committed_in_time_is_no_coordinators_to_acknowledge(cluster: MemberCluster) -> None:
+    for node in (2, 3):
+        cluster.members[node].plug.pull("node1")
+    commit = await sent(cluster, 1, offset_commit(7), 9)
+    await cluster.pass_ms(4_900)
+    assert commit() is None
+    await cluster.pass_ms(200)
+    assert commit().topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_a_new_coordinator_reads_what_its_predecessor_could_not_commit_and_tells_it_when_it_is_committed() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        assert (await cluster.ask(1, offset_commit(6), 9)).topics[0].partitions[0].error_code == ErrorCode.NONE
-        cluster.members[3].plug.pull("node1")
-        commit = await sent(cluster, 1, offset_commit(7), 9)
-        await cluster.pass_ms(300)
-        assert commit() is None
-        cluster.members[3].plug.pull("node2")
-        await elect(cluster, OFFSETS, 2)
-        log = cluster.members[2].partition(*OFFSETS).log
-        assert log.high_watermark < log.log_end_offset
-        cluster.members[3].plug.cut.clear()
-        assert await committed_offset(cluster, 2) == (ErrorCode.NONE, 7)
-        assert log.high_watermark == log.log_end_offset
-
-    play(scene)
+@played_by(play)
+async def test_a_new_coordinator_reads_its_predecessors_uncommitted_records_and_serves_them_once_committed(cluster: MemberCluster) -> None:
+    assert (await cluster.ask(1, offset_commit(6), 9)).topics[0].partitions[0].error_code == ErrorCode.NONE
+    cluster.members[3].plug.pull("node1")
+    commit = await sent(cluster, 1, offset_commit(7), 9)
+    await cluster.pass_ms(300)
+    assert commit() is None
+    cluster.members[3].plug.pull("node2")
+    await elect(cluster, OFFSETS, 2)
+    log = cluster.members[2].partition(*OFFSETS).log
+    assert log.high_watermark < log.log_end_offset
+    cluster.members[3].plug.cut.clear()
+    assert await committed_offset(cluster, 2) == (ErrorCode.NONE, 7)
+    assert log.high_watermark == log.log_end_offset
 
 
-def test_a_coordinator_that_is_elected_and_deposed_in_quick_succession_serves_in_the_last_epoch_alone() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        for offset in range(20):
-            assert (await cluster.ask(1, offset_commit(offset), 9)).topics[0].partitions[0].error_code == ErrorCode.NONE
-        producer = await written(cluster)
-        for leader in (2, 1, 3, 2, 3, 1, 2):
-            cluster.controller.change(*OFFSETS, leader=leader)
-            cluster.controller.change(*STATE, leader=leader)
-        await cluster.pass_ms(1_000)
-        assert await committed_offset(cluster, 2) == (ErrorCode.NONE, 19)
-        for node in (1, 3):
-            assert (await committed_offset(cluster, node))[0] == ErrorCode.NOT_COORDINATOR
-        assert await producer.end(2) == ErrorCode.NONE
-        await cluster.until(lambda: is_stable(cluster.members[3], AT_3), "it is over")
-        assert outcomes(cluster.members[3], AT_3) == [(COMMIT, 7)]
-
-    play(scene)
+@played_by(play)
+async def test_a_coordinator_elected_and_deposed_in_quick_succession_serves_in_the_last_epoch_only(cluster: MemberCluster) -> None:
+    for offset in range(20):
+        assert (await cluster.ask(1, offset_commit(offset), 9)).topics[0].partitions[0].error_code == ErrorCode.NONE
+    producer = await written(cluster)
+    for leader in (2, 1, 3, 2, 3, 1, 2):
+        cluster.controller.change(*OFFSETS, leader=leader)
+        cluster.controller.change(*STATE, leader=leader)
+    await cluster.pass_ms(1_000)
+    assert await committed_offset(cluster, 2) == (ErrorCode.NONE, 19)
+    for node in (1, 3):
+        assert (await committed_offset(cluster, node))[0] == ErrorCode.NOT_COORDINATOR
+    assert await producer.end(2) == ErrorCode.NONE
+    await cluster.until(lambda: is_stable(cluster.members[3], AT_3), "it is over")
+    assert outcomes(cluster.members[3], AT_3) == [(COMMIT, 7)]
 
 
-def test_a_member_that_waits_in_a_group_is_told_when_its_coordinator_is_deposed() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        def join(member: str) -> k11.JoinGroupRequest:
-            protocols = [k11.JoinGroupRequestProtocol("range", b"")]
-            return k11.JoinGroupRequest("g", 30_000, 60_000, member, None, "consumer", protocols)
+@played_by(play)
+async def test_a_member_that_waits_in_a_group_is_told_when_its_coordinator_is_deposed(cluster: MemberCluster) -> None:
+    def join(member: str) -> k11.JoinGroupRequest:
+        protocols = [k11.JoinGroupRequestProtocol("range", b"")]
+        return k11.JoinGroupRequest("g", 30_000, 60_000, member, None, "consumer", protocols)
 
-        first = await cluster.ask(1, join(""), 3)
-        assert first.error_code == ErrorCode.NONE
-        waiting = await sent(cluster, 1, join(""), 3)
-        await cluster.pass_ms(300)
-        assert waiting() is None
-        await elect(cluster, OFFSETS, 2)
-        assert waiting().error_code == ErrorCode.NOT_COORDINATOR
-
-    play(scene)
+    first = await cluster.ask(1, join(""), 3)
+    assert first.error_code == ErrorCode.NONE
+    waiting = await sent(cluster, 1, join(""), 3)
+    await cluster.pass_ms(300)
+    assert waiting() is None
+    await elect(cluster, OFFSETS, 2)
+    assert waiting().error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_marker_follows_a_partition_whose_leader_moves() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await prepared_and_stuck(cluster)
-        await elect(cluster, AT_2, 3)
-        await cluster.until(lambda: is_stable(cluster.members[3], AT_2), "it is over")
-        assert outcomes(cluster.members[3], AT_2) == [(COMMIT, 0)]
-        assert (await Producer(cluster).init(1)).epoch >= 0
-
-    play(scene)
+@played_by(play)
+async def test_a_marker_follows_a_partition_whose_leader_moves(cluster: MemberCluster) -> None:
+    await prepared_and_stuck(cluster)
+    await elect(cluster, AT_2, 3)
+    await cluster.until(lambda: is_stable(cluster.members[3], AT_2), "it is over")
+    assert outcomes(cluster.members[3], AT_2) == [(COMMIT, 0)]
+    assert (await Producer(cluster).init(1)).epoch >= 0
 
 
-def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed_out() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        producer = await written(cluster)
-        for node in (2, 3):
-            cluster.members[node].plug.pull("node1")
-        marker = k27.WritableTxnMarker(producer.producer_id, producer.epoch + 1, False, [k27.WritableTxnMarkerTopic("t", [0])], 0, 2)
-        answer = await sent(cluster, 1, k27.WriteTxnMarkersRequest([marker]), 2)
-        await cluster.pass_ms(4_900)
-        assert answer() is None
-        await cluster.pass_ms(200)
-        assert answer().markers[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-        for node in (2, 3):
-            cluster.members[node].plug.cut.clear()
-
-    play(scene, request_timeout_ms="5000")
+@played_by(play, request_timeout_ms="5000")
+async def test_a_marker_that_not_every_in_sync_replica_gets_is_answered_as_timed_out(cluster: MemberCluster) -> None:
+    producer = await written(cluster)
+    for node in (2, 3):
+        cluster.members[node].plug.pull("node1")
+    marker = k27.WritableTxnMarker(producer.producer_id, producer.epoch + 1, False, [k27.WritableTxnMarkerTopic("t", [0])], 0, 2)
+    answer = await sent(cluster, 1, k27.WriteTxnMarkersRequest([marker]), 2)
+    await cluster.pass_ms(4_900)
+    assert answer() is None
+    await cluster.pass_ms(200)
+    assert answer().markers[0].topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    for node in (2, 3):
+        cluster.members[node].plug.cut.clear()
 
 
-def test_a_topic_that_is_deleted_holds_no_transaction_up() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await prepared_and_stuck(cluster)
-        assert (await cluster.ask(1, InitProducerIdRequest(ID, 60_000), 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-        cluster.controller.delete("t")
-        assert (await Producer(cluster).init(1)).epoch >= 0
-
-    play(scene)
+@played_by(play)
+async def test_a_topic_that_is_deleted_holds_no_transaction_up(cluster: MemberCluster) -> None:
+    await prepared_and_stuck(cluster)
+    assert (await cluster.ask(1, InitProducerIdRequest(ID, 60_000), 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    cluster.controller.delete("t")
+    assert (await Producer(cluster).init(1)).epoch >= 0
 
 
-def test_a_broker_that_is_down_for_minutes_gets_its_marker_when_it_is_back() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        only = ("only", 0)
-        await create(cluster, "only", (2,))
-        producer = await Producer(cluster).init(1)
-        assert await producer.write(2, only) == ErrorCode.NONE
-        cluster.members[2].crash()
-        cluster.controller.fence(2)
-        await settle()
-        assert await producer.end(1) == ErrorCode.NONE
-        await cluster.pass_ms(120_000)
-        assert (await cluster.ask(1, InitProducerIdRequest(ID, 60_000), 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-        await cluster.done(cluster.members[2].start())
-        await cluster.until(lambda: is_stable(cluster.members[2], only), "the transaction is over")
-        assert outcomes(cluster.members[2], only) == [(COMMIT, 0)]
-
-    play(scene)
+@played_by(play)
+async def test_a_broker_that_is_down_for_minutes_gets_its_marker_when_it_is_back(cluster: MemberCluster) -> None:
+    only = ("only", 0)
+    await create(cluster, "only", (2,))
+    producer = await Producer(cluster).init(1)
+    assert await producer.write(2, only) == ErrorCode.NONE
+    cluster.members[2].crash()
+    cluster.controller.fence(2)
+    await settle()
+    assert await producer.end(1) == ErrorCode.NONE
+    await cluster.pass_ms(120_000)
+    assert (await cluster.ask(1, InitProducerIdRequest(ID, 60_000), 5)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    await cluster.done(cluster.members[2].start())
+    await cluster.until(lambda: is_stable(cluster.members[2], only), "the transaction is over")
+    assert outcomes(cluster.members[2], only) == [(COMMIT, 0)]
 
 
 @pytest.mark.parametrize("heals", [True, False])
-def test_a_coordinator_that_was_deposed_without_knowing_is_fenced_by_what_its_successor_wrote(heals: bool) -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await prepared_and_stuck(cluster)
-        cluster.members[1].plug.pull("c3000")
-        await elect(cluster, STATE, 2, isr=(2, 3))
-        await cluster.until(lambda: is_stable(cluster.members[2], AT_2), "it is over")
-        assert cluster.members[1].partition(*STATE).leads
-        cluster.members[1].plug.cut.discard("node2")
-        if heals:
-            cluster.members[1].plug.cut.clear()
-        await cluster.pass_ms(30_000)
-        assert outcomes(cluster.members[2], AT_2) == [(COMMIT, 1)]
-        (seen,) = cluster.members[2].partition(*AT_2).log.producers()
-        late = k27.WritableTxnMarker(seen.producer_id, seen.producer_epoch, False, [k27.WritableTxnMarkerTopic("t", [1])], 0, 2)
-        answer = await cluster.ask(2, k27.WriteTxnMarkersRequest([late]), 2)
-        assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        producer = await Producer(cluster).init(2)
-        assert await producer.write(2, AT_2) == ErrorCode.NONE
-        assert await producer.end(2) == ErrorCode.NONE
+@played_by(play)
+async def test_a_deposed_coordinator_that_does_not_know_it_is_fenced_by_its_successors_records(cluster: MemberCluster, heals: bool) -> None:
+    await prepared_and_stuck(cluster)
+    cluster.members[1].plug.pull("c3000")
+    await elect(cluster, STATE, 2, isr=(2, 3))
+    await cluster.until(lambda: is_stable(cluster.members[2], AT_2), "it is over")
+    assert cluster.members[1].partition(*STATE).leads
+    cluster.members[1].plug.cut.discard("node2")
+    if heals:
         cluster.members[1].plug.cut.clear()
-
-    play(scene)
+    await cluster.pass_ms(30_000)
+    assert outcomes(cluster.members[2], AT_2) == [(COMMIT, 1)]
+    (seen,) = cluster.members[2].partition(*AT_2).log.producers()
+    late = k27.WritableTxnMarker(seen.producer_id, seen.producer_epoch, False, [k27.WritableTxnMarkerTopic("t", [1])], 0, 2)
+    answer = await cluster.ask(2, k27.WriteTxnMarkersRequest([late]), 2)
+    assert answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    producer = await Producer(cluster).init(2)
+    assert await producer.write(2, AT_2) == ErrorCode.NONE
+    assert await producer.end(2) == ErrorCode.NONE
+    cluster.members[1].plug.cut.clear()

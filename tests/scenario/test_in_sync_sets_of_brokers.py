@@ -13,6 +13,7 @@ from ottla.broker.core.log_config import LogConfig
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.replica_brokers import LAG_MS, Cluster, run
+from tests.support.scenes import played_by
 from tests.support.simulation import settle
 
 TWO_IN_SYNC = LogConfig(min_insync_replicas=2)
@@ -35,281 +36,247 @@ def asked_for(cluster: Cluster) -> list[dict[int, int]]:
 # --- joining the ISR -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_follower_joins_only_with_all_that_its_leader_began_with() -> None:
+@played_by(run, nodes=(1, 2, 3))
+async def test_a_follower_joins_only_with_all_that_its_leader_began_with(cluster: Cluster) -> None:
     """KAFKA-7128, scenario 17: records between the high watermark and the start of the epoch may be committed."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster[3].crash()
-        await cluster.elect(1, isr=(1, 2, 3))
-        await cluster.produce(1, b"a")
-        await cluster.pass_time(1_000)
-        await cluster[1].crash()
-        await cluster.elect(2)
-        rules, before = cluster.controller.rules, cluster.controller.rules.standings[3]
-        rules.fence(3)
-        await cluster.tell()
-        rules.standings = rules.standings | {3: before}
-        await cluster.tell()
-        assert (cluster.state.isr, cluster[2].partition.log.high_watermark) == ((1, 2), 0)
-        await cluster.fetch(2, 0, replica=3, current_leader_epoch=2)
-        assert asked_for(cluster) == []
-        await cluster.fetch(2, 1, replica=3, current_leader_epoch=2, last_fetched_epoch=1)
-        assert asked_for(cluster) == [{1: -1, 2: 102, 3: 103}]
-
-    run(scene, nodes=(1, 2, 3))
+    await cluster[3].crash()
+    await cluster.elect(1, isr=(1, 2, 3))
+    await cluster.produce(1, b"a")
+    await cluster.pass_time(1_000)
+    await cluster[1].crash()
+    await cluster.elect(2)
+    rules, before = cluster.controller.rules, cluster.controller.rules.standings[3]
+    rules.fence(3)
+    await cluster.tell()
+    rules.standings = rules.standings | {3: before}
+    await cluster.tell()
+    assert (cluster.state.isr, cluster[2].partition.log.high_watermark) == ((1, 2), 0)
+    await cluster.fetch(2, 0, replica=3, current_leader_epoch=2)
+    assert asked_for(cluster) == []
+    await cluster.fetch(2, 1, replica=3, current_leader_epoch=2, last_fetched_epoch=1)
+    assert asked_for(cluster) == [{1: -1, 2: 102, 3: 103}]
 
 
 @pytest.mark.parametrize("standing", [{"fenced": True}, {"shutting_down": True}])
-def test_a_fenced_or_leaving_follower_that_fetches_on_is_not_asked_for_and_holds_nothing_back(standing: dict[str, bool]) -> None:
+@played_by(run)
+async def test_a_fenced_or_leaving_follower_that_still_fetches_is_not_proposed_and_delays_no_commit(
+    cluster: Cluster, standing: dict[str, bool]
+) -> None:
     """KAFKA-13916 and KIP-841, scenario 18."""
-
-    async def scene(cluster: Cluster) -> None:
-        stand(cluster, 2, **standing)
-        await cluster.elect(1, isr=(1,))
-        answer = await cluster.produce(1, b"a", acks=-1)
-        assert answer().error_code == 0
-        await cluster.pass_time(2_000)
-        assert cluster[2].values == [b"a"]
-        assert (cluster.state.isr, asked_for(cluster)) == ((1,), [])
-        stand(cluster, 2, fenced=False, shutting_down=False)
-        await cluster.tell()
-        await cluster.pass_time(2_000)
-        assert cluster.state.isr == (1, 2)
-
-    run(scene)
+    stand(cluster, 2, **standing)
+    await cluster.elect(1, isr=(1,))
+    answer = await cluster.produce(1, b"a", acks=-1)
+    assert answer().error_code == 0
+    await cluster.pass_time(2_000)
+    assert cluster[2].values == [b"a"]
+    assert (cluster.state.isr, asked_for(cluster)) == ((1,), [])
+    stand(cluster, 2, fenced=False, shutting_down=False)
+    await cluster.tell()
+    await cluster.pass_time(2_000)
+    assert cluster.state.isr == (1, 2)
 
 
-def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refused_and_commits_without_it() -> None:
+@played_by(run)
+async def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refused_and_commits_without_it(cluster: Cluster) -> None:
     """KIP-841, scenario 18."""
-
-    async def scene(cluster: Cluster) -> None:
-        stand(cluster, 2, fenced=True)
-        await cluster.elect(1, isr=(1,), told=())
-        cluster[1].partition.lead(cluster.state)
-        await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
-        assert asked_for(cluster) == [{1: 101, 2: 102}]
-        assert cluster[1].partition.replica.others.in_sync.maximal == {1}
-        assert cluster.state.isr == (1,)
-
-    run(scene)
+    stand(cluster, 2, fenced=True)
+    await cluster.elect(1, isr=(1,), told=())
+    cluster[1].partition.lead(cluster.state)
+    await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
+    assert asked_for(cluster) == [{1: 101, 2: 102}]
+    assert cluster[1].partition.replica.others.in_sync.maximal == {1}
+    assert cluster.state.isr == (1,)
 
 
-def test_a_follower_that_lost_its_disk_after_its_fetch_is_not_in_sync_by_that_fetch() -> None:
+@played_by(run)
+async def test_a_follower_that_lost_its_disk_after_its_fetch_is_not_in_sync_by_that_fetch(cluster: Cluster) -> None:
     """KAFKA-14617 and KIP-903, scenario 19: the controller distinguishes incarnations by their epochs."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster[2].crash()
-        await cluster.elect(1, isr=(1,))
-        await cluster.produce(1, b"a")
-        cluster.controller.reachable = False
-        await cluster[2].start()
-        await cluster.pass_time(2_000)
-        assert set(map(str, asked_for(cluster))) == {str({1: 101, 2: 102})}
-        await cluster[2].crash()
-        cluster[2].files = MemoryFiles()
-        stand(cluster, 2, epoch=202)
-        cluster.controller.reachable = True
-        await cluster.pass_time(100, step=50)
-        assert (asked_for(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 102}, (1,))
-        await cluster[2].start()
-        await cluster.tell()
-        await cluster.pass_time(2_000)
-        assert (asked_for(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 202}, (1, 2))
-        assert cluster[2].values == [b"a"]
-
-    run(scene)
+    await cluster[2].crash()
+    await cluster.elect(1, isr=(1,))
+    await cluster.produce(1, b"a")
+    cluster.controller.reachable = False
+    await cluster[2].start()
+    await cluster.pass_time(2_000)
+    assert set(map(str, asked_for(cluster))) == {str({1: 101, 2: 102})}
+    await cluster[2].crash()
+    cluster[2].files = MemoryFiles()
+    stand(cluster, 2, epoch=202)
+    cluster.controller.reachable = True
+    await cluster.pass_time(100, step=50)
+    assert (asked_for(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 102}, (1,))
+    await cluster[2].start()
+    await cluster.tell()
+    await cluster.pass_time(2_000)
+    assert (asked_for(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 202}, (1, 2))
+    assert cluster[2].values == [b"a"]
 
 
-def test_a_proposal_names_the_incarnation_that_had_caught_up_also_when_the_next_one_has_fetched_since() -> None:
+@played_by(run)
+async def test_a_proposal_names_the_incarnation_that_had_caught_up_also_when_the_next_one_has_fetched_since(cluster: Cluster) -> None:
     """KAFKA-15221, scenario 20."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster[2].crash()
-        await cluster.elect(1, isr=(1,))
-        await cluster.produce(1, b"a")
-        cluster.controller.reachable = False
-        await cluster.fetch(1, 1, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
-        stand(cluster, 2, epoch=202)
-        await cluster.tell()
-        await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
-        cluster.controller.reachable = True
-        await cluster.pass_time(100, step=50)
-        assert {tuple(asked.items()) for asked in asked_for(cluster)} == {((1, 101), (2, 102))}
-        assert cluster.state.isr == (1,)
-
-    run(scene)
+    await cluster[2].crash()
+    await cluster.elect(1, isr=(1,))
+    await cluster.produce(1, b"a")
+    cluster.controller.reachable = False
+    await cluster.fetch(1, 1, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
+    stand(cluster, 2, epoch=202)
+    await cluster.tell()
+    await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
+    cluster.controller.reachable = True
+    await cluster.pass_time(100, step=50)
+    assert {tuple(asked.items()) for asked in asked_for(cluster)} == {((1, 101), (2, 102))}
+    assert cluster.state.isr == (1,)
 
 
-def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in() -> None:
+@played_by(run, config=TWO_IN_SYNC)
+async def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in(cluster: Cluster) -> None:
     """KAFKA-19996, scenario 27: with too small an ISR the high watermark does not advance, so a replica that reaches it may still lag."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster.elect(1)
-        await cluster.pass_time(1_000)
-        await cluster[2].crash()
-        for value in (b"a", b"b", b"c"):
-            await cluster.produce(1, value)
-        await cluster.pass_time(2 * LAG_MS)
-        assert (cluster.state.isr, cluster[1].partition.log.high_watermark) == ((1,), 0)
-        before = len(cluster.controller.asked)
-        for end in (0, 1, 2):
-            cluster.clock.advance(1)
-            await cluster.fetch(1, end, replica=2, current_leader_epoch=1, last_fetched_epoch=1 if end else -1)
-            cluster[1].partition.look_for_laggards()
-        assert asked_for(cluster)[before:] == []
-        await cluster.fetch(1, 3, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
-        await cluster.pass_time(1_000)
-        assert (asked_for(cluster)[before:], cluster.state.isr) == ([{1: 101, 2: 102}], (1, 2))
-        assert cluster[1].partition.log.high_watermark == 3
-
-    run(scene, config=TWO_IN_SYNC)
+    await cluster.elect(1)
+    await cluster.pass_time(1_000)
+    await cluster[2].crash()
+    for value in (b"a", b"b", b"c"):
+        await cluster.produce(1, value)
+    await cluster.pass_time(2 * LAG_MS)
+    assert (cluster.state.isr, cluster[1].partition.log.high_watermark) == ((1,), 0)
+    before = len(cluster.controller.asked)
+    for end in (0, 1, 2):
+        cluster.clock.advance(1)
+        await cluster.fetch(1, end, replica=2, current_leader_epoch=1, last_fetched_epoch=1 if end else -1)
+        cluster[1].partition.look_for_laggards()
+    assert asked_for(cluster)[before:] == []
+    await cluster.fetch(1, 3, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
+    await cluster.pass_time(1_000)
+    assert (asked_for(cluster)[before:], cluster.state.isr) == ([{1: 101, 2: 102}], (1, 2))
+    assert cluster[1].partition.log.high_watermark == 3
 
 
 # --- the high watermark ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_high_watermark_waits_for_who_is_about_to_join() -> None:
+@played_by(run)
+async def test_the_high_watermark_waits_for_who_is_about_to_join(cluster: Cluster) -> None:
     """KAFKA-4485, scenario 22: the controller may have added it to the ISR already."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster[2].crash()
-        await cluster.elect(1, isr=(1,))
-        cluster.controller.reachable = False
-        await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
-        answer = await cluster.produce(1, b"a", acks=-1)
-        assert (answer(), cluster[1].partition.log.high_watermark) == (None, 0)
-        await cluster.fetch(1, 1, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
-        assert (answer().error_code, cluster[1].partition.log.high_watermark) == (0, 1)
-
-    run(scene)
+    await cluster[2].crash()
+    await cluster.elect(1, isr=(1,))
+    cluster.controller.reachable = False
+    await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
+    answer = await cluster.produce(1, b"a", acks=-1)
+    assert (answer(), cluster[1].partition.log.high_watermark) == (None, 0)
+    await cluster.fetch(1, 1, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
+    assert (answer().error_code, cluster[1].partition.log.high_watermark) == (0, 1)
 
 
-def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ago() -> None:
+@played_by(run, nodes=(1, 2, 3))
+async def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ago(cluster: Cluster) -> None:
     """KAFKA-15021, scenario 23: the controller removes it from the ISR without a new leader epoch."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster.elect(1)
-        await cluster.produce(1, b"a", acks=-1)
-        await cluster.pass_time(1_000)
-        await cluster[3].crash()
-        epoch = cluster.state.leader_epoch
-        cluster.controller.rules.fence(3)
-        await cluster.tell()
-        assert (cluster.state.isr, cluster.state.leader_epoch) == ((1, 2), epoch)
-        answer = await cluster.produce(1, b"b", acks=-1)
-        assert answer().error_code == 0
-        assert cluster[1].partition.log.high_watermark == 2
-
-    run(scene, nodes=(1, 2, 3))
+    await cluster.elect(1)
+    await cluster.produce(1, b"a", acks=-1)
+    await cluster.pass_time(1_000)
+    await cluster[3].crash()
+    epoch = cluster.state.leader_epoch
+    cluster.controller.rules.fence(3)
+    await cluster.tell()
+    assert (cluster.state.isr, cluster.state.leader_epoch) == ((1, 2), epoch)
+    answer = await cluster.produce(1, b"b", acks=-1)
+    assert answer().error_code == 0
+    assert cluster[1].partition.log.high_watermark == 2
 
 
-def test_a_min_insync_replicas_that_is_raised_holds_back_what_waits_and_lowered_lets_it_go() -> None:
+@played_by(run, nodes=(1, 2, 3), config=TWO_IN_SYNC)
+async def test_a_min_insync_replicas_that_is_raised_holds_back_what_waits_and_lowered_lets_it_go(cluster: Cluster) -> None:
     """Scenario 29: the followers have the records all the time."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster[3].crash()
-        await cluster.elect(1, isr=(1, 2))
-        await cluster.pass_time(1_000)
-        cluster.unreachable.add(1)
-        await cluster.pass_time(1_000)
-        answer = await cluster.produce(1, b"a", acks=-1)
-        cluster[1].partition.reconfigure(replace(TWO_IN_SYNC, min_insync_replicas=3))
-        cluster.unreachable.clear()
-        await cluster.pass_time(2_000)
-        assert cluster[2].values == [b"a"]
-        assert (answer(), cluster[1].partition.log.high_watermark) == (None, 0)
-        refused = await cluster.produce(1, b"b", acks=-1)
-        assert refused().error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-        cluster[1].partition.reconfigure(TWO_IN_SYNC)
-        await settle()
-        assert answer().error_code == 0
-        assert cluster[1].partition.log.high_watermark == 1
-
-    run(scene, nodes=(1, 2, 3), config=TWO_IN_SYNC)
+    await cluster[3].crash()
+    await cluster.elect(1, isr=(1, 2))
+    await cluster.pass_time(1_000)
+    cluster.unreachable.add(1)
+    await cluster.pass_time(1_000)
+    answer = await cluster.produce(1, b"a", acks=-1)
+    cluster[1].partition.reconfigure(replace(TWO_IN_SYNC, min_insync_replicas=3))
+    cluster.unreachable.clear()
+    await cluster.pass_time(2_000)
+    assert cluster[2].values == [b"a"]
+    assert (answer(), cluster[1].partition.log.high_watermark) == (None, 0)
+    refused = await cluster.produce(1, b"b", acks=-1)
+    assert refused().error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster[1].partition.reconfigure(TWO_IN_SYNC)
+    await settle()
+    assert answer().error_code == 0
+    assert cluster[1].partition.log.high_watermark == 1
 
 
-def test_a_leader_that_hears_of_another_leadership_and_of_its_own_next_one_at_once_knows_nothing_of_its_followers() -> None:
+@played_by(run, nodes=(1, 2, 3))
+async def test_a_leader_elected_again_after_another_leadership_forgets_its_followers_progress(cluster: Cluster) -> None:
     """KAFKA-13790, scenario 30: a follower may have truncated records of this log for the leader in between."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster[2].crash()
-        await cluster.elect(1, isr=(1, 2, 3))
-        waiting = await cluster.produce(1, b"a", acks=-1)
-        await cluster.pass_time(1_000)
-        assert (cluster[3].values, waiting()) == ([b"a"], None)
-        await cluster.elect(2, told=(3,))
-        await cluster[2].start()
-        await cluster.produce(2, b"b")
-        await cluster.pass_time(1_000)
-        assert cluster[3].values == [b"b"]
-        await cluster[2].crash()
-        await cluster.elect(1, isr=(1, 3), told=(1,))
-        assert (waiting(), cluster[1].partition.log.high_watermark) == (None, 0), "broker 3 has not got it any more"
-        await cluster.tell()
-        await cluster.pass_time(2_000)
-        assert waiting().error_code == 0
-        assert cluster[3].values == cluster[1].values == [b"a"]
-
-    run(scene, nodes=(1, 2, 3))
+    await cluster[2].crash()
+    await cluster.elect(1, isr=(1, 2, 3))
+    waiting = await cluster.produce(1, b"a", acks=-1)
+    await cluster.pass_time(1_000)
+    assert (cluster[3].values, waiting()) == ([b"a"], None)
+    await cluster.elect(2, told=(3,))
+    await cluster[2].start()
+    await cluster.produce(2, b"b")
+    await cluster.pass_time(1_000)
+    assert cluster[3].values == [b"b"]
+    await cluster[2].crash()
+    await cluster.elect(1, isr=(1, 3), told=(1,))
+    assert (waiting(), cluster[1].partition.log.high_watermark) == (None, 0), "broker 3 has not got it any more"
+    await cluster.tell()
+    await cluster.pass_time(2_000)
+    assert waiting().error_code == 0
+    assert cluster[3].values == cluster[1].values == [b"a"]
 
 
 # --- elections -------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_the_last_replica_standing_took_alone_is_committed_to_nobody_so_that_one_stopped_before_it_may_lead() -> None:
+@played_by(run, nodes=(1, 2, 3), config=TWO_IN_SYNC)
+async def test_records_that_only_the_last_replica_has_are_not_committed_so_an_earlier_stopped_one_may_lead(cluster: Cluster) -> None:
     """KIP-966, scenario 34: two of three are stopped, the last one is killed, and the first of the others to restart is elected."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster.elect(1)
-        answer = await cluster.produce(1, b"a", acks=-1)
-        await cluster.pass_time(1_000)
-        assert answer().error_code == 0
-        for node in (3, 2):
-            await cluster[node].crash()
-            cluster.controller.rules.fence(node)
-            await cluster.tell()
-        taken, refused = await cluster.produce(1, b"alone"), await cluster.produce(1, b"b", acks=-1)
-        assert (taken().error_code, refused().error_code) == (0, ErrorCode.NOT_ENOUGH_REPLICAS)
-        seen = await cluster.fetch(1, 1)
-        assert (seen.high_watermark, seen.records) == (1, b"")
-        await cluster[1].crash(power=True)
-        cluster.controller.rules.fence(1)
-        await cluster.elect(2, isr=(2,))
-        for node in (2, 3, 1):
-            await cluster.register(node)
-            await cluster.pass_time(2_000)
-        assert sorted(cluster.state.isr) == [1, 2, 3]
-        answer = await cluster.produce(2, b"c", acks=-1)
-        await cluster.pass_time(1_000)
-        assert answer().error_code == 0
-        assert [cluster[node].values for node in (1, 2, 3)] == [[b"a", b"c"]] * 3
-
-    run(scene, nodes=(1, 2, 3), config=TWO_IN_SYNC)
-
-
-def test_a_partition_whose_last_leader_lost_its_disk_is_served_by_nobody_until_somebody_is_elected_all_the_same() -> None:
-    """Scenario 36: an empty log of a restarted broker must not make the others truncate theirs."""
-
-    async def scene(cluster: Cluster) -> None:
-        await cluster.elect(1)
-        await cluster.produce(1, b"a")
-        await cluster.pass_time(1_000)
-        await cluster[2].crash()
-        await cluster.elect(1, isr=(1,))
-        await cluster.produce(1, b"lost")
-        await cluster[1].crash()
-        cluster[1].files = MemoryFiles()
-        await cluster.elect(-1)
-        for node in (2, 1):
-            await cluster.register(node)
-        await cluster.pass_time(5_000)
-        for node in (1, 2):
-            refused = await cluster.produce(node, b"b")
-            assert refused().error_code == (await cluster.fetch(node, 0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert [cluster[node].values for node in (1, 2)] == [[], [b"a"]]
-        await cluster.elect(2, isr=(2,))
+    await cluster.elect(1)
+    answer = await cluster.produce(1, b"a", acks=-1)
+    await cluster.pass_time(1_000)
+    assert answer().error_code == 0
+    for node in (3, 2):
+        await cluster[node].crash()
+        cluster.controller.rules.fence(node)
+        await cluster.tell()
+    taken, refused = await cluster.produce(1, b"alone"), await cluster.produce(1, b"b", acks=-1)
+    assert (taken().error_code, refused().error_code) == (0, ErrorCode.NOT_ENOUGH_REPLICAS)
+    seen = await cluster.fetch(1, 1)
+    assert (seen.high_watermark, seen.records) == (1, b"")
+    await cluster[1].crash(power=True)
+    cluster.controller.rules.fence(1)
+    await cluster.elect(2, isr=(2,))
+    for node in (2, 3, 1):
+        await cluster.register(node)
         await cluster.pass_time(2_000)
-        assert [cluster[node].values for node in (1, 2)] == [[b"a"], [b"a"]]
-        assert sorted(cluster.state.isr) == [1, 2]
+    assert sorted(cluster.state.isr) == [1, 2, 3]
+    answer = await cluster.produce(2, b"c", acks=-1)
+    await cluster.pass_time(1_000)
+    assert answer().error_code == 0
+    assert [cluster[node].values for node in (1, 2, 3)] == [[b"a", b"c"]] * 3
 
-    run(scene)
+
+@played_by(run)
+async def test_a_partition_whose_last_leader_lost_its_disk_has_no_leader_until_an_unclean_election(cluster: Cluster) -> None:
+    """Scenario 36: an empty log of a restarted broker must not make the others truncate theirs."""
+    await cluster.elect(1)
+    await cluster.produce(1, b"a")
+    await cluster.pass_time(1_000)
+    await cluster[2].crash()
+    await cluster.elect(1, isr=(1,))
+    await cluster.produce(1, b"lost")
+    await cluster[1].crash()
+    cluster[1].files = MemoryFiles()
+    await cluster.elect(-1)
+    for node in (2, 1):
+        await cluster.register(node)
+    await cluster.pass_time(5_000)
+    for node in (1, 2):
+        refused = await cluster.produce(node, b"b")
+        assert refused().error_code == (await cluster.fetch(node, 0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [cluster[node].values for node in (1, 2)] == [[], [b"a"]]
+    await cluster.elect(2, isr=(2,))
+    await cluster.pass_time(2_000)
+    assert [cluster[node].values for node in (1, 2)] == [[b"a"], [b"a"]]
+    assert sorted(cluster.state.isr) == [1, 2]

@@ -29,6 +29,7 @@ from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, 
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.member_cluster import MemberCluster, in_a_cluster
+from tests.support.scenes import played_by
 
 
 async def create(cluster: MemberCluster, topic: str = "t", partitions: int = 1) -> None:
@@ -57,69 +58,61 @@ async def produce(cluster: MemberCluster, node: int, batch: bytes, topic: str = 
     return answer.responses[0].partition_responses[0]
 
 
-def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_end_up_equal() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster)
-        ids = await producer_ids(cluster, 2)
-        sent = [batch_of(b"%d" % n, ids.producer_id, ids.producer_epoch, n) for n in range(3)]
-        assert [(await produce(cluster, 1, batch)).base_offset for batch in sent] == [0, 1, 2]
-        cluster.members[1].crash()
-        await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
-        await cluster.until(lambda: cluster.members[2].partition("t").leads, "it knows")
-        retried = await produce(cluster, 2, sent[2])
-        assert (retried.error_code, retried.base_offset) == (ErrorCode.NONE, 2)
-        assert (await produce(cluster, 2, batch_of(b"3", ids.producer_id, ids.producer_epoch, 3))).base_offset == 3
-        await cluster.done(cluster.members[1].start())
-        await cluster.until(lambda: sorted(cluster.controller.partition("t").isr) == [1, 2, 3], "all are in sync")
-        logs = [member.records_of("t") for member in cluster.members.values()]
-        assert logs[0] == logs[1] == logs[2] != b""
-
-    in_a_cluster(scene)
+@played_by(in_a_cluster)
+async def test_a_retry_has_its_first_offset_from_the_next_leader_and_all_logs_end_up_equal(cluster: MemberCluster) -> None:
+    await create(cluster)
+    ids = await producer_ids(cluster, 2)
+    sent = [batch_of(b"%d" % n, ids.producer_id, ids.producer_epoch, n) for n in range(3)]
+    assert [(await produce(cluster, 1, batch)).base_offset for batch in sent] == [0, 1, 2]
+    cluster.members[1].crash()
+    await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
+    await cluster.until(lambda: cluster.members[2].partition("t").leads, "it knows")
+    retried = await produce(cluster, 2, sent[2])
+    assert (retried.error_code, retried.base_offset) == (ErrorCode.NONE, 2)
+    assert (await produce(cluster, 2, batch_of(b"3", ids.producer_id, ids.producer_epoch, 3))).base_offset == 3
+    await cluster.done(cluster.members[1].start())
+    await cluster.until(lambda: sorted(cluster.controller.partition("t").isr) == [1, 2, 3], "all are in sync")
+    logs = [member.records_of("t") for member in cluster.members.values()]
+    assert logs[0] == logs[1] == logs[2] != b""
 
 
-def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_brokers_do() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        leader = cluster.controller.quorum.leader
-        leader.append_kraft_version(leader.epoch, 1)
-        cluster.controller.write(FeatureLevelRecord("share.version", 1))
-        await cluster.pass_ms(2_000)
-        told = await cluster.ask(2, ApiVersionsRequest("a", "1"), 4)
-        levels = {each.name: each.max_version_level for each in told.finalized_features}
-        assert levels == {"metadata.version": 30, "transaction.version": 2, "group.version": 1, "share.version": 1, "kraft.version": 1}
-        assert {each.name: (each.min_version, each.max_version) for each in told.supported_features} == REGISTERED
-        assert told.finalized_features_epoch > 0
-
-    in_a_cluster(scene)
+@played_by(in_a_cluster)
+async def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_brokers_do(cluster: MemberCluster) -> None:
+    leader = cluster.controller.quorum.leader
+    leader.append_kraft_version(leader.epoch, 1)
+    cluster.controller.write(FeatureLevelRecord("share.version", 1))
+    await cluster.pass_ms(2_000)
+    told = await cluster.ask(2, ApiVersionsRequest("a", "1"), 4)
+    levels = {each.name: each.max_version_level for each in told.finalized_features}
+    assert levels == {"metadata.version": 30, "transaction.version": 2, "group.version": 1, "share.version": 1, "kraft.version": 1}
+    assert {each.name: (each.min_version, each.max_version) for each in told.supported_features} == REGISTERED
+    assert told.finalized_features_epoch > 0
 
 
-def test_nothing_of_a_member_outlives_its_crash() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster)
-        await produce(cluster, 1, batch_of(b"x"))
-        await cluster.pass_ms(5_000)
-        member, links = cluster.members[3], len(cluster.controller.links)
-        member.crash()
-        left = {path: bytes(node.data) for path, node in member.files.nodes.items()}
-        cluster.controller.configure(ResourceType.TOPIC, "t", retention_ms="1000000")
-        await produce(cluster, 1, batch_of(b"y"), acks=1)
-        await cluster.pass_ms(5_000)
-        assert {path: bytes(node.data) for path, node in member.files.nodes.items()} == left
-        assert len(cluster.controller.links) == links - 2, "of the observer, and of the heartbeats"
-
-    in_a_cluster(scene)
+@played_by(in_a_cluster)
+async def test_nothing_of_a_member_outlives_its_crash(cluster: MemberCluster) -> None:
+    await create(cluster)
+    await produce(cluster, 1, batch_of(b"x"))
+    await cluster.pass_ms(5_000)
+    member, links = cluster.members[3], len(cluster.controller.links)
+    member.crash()
+    left = {path: bytes(node.data) for path, node in member.files.nodes.items()}
+    cluster.controller.configure(ResourceType.TOPIC, "t", retention_ms="1000000")
+    await produce(cluster, 1, batch_of(b"y"), acks=1)
+    await cluster.pass_ms(5_000)
+    assert {path: bytes(node.data) for path, node in member.files.nodes.items()} == left
+    assert len(cluster.controller.links) == links - 2, "of the observer, and of the heartbeats"
 
 
-def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_once_to_come_again() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        cluster.controller.node.stop()
-        began_ms = cluster.clock.mono_ms()
-        for request in (InitProducerIdRequest(None, 60_000), InitProducerIdRequest(None, 60_000)):
-            assert (await cluster.ask(1, request)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert cluster.clock.mono_ms() - began_ms < 1_000
-        await cluster.controller.start(cluster.network)
-        assert (await producer_ids(cluster, 1)).producer_epoch == 0
-
-    in_a_cluster(scene)
+@played_by(in_a_cluster)
+async def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_once_to_come_again(cluster: MemberCluster) -> None:
+    cluster.controller.node.stop()
+    began_ms = cluster.clock.mono_ms()
+    for request in (InitProducerIdRequest(None, 60_000), InitProducerIdRequest(None, 60_000)):
+        assert (await cluster.ask(1, request)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert cluster.clock.mono_ms() - began_ms < 1_000
+    await cluster.controller.start(cluster.network)
+    assert (await producer_ids(cluster, 1)).producer_epoch == 0
 
 
 def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
@@ -170,12 +163,10 @@ def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_a
     in_a_cluster(scene, size=1, broker_heartbeat_interval_ms="1500", broker_session_timeout_ms="20000")
 
 
-def test_a_member_that_has_caught_up_says_that_it_takes_new_replicas() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        beats = [asked for asked in cluster.controller.asked if isinstance(asked, BrokerHeartbeatRequest) and asked.broker_id == 1]
-        assert (beats[0].cordoned_log_dirs, beats[-1].cordoned_log_dirs) == (None, [])
-
-    in_a_cluster(scene)
+@played_by(in_a_cluster)
+async def test_a_member_that_has_caught_up_says_that_it_takes_new_replicas(cluster: MemberCluster) -> None:
+    beats = [asked for asked in cluster.controller.asked if isinstance(asked, BrokerHeartbeatRequest) and asked.broker_id == 1]
+    assert (beats[0].cordoned_log_dirs, beats[-1].cordoned_log_dirs) == (None, [])
 
 
 async def fetch(cluster: MemberCluster, node: int, offset: int, rack: str = "") -> PartitionData:
@@ -184,17 +175,15 @@ async def fetch(cluster: MemberCluster, node: int, offset: int, rack: str = "") 
     return (await cluster.ask(node, request, 12)).responses[0].partitions[0]
 
 
-def test_a_consumer_reads_from_the_follower_in_its_rack_where_the_leader_sends_it() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster)
-        await produce(cluster, 1, batch_of(b"x"))
-        await cluster.pass_ms(1_000)
-        assert (await fetch(cluster, 1, 0, "rack3")).preferred_read_replica == 3
-        assert (await fetch(cluster, 1, 0, "rack1")).preferred_read_replica == -1
-        read, led = await fetch(cluster, 3, 0, "rack3"), await fetch(cluster, 1, 0)
-        assert (read.high_watermark, bytes(read.records)) == (1, bytes(led.records))
-
-    in_a_cluster(scene, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
+@played_by(in_a_cluster, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")
+async def test_a_consumer_reads_from_the_follower_in_its_rack_where_the_leader_sends_it(cluster: MemberCluster) -> None:
+    await create(cluster)
+    await produce(cluster, 1, batch_of(b"x"))
+    await cluster.pass_ms(1_000)
+    assert (await fetch(cluster, 1, 0, "rack3")).preferred_read_replica == 3
+    assert (await fetch(cluster, 1, 0, "rack1")).preferred_read_replica == -1
+    read, led = await fetch(cluster, 3, 0, "rack3"), await fetch(cluster, 1, 0)
+    assert (read.high_watermark, bytes(read.records)) == (1, bytes(led.records))
 
 
 async def delete_before(cluster: MemberCluster, offset: int, timeout_ms: int = 30_000) -> DeleteRecordsPartitionResult:
@@ -202,20 +191,18 @@ async def delete_before(cluster: MemberCluster, offset: int, timeout_ms: int = 3
     return (await cluster.ask(1, request)).topics[0].partitions[0]
 
 
-def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted_them() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster)
-        for n in range(3):
-            await produce(cluster, 1, batch_of(b"%d" % n))
-        answer = await delete_before(cluster, 2)
-        assert (answer.error_code, answer.low_watermark) == (ErrorCode.NONE, 2)
-        assert [member.partition("t").log.log_start_offset for member in cluster.members.values()] == [2, 2, 2]
-        cluster.members[3].crash()
-        assert (await delete_before(cluster, 3, timeout_ms=1_000)).error_code == ErrorCode.REQUEST_TIMED_OUT, "one that lives has them"
-        await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "it is not alive any more")
-        assert (await delete_before(cluster, 3)).low_watermark == 3
-
-    in_a_cluster(scene)
+@played_by(in_a_cluster)
+async def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted_them(cluster: MemberCluster) -> None:
+    await create(cluster)
+    for n in range(3):
+        await produce(cluster, 1, batch_of(b"%d" % n))
+    answer = await delete_before(cluster, 2)
+    assert (answer.error_code, answer.low_watermark) == (ErrorCode.NONE, 2)
+    assert [member.partition("t").log.log_start_offset for member in cluster.members.values()] == [2, 2, 2]
+    cluster.members[3].crash()
+    assert (await delete_before(cluster, 3, timeout_ms=1_000)).error_code == ErrorCode.REQUEST_TIMED_OUT, "one that lives has them"
+    await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "it is not alive any more")
+    assert (await delete_before(cluster, 3)).low_watermark == 3
 
 
 def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is_committed() -> None:
@@ -242,38 +229,34 @@ def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])
-def test_a_throttled_replica_that_is_out_of_sync_catches_up_at_that_rate_and_one_in_sync_is_not_held_back(side: str) -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster)
-        cluster.controller.configure(ResourceType.TOPIC, "t", **{f"{side}_replication_throttled_replicas": "*"})
-        cluster.controller.configure(ResourceType.BROKER, "", **{f"{side}_replication_throttled_rate": "10000"})
-        cluster.members[3].crash()
-        began_ms = cluster.clock.mono_ms()
-        for _ in range(10):
-            assert (await produce(cluster, 1, batch_of(bytes(30_000)))).error_code == ErrorCode.NONE
-        await cluster.until(lambda: 3 not in cluster.controller.partition("t").isr, "one lags")
-        assert cluster.clock.mono_ms() - began_ms < 25_000, "broker 2, in sync, had them at once"
-        await cluster.pass_ms(30_000)
-        await cluster.done(cluster.members[3].start())
-        began_ms = cluster.clock.mono_ms()
-        await cluster.until(lambda: 3 in cluster.controller.partition("t").isr, "all are in sync")
-        assert cluster.clock.mono_ms() - began_ms > 10_000
-
-    in_a_cluster(scene, replica_fetch_max_bytes="35000")
+@played_by(in_a_cluster, replica_fetch_max_bytes="35000")
+async def test_a_throttled_replica_catches_up_at_that_rate_and_one_in_sync_is_not_delayed(cluster: MemberCluster, side: str) -> None:
+    await create(cluster)
+    cluster.controller.configure(ResourceType.TOPIC, "t", **{f"{side}_replication_throttled_replicas": "*"})
+    cluster.controller.configure(ResourceType.BROKER, "", **{f"{side}_replication_throttled_rate": "10000"})
+    cluster.members[3].crash()
+    began_ms = cluster.clock.mono_ms()
+    for _ in range(10):
+        assert (await produce(cluster, 1, batch_of(bytes(30_000)))).error_code == ErrorCode.NONE
+    await cluster.until(lambda: 3 not in cluster.controller.partition("t").isr, "one lags")
+    assert cluster.clock.mono_ms() - began_ms < 25_000, "broker 2, in sync, had them at once"
+    await cluster.pass_ms(30_000)
+    await cluster.done(cluster.members[3].start())
+    began_ms = cluster.clock.mono_ms()
+    await cluster.until(lambda: 3 in cluster.controller.partition("t").isr, "all are in sync")
+    assert cluster.clock.mono_ms() - began_ms > 10_000
 
 
-def test_a_throttles_rate_is_measured_over_the_windows_that_are_set() -> None:
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster)
-        cluster.controller.configure(ResourceType.TOPIC, "t", leader_replication_throttled_replicas="*")
-        cluster.controller.configure(ResourceType.BROKER, "", leader_replication_throttled_rate="1")
-        cluster.members[3].crash()
-        await produce(cluster, 1, batch_of(bytes(30_000)))
-        await cluster.until(lambda: 3 not in cluster.controller.partition("t").isr, "one lags")
-        await produce(cluster, 1, batch_of(bytes(30_000)))
-        await cluster.done(cluster.members[3].start())
-        began_ms = cluster.clock.mono_ms()
-        await cluster.until(lambda: 3 in cluster.controller.partition("t").isr, "all are in sync")
-        assert 2 * 60_000 <= cluster.clock.mono_ms() - began_ms < 2 * 62_000, "a pause before each of the two batches"
-
-    in_a_cluster(scene, replica_fetch_max_bytes="35000", replication_quota_window_num="2", replication_quota_window_size_seconds="30")
+@played_by(in_a_cluster, replica_fetch_max_bytes="35000", replication_quota_window_num="2", replication_quota_window_size_seconds="30")
+async def test_a_throttles_rate_is_measured_over_the_windows_that_are_set(cluster: MemberCluster) -> None:
+    await create(cluster)
+    cluster.controller.configure(ResourceType.TOPIC, "t", leader_replication_throttled_replicas="*")
+    cluster.controller.configure(ResourceType.BROKER, "", leader_replication_throttled_rate="1")
+    cluster.members[3].crash()
+    await produce(cluster, 1, batch_of(bytes(30_000)))
+    await cluster.until(lambda: 3 not in cluster.controller.partition("t").isr, "one lags")
+    await produce(cluster, 1, batch_of(bytes(30_000)))
+    await cluster.done(cluster.members[3].start())
+    began_ms = cluster.clock.mono_ms()
+    await cluster.until(lambda: 3 in cluster.controller.partition("t").isr, "all are in sync")
+    assert 2 * 60_000 <= cluster.clock.mono_ms() - began_ms < 2 * 62_000, "a pause before each of the two batches"

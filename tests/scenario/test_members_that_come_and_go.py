@@ -23,6 +23,7 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.member_cluster import MemberCluster, in_a_cluster
+from tests.support.scenes import played_by
 
 
 async def create(cluster: MemberCluster, *replicas: int) -> None:
@@ -50,138 +51,120 @@ def registrations(cluster: MemberCluster, node: int) -> list[BrokerRegistrationR
     return [asked for asked in cluster.controller.asked if isinstance(asked, BrokerRegistrationRequest) and asked.broker_id == node]
 
 
-def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a_crash() -> None:
+@played_by(in_a_cluster)
+async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a_crash(cluster: MemberCluster) -> None:
     """KIP-966 and KAFKA-15581, scenario 35: so the controller knows which eligible leaders may have lost records."""
-
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster, 1, 2, 3)
-        member, epoch = cluster.members[3], cluster.controller.image.brokers[3].epoch
-        await cluster.done(member.stop())
-        await cluster.done(member.start())
-        await cluster.pass_ms(2_000)
-        member.crash(power_loss=True)
-        await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "its session is over")
-        await cluster.done(member.start())
-        told = [epoch for epoch, _ in groupby(asked.previous_broker_epoch for asked in registrations(cluster, 3))]
-        assert told == [-1, epoch, -1]
-        await all_in_sync(cluster)
-
-    in_a_cluster(scene)
+    await create(cluster, 1, 2, 3)
+    member, epoch = cluster.members[3], cluster.controller.image.brokers[3].epoch
+    await cluster.done(member.stop())
+    await cluster.done(member.start())
+    await cluster.pass_ms(2_000)
+    member.crash(power_loss=True)
+    await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "its session is over")
+    await cluster.done(member.start())
+    told = [epoch for epoch, _ in groupby(asked.previous_broker_epoch for asked in registrations(cluster, 3))]
+    assert told == [-1, epoch, -1]
+    await all_in_sync(cluster)
 
 
-def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_let_go() -> None:
+@played_by(in_a_cluster)
+async def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_let_go(cluster: MemberCluster) -> None:
     """KAFKA-14296 and KAFKA-13858, scenario 37: it gives up its leaderships, follows the new leaders, and may stop when all have seen
     that."""
-
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster, 1, 2, 3)
-        assert (await produce(cluster, 1, b"a")).error_code == 0
-        member, slow = cluster.members[1], cluster.members[3]
-        partition = member.partition("t")
-        slow.crash()  # it does not see the controller's decisions until its session expires
-        stopping = asyncio.ensure_future(member.stop())
-        await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
-        await cluster.until(lambda: partition.leader_epoch == 1 and not partition.leads, "the stopping broker knows")
-        cluster.controller.configure(ResourceType.TOPIC, "t", retention_ms="1000000")
-        await cluster.until(lambda: partition.log.config.retention_ms == 1_000_000, "it goes on following metadata")
-        assert not stopping.done()
-        await cluster.until(stopping.done, "it is let go")
-        asked = [each for each in cluster.controller.asked if isinstance(each, BrokerHeartbeatRequest) and each.broker_id == 1]
-        assert asked[-1].want_shut_down
-        assert (await produce(cluster, 2, b"b")).base_offset == 1
-        for node in (1, 3):
-            await cluster.done(cluster.members[node].start())
-        await all_in_sync(cluster)
-
-    in_a_cluster(scene)
+    await create(cluster, 1, 2, 3)
+    assert (await produce(cluster, 1, b"a")).error_code == 0
+    member, slow = cluster.members[1], cluster.members[3]
+    partition = member.partition("t")
+    slow.crash()  # it does not see the controller's decisions until its session expires
+    stopping = asyncio.ensure_future(member.stop())
+    await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
+    await cluster.until(lambda: partition.leader_epoch == 1 and not partition.leads, "the stopping broker knows")
+    cluster.controller.configure(ResourceType.TOPIC, "t", retention_ms="1000000")
+    await cluster.until(lambda: partition.log.config.retention_ms == 1_000_000, "it goes on following metadata")
+    assert not stopping.done()
+    await cluster.until(stopping.done, "it is let go")
+    asked = [each for each in cluster.controller.asked if isinstance(each, BrokerHeartbeatRequest) and each.broker_id == 1]
+    assert asked[-1].want_shut_down
+    assert (await produce(cluster, 2, b"b")).base_offset == 1
+    for node in (1, 3):
+        await cluster.done(cluster.members[node].start())
+    await all_in_sync(cluster)
 
 
-def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_until_one_is_back() -> None:
+@played_by(in_a_cluster)
+async def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_until_one_is_back(cluster: MemberCluster) -> None:
     """Scenario 39."""
-
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster, 1, 2, 3)
-        cluster.controller.node.stop()
-        await cluster.pass_ms(1_000)
-        partition = cluster.members[1].partition("t")
-        stopping = asyncio.ensure_future(cluster.members[1].stop())
-        await cluster.pass_ms(3_000)
-        assert (stopping.done(), partition.leads) == (False, True)
-        batch = build_batch([SimpleRecord(None, b"a", 1)])
-        waiting = partition.when(Condition.REPLICATED, partition.append(batch, acks_all=True))
-        assert waiting is not None
-        await cluster.until(waiting.done, "the followers have it")
-        await cluster.controller.start(cluster.network)
-        await cluster.until(stopping.done, "it is let go")
-        assert (cluster.controller.partition("t").leader, cluster.controller.image.brokers[1].fenced) == (2, True)
-        assert cluster.members[2].partition("t").log.high_watermark == 1
-
-    in_a_cluster(scene)
+    await create(cluster, 1, 2, 3)
+    cluster.controller.node.stop()
+    await cluster.pass_ms(1_000)
+    partition = cluster.members[1].partition("t")
+    stopping = asyncio.ensure_future(cluster.members[1].stop())
+    await cluster.pass_ms(3_000)
+    assert (stopping.done(), partition.leads) == (False, True)
+    batch = build_batch([SimpleRecord(None, b"a", 1)])
+    waiting = partition.when(Condition.REPLICATED, partition.append(batch, acks_all=True))
+    assert waiting is not None
+    await cluster.until(waiting.done, "the followers have it")
+    await cluster.controller.start(cluster.network)
+    await cluster.until(stopping.done, "it is let go")
+    assert (cluster.controller.partition("t").leader, cluster.controller.image.brokers[1].fenced) == (2, True)
+    assert cluster.members[2].partition("t").log.high_watermark == 1
 
 
-def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now() -> None:
+@played_by(in_a_cluster)
+async def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now(cluster: MemberCluster) -> None:
     """KIP-858, scenarios 19 and 36: a replica in a directory that the controller does not know could never lead."""
-
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster, 1, 2, 3)
-        await produce(cluster, 1, b"a")
-        member = cluster.members[3]
-        before = cluster.controller.partition("t").directories
-        member.crash()
-        member.format(cluster)
-        await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "its session is over")
-        await cluster.done(member.start())
-        await all_in_sync(cluster)
-        now = cluster.controller.image.brokers[3].directories[0]
-        assert now not in before
-        await cluster.until(lambda: cluster.controller.partition("t").directories == (*before[:2], now), "the controller knows")
-        assert member.records_of("t") == cluster.members[1].records_of("t")
-
-    in_a_cluster(scene)
+    await create(cluster, 1, 2, 3)
+    await produce(cluster, 1, b"a")
+    member = cluster.members[3]
+    before = cluster.controller.partition("t").directories
+    member.crash()
+    member.format(cluster)
+    await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "its session is over")
+    await cluster.done(member.start())
+    await all_in_sync(cluster)
+    now = cluster.controller.image.brokers[3].directories[0]
+    assert now not in before
+    await cluster.until(lambda: cluster.controller.partition("t").directories == (*before[:2], now), "the controller knows")
+    assert member.records_of("t") == cluster.members[1].records_of("t")
 
 
-def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads() -> None:
+@played_by(in_a_cluster)
+async def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads(cluster: MemberCluster) -> None:
     """Otherwise its partitions would have a leader that accepts nothing, as long as it sends heartbeats."""
-
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster, 1, 2, 3)
-        member = cluster.members[1]
-        member.files.room = 0
-        with pytest.raises(LinkBroken):
-            await produce(cluster, 1, b"a")
-        assert member.exit_codes == [1]
-        member.crash()
-        await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
-        await cluster.until(lambda: cluster.members[2].partition("t").leads, "it knows")
-        assert (await produce(cluster, 2, b"a")).base_offset == 0
-        member.files.heal()
-        member.exit_codes.clear()
-        await cluster.done(member.start())
-        await all_in_sync(cluster)
-        assert member.records_of("t") == cluster.members[2].records_of("t")
-
-    in_a_cluster(scene)
+    await create(cluster, 1, 2, 3)
+    member = cluster.members[1]
+    member.files.room = 0
+    with pytest.raises(LinkBroken):
+        await produce(cluster, 1, b"a")
+    assert member.exit_codes == [1]
+    member.crash()
+    await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
+    await cluster.until(lambda: cluster.members[2].partition("t").leads, "it knows")
+    assert (await produce(cluster, 2, b"a")).base_offset == 0
+    member.files.heal()
+    member.exit_codes.clear()
+    await cluster.done(member.start())
+    await all_in_sync(cluster)
+    assert member.records_of("t") == cluster.members[2].records_of("t")
 
 
-def test_a_broker_that_cannot_read_all_of_its_partitions_does_not_start() -> None:
+@played_by(in_a_cluster)
+async def test_a_broker_that_cannot_read_all_of_its_partitions_does_not_start(cluster: MemberCluster) -> None:
     """Otherwise it would be elected leader of partitions that it cannot serve."""
+    await create(cluster, 1, 2, 3)
+    assert (await produce(cluster, 1, b"a")).error_code == 0
+    member = cluster.members[1]
+    await cluster.done(member.stop())
 
-    async def scene(cluster: MemberCluster) -> None:
-        await create(cluster, 1, 2, 3)
-        assert (await produce(cluster, 1, b"a")).error_code == 0
-        member = cluster.members[1]
-        await cluster.done(member.stop())
+    def refuse(operation: str, path: Path) -> None:
+        if path.parent.name == "t-0":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
 
-        def refuse(operation: str, path: Path) -> None:
-            if path.parent.name == "t-0":
-                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-
-        member.files.on_call = refuse
-        with pytest.raises(StartError, match="'t', 0"):
-            await cluster.done(member.start())
-        member.broker = None
-        member.files.heal()
+    member.files.on_call = refuse
+    with pytest.raises(StartError, match="'t', 0"):
         await cluster.done(member.start())
-        await all_in_sync(cluster)
-
-    in_a_cluster(scene)
+    member.broker = None
+    member.files.heal()
+    await cluster.done(member.start())
+    await all_in_sync(cluster)

@@ -16,6 +16,7 @@ from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfi
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster, run_owned
+from tests.support.scenes import played_by
 
 
 async def create(cluster: OwnedCluster, topic: str = "t", partitions: int = 1) -> None:
@@ -31,15 +32,13 @@ async def produce(cluster: OwnedCluster, node: int, value: bytes, topic: str = "
     return result
 
 
-def test_what_is_acknowledged_by_all_is_on_every_member() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        await create(cluster)
-        leader = cluster.place.partition("t").leader
-        answers = [await produce(cluster, leader, bytes([n])) for n in range(3)]
-        assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 1), (0, 2)]
-        assert len({member.records_of("t") for member in cluster.members.values()}) == 1
-
-    in_an_owned_cluster(scene)
+@played_by(in_an_owned_cluster)
+async def test_what_is_acknowledged_by_all_is_on_every_member(cluster: OwnedCluster) -> None:
+    await create(cluster)
+    leader = cluster.place.partition("t").leader
+    answers = [await produce(cluster, leader, bytes([n])) for n in range(3)]
+    assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 1), (0, 2)]
+    assert len({member.records_of("t") for member in cluster.members.values()}) == 1
 
 
 def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,20 +83,18 @@ def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknow
     run_owned(scene, 3, release=release)
 
 
-def test_a_cluster_is_raised_to_the_newest_level_while_it_serves() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        await create(cluster)
-        update = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 30), FeatureUpdateKey(ELR_VERSION, 1)])
-        answer = await cluster.ask(1, update)
-        assert (answer.error_code, answer.error_message) == (0, None)
-        assert (cluster.place.image.metadata_level, cluster.place.image.features[ELR_VERSION]) == (30, 1)
-        leader = cluster.place.partition("t").leader
-        cluster.members[leader].crash()
-        await cluster.until(lambda: cluster.place.partition("t").leader not in {leader, -1}, "another one leads")
-        cluster.place.crash(power_loss=True)
-        await cluster.done(cluster.place.start())
-        assert cluster.place.image.metadata_level == 30
-        await cluster.done(cluster.members[leader].start())
-        await cluster.until(lambda: len(cluster.place.partition("t").isr) == 3, "all are in sync again")
-
-    run_owned(scene, 3, release="3.6")
+@played_by(run_owned, 3, release="3.6")
+async def test_a_cluster_is_raised_to_the_newest_level_while_it_serves(cluster: OwnedCluster) -> None:
+    await create(cluster)
+    update = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 30), FeatureUpdateKey(ELR_VERSION, 1)])
+    answer = await cluster.ask(1, update)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (cluster.place.image.metadata_level, cluster.place.image.features[ELR_VERSION]) == (30, 1)
+    leader = cluster.place.partition("t").leader
+    cluster.members[leader].crash()
+    await cluster.until(lambda: cluster.place.partition("t").leader not in {leader, -1}, "another one leads")
+    cluster.place.crash(power_loss=True)
+    await cluster.done(cluster.place.start())
+    assert cluster.place.image.metadata_level == 30
+    await cluster.done(cluster.members[leader].start())
+    await cluster.until(lambda: len(cluster.place.partition("t").isr) == 3, "all are in sync again")

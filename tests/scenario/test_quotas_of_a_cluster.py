@@ -10,6 +10,7 @@ from ottla.protocol.messages.k48_describe_client_quotas import DescribeClientQuo
 from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest
 from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
 from tests.support.quota_calls import ANYBODY, Target, quota
+from tests.support.scenes import played_by
 
 
 async def set_quota(cluster: OwnedCluster, target: Target, **values: float | None) -> None:
@@ -23,19 +24,17 @@ async def set_quota(cluster: OwnedCluster, target: Target, **values: float | Non
     await cluster.until(lambda: all(map(heard, cluster.members.values())), "all have heard of the quota")
 
 
-def test_the_controller_charges_for_partitions_and_the_broker_reads_no_more() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        await set_quota(cluster, ANYBODY, controller_mutation_rate=1.0)
-        for node in (1, 2):
-            told = await cluster.ask(node, DescribeClientQuotasRequest())
-            assert [(each.values[0].key, each.values[0].value) for each in told.entries] == [("controller_mutation_rate", 1.0)]
-        made = await cluster.ask(1, CreateTopicsRequest([CreatableTopic("a", 13, 1)]), 7)
-        assert (made.topics[0].error_code, made.throttle_time_ms) == (0, 0)
-        refused = await cluster.ask(2, CreateTopicsRequest([CreatableTopic("b", 1, 1)]), 7)
-        assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
-        assert 0 < refused.throttle_time_ms <= 2_000, "whichever broker asks, the controller counts"
-        await cluster.pass_ms(refused.throttle_time_ms)
-        later = await cluster.ask(2, CreateTopicsRequest([CreatableTopic("b", 1, 1)]), 7)
-        assert later.topics[0].error_code == 0
-
-    in_an_owned_cluster(scene, size=2)
+@played_by(in_an_owned_cluster, size=2)
+async def test_the_controller_charges_for_partitions_and_the_broker_reads_no_more(cluster: OwnedCluster) -> None:
+    await set_quota(cluster, ANYBODY, controller_mutation_rate=1.0)
+    for node in (1, 2):
+        told = await cluster.ask(node, DescribeClientQuotasRequest())
+        assert [(each.values[0].key, each.values[0].value) for each in told.entries] == [("controller_mutation_rate", 1.0)]
+    made = await cluster.ask(1, CreateTopicsRequest([CreatableTopic("a", 13, 1)]), 7)
+    assert (made.topics[0].error_code, made.throttle_time_ms) == (0, 0)
+    refused = await cluster.ask(2, CreateTopicsRequest([CreatableTopic("b", 1, 1)]), 7)
+    assert refused.topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert 0 < refused.throttle_time_ms <= 2_000, "whichever broker asks, the controller counts"
+    await cluster.pass_ms(refused.throttle_time_ms)
+    later = await cluster.ask(2, CreateTopicsRequest([CreatableTopic("b", 1, 1)]), 7)
+    assert later.topics[0].error_code == 0

@@ -8,34 +8,31 @@ from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, Delet
 from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
+from tests.support.scenes import played_by
 
 TOPIC = 2
 
 
-def test_a_topic_is_created_extended_configured_and_deleted() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        (made,) = (await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", 2, 2)]))).topics
-        assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 2)
-        assert [len(set(each.replicas)) for each in cluster.place.image.topics[made.topic_id].partitions.values()] == [2, 2]
-        (again,) = (await cluster.ask(2, CreateTopicsRequest([CreatableTopic("t", 2, 2)]))).topics
-        assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-        (grown,) = (await cluster.ask(2, CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)]))).results
-        assert (grown.error_code, len(cluster.place.image.topics[made.topic_id].partitions)) == (0, 3)
-        change = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, "t", [AlterableConfig("retention.ms", 0, "1000")])])
-        assert (await cluster.ask(1, change)).responses[0].error_code == ErrorCode.NONE
-        assert cluster.place.image.configs[TOPIC, "t"] == {"retention.ms": "1000"}
-        (gone,) = (await cluster.ask(1, DeleteTopicsRequest([DeleteTopicState("t")]))).responses
-        assert (gone.error_code, cluster.place.image.topic_ids) == (0, {})
-        await cluster.until(lambda: not any(member.knows("t") for member in cluster.members.values()), "nobody knows it any more")
-
-    in_an_owned_cluster(scene, 2)
+@played_by(in_an_owned_cluster, 2)
+async def test_a_topic_is_created_extended_configured_and_deleted(cluster: OwnedCluster) -> None:
+    (made,) = (await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", 2, 2)]))).topics
+    assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 2)
+    assert [len(set(each.replicas)) for each in cluster.place.image.topics[made.topic_id].partitions.values()] == [2, 2]
+    (again,) = (await cluster.ask(2, CreateTopicsRequest([CreatableTopic("t", 2, 2)]))).topics
+    assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    (grown,) = (await cluster.ask(2, CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)]))).results
+    assert (grown.error_code, len(cluster.place.image.topics[made.topic_id].partitions)) == (0, 3)
+    change = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, "t", [AlterableConfig("retention.ms", 0, "1000")])])
+    assert (await cluster.ask(1, change)).responses[0].error_code == ErrorCode.NONE
+    assert cluster.place.image.configs[TOPIC, "t"] == {"retention.ms": "1000"}
+    (gone,) = (await cluster.ask(1, DeleteTopicsRequest([DeleteTopicState("t")]))).responses
+    assert (gone.error_code, cluster.place.image.topic_ids) == (0, {})
+    await cluster.until(lambda: not any(member.knows("t") for member in cluster.members.values()), "nobody knows it any more")
 
 
-def test_a_validate_only_topic_is_checked_and_not_created() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        wanted = [CreatableTopic("t", 1, 2), CreatableTopic("much", 1, 3)]
-        fine, too_much = (await cluster.ask(1, CreateTopicsRequest(wanted, validate_only=True))).topics
-        assert (fine.error_code, too_much.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR)
-        assert cluster.place.image.topic_ids == {}
-
-    in_an_owned_cluster(scene, 2)
+@played_by(in_an_owned_cluster, 2)
+async def test_a_validate_only_topic_is_checked_and_not_created(cluster: OwnedCluster) -> None:
+    wanted = [CreatableTopic("t", 1, 2), CreatableTopic("much", 1, 3)]
+    fine, too_much = (await cluster.ask(1, CreateTopicsRequest(wanted, validate_only=True))).topics
+    assert (fine.error_code, too_much.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR)
+    assert cluster.place.image.topic_ids == {}

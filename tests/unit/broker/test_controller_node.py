@@ -24,6 +24,7 @@ from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
 from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, in_an_owned_cluster, run_owned
+from tests.support.scenes import played_by
 
 
 def alone(scene: Callable[[OwnedCluster], Awaitable[None]]) -> None:
@@ -40,53 +41,45 @@ async def ask(cluster: OwnedCluster, request: Message, version: int | None = Non
         client.close()
 
 
-def test_a_controller_listener_has_the_usual_limits() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        node = Node(CONTROLLER, "c3000", 9093)
-        held = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="held")
-        await cluster.done(held.call(ApiVersionsRequest("test", "1"), timeout_ms=10_000, version=None))
-        with pytest.raises(LinkBroken, match="closed the connection"):
-            await ask(cluster, ApiVersionsRequest("test", "1"))
-        held.close()
-
-    run_owned(scene, 0, {"max.connections": "1"})
+@played_by(run_owned, 0, {"max.connections": "1"})
+async def test_a_controller_listener_has_the_usual_limits(cluster: OwnedCluster) -> None:
+    node = Node(CONTROLLER, "c3000", 9093)
+    held = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="held")
+    await cluster.done(held.call(ApiVersionsRequest("test", "1"), timeout_ms=10_000, version=None))
+    with pytest.raises(LinkBroken, match="closed the connection"):
+        await ask(cluster, ApiVersionsRequest("test", "1"))
+    held.close()
 
 
-def test_a_new_controller_starts_with_the_formatted_features() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        image = cluster.place.image
-        assert image.features[METADATA_VERSION] == 30
-        assert image.features["eligible.leader.replicas.version"] == 1
-        assert image.configs[4, ""] == {"min.insync.replicas": "1"}
-
-    alone(scene)
+@played_by(alone)
+async def test_a_new_controller_starts_with_the_formatted_features(cluster: OwnedCluster) -> None:
+    image = cluster.place.image
+    assert image.features[METADATA_VERSION] == 30
+    assert image.features["eligible.leader.replicas.version"] == 1
+    assert image.configs[4, ""] == {"min.insync.replicas": "1"}
 
 
-def test_metadata_survives_a_power_loss_in_a_new_epoch() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        answer = await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
-        assert answer.responses[0].error_code == ErrorCode.NONE
-        configs, epoch = cluster.place.image.configs, cluster.place.running.role.voter.epoch
-        cluster.place.crash(power_loss=True)
-        await cluster.done(cluster.place.start())
-        assert (cluster.place.image.configs, cluster.place.running.role.voter.epoch) == (configs, epoch + 1)
-        assert configs[4, ""] == {"log.retention.ms": "1000", "min.insync.replicas": "1"}
-
-    alone(scene)
+@played_by(alone)
+async def test_metadata_survives_a_power_loss_in_a_new_epoch(cluster: OwnedCluster) -> None:
+    answer = await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
+    assert answer.responses[0].error_code == ErrorCode.NONE
+    configs, epoch = cluster.place.image.configs, cluster.place.running.role.voter.epoch
+    cluster.place.crash(power_loss=True)
+    await cluster.done(cluster.place.start())
+    assert (cluster.place.image.configs, cluster.place.running.role.voter.epoch) == (configs, epoch + 1)
+    assert configs[4, ""] == {"log.retention.ms": "1000", "min.insync.replicas": "1"}
 
 
-def test_a_controller_answers_api_versions_and_describe_cluster() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        told = await ask(cluster, ApiVersionsRequest("test", "1"))
-        finalized = {feature.name: feature.max_version_level for feature in told.finalized_features}
-        assert (finalized[METADATA_VERSION], finalized["kraft.version"]) == (30, 1)
-        controllers = await ask(cluster, DescribeClusterRequest(endpoint_type=2))
-        assert (controllers.controller_id, controllers.endpoint_type) == (CONTROLLER, 2)
-        assert [(at.broker_id, at.host, at.port) for at in controllers.brokers] == [(CONTROLLER, "c3000", 9093)]
-        assert (await ask(cluster, DescribeClusterRequest())).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        assert (await ask(cluster, DescribeClusterRequest(endpoint_type=3))).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
-
-    alone(scene)
+@played_by(alone)
+async def test_a_controller_answers_api_versions_and_describe_cluster(cluster: OwnedCluster) -> None:
+    told = await ask(cluster, ApiVersionsRequest("test", "1"))
+    finalized = {feature.name: feature.max_version_level for feature in told.finalized_features}
+    assert (finalized[METADATA_VERSION], finalized["kraft.version"]) == (30, 1)
+    controllers = await ask(cluster, DescribeClusterRequest(endpoint_type=2))
+    assert (controllers.controller_id, controllers.endpoint_type) == (CONTROLLER, 2)
+    assert [(at.broker_id, at.host, at.port) for at in controllers.brokers] == [(CONTROLLER, "c3000", 9093)]
+    assert (await ask(cluster, DescribeClusterRequest())).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    assert (await ask(cluster, DescribeClusterRequest(endpoint_type=3))).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
 @pytest.mark.parametrize(
@@ -98,80 +91,68 @@ def test_a_controller_answers_api_versions_and_describe_cluster() -> None:
         (b"\0\x13", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # cut short
     ],
 )
-def test_an_envelope_with_a_disallowed_request_is_refused(request_data: bytes, address: bytes, error: ErrorCode) -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        answer = await ask(cluster, EnvelopeRequest(request_data, principal_bytes("User", "ANONYMOUS"), address))
-        assert (answer.error_code, answer.response_data) == (error, None)
-
-    alone(scene)
-
-
-def test_an_unformatted_directory_is_refused_and_not_changed() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        await cluster.done(cluster.place.stop())
-        files = cluster.place.files
-        files.remove(DIRECTORY / "meta.properties")
-        before = sorted(entry.name for entry in files.scan(DIRECTORY))
-        with pytest.raises(StartError, match="not formatted"):
-            await cluster.done(cluster.place.start())
-        cluster.place.node = None
-        assert sorted(entry.name for entry in files.scan(DIRECTORY) if entry.name != ".lock") == [n for n in before if n != ".lock"]
-
-    alone(scene)
+@played_by(alone)
+async def test_an_envelope_with_a_disallowed_request_is_refused(
+    cluster: OwnedCluster, request_data: bytes, address: bytes, error: ErrorCode
+) -> None:
+    answer = await ask(cluster, EnvelopeRequest(request_data, principal_bytes("User", "ANONYMOUS"), address))
+    assert (answer.error_code, answer.response_data) == (error, None)
 
 
-def test_a_new_topic_is_described_with_cluster_wide_defaults() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        async def retention(topic: str) -> str:
-            (made,) = (await ask(cluster, CreateTopicsRequest([CreatableTopic(topic, 1, 1)]))).topics
-            assert made.error_code == ErrorCode.NONE
-            return next(config.value for config in made.configs if config.name == "retention.ms")
-
-        assert await retention("before") == "604800000"
-        await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, " 1000")])]))
-        assert await retention("after") == " 1000", "as it was written"
-        await cluster.done(cluster.place.stop())
+@played_by(alone)
+async def test_an_unformatted_directory_is_refused_and_not_changed(cluster: OwnedCluster) -> None:
+    await cluster.done(cluster.place.stop())
+    files = cluster.place.files
+    files.remove(DIRECTORY / "meta.properties")
+    before = sorted(entry.name for entry in files.scan(DIRECTORY))
+    with pytest.raises(StartError, match="not formatted"):
         await cluster.done(cluster.place.start())
-        assert await retention("after-a-start") == " 1000"
-
-    in_an_owned_cluster(scene, size=1)
-
-
-def test_a_clean_stop_leaves_the_marker() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        await cluster.done(cluster.place.stop())
-        assert cluster.place.files.exists(DIRECTORY / ".kafka_cleanshutdown")
-
-    alone(scene)
+    cluster.place.node = None
+    assert sorted(entry.name for entry in files.scan(DIRECTORY) if entry.name != ".lock") == [n for n in before if n != ".lock"]
 
 
-def test_a_top_level_error_is_returned_for_each_partition() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        elections = await ask(cluster, ElectLeadersRequest(7, [TopicPartitions("t", [0, 1])]))
-        assert elections.error_code == ErrorCode.INVALID_REQUEST
-        (topic,) = elections.replica_election_results
-        assert [(each.partition_id, each.error_code) for each in topic.partition_result] == [
-            (0, ErrorCode.INVALID_REQUEST),
-            (1, ErrorCode.INVALID_REQUEST),
-        ]
+@played_by(in_an_owned_cluster, size=1)
+async def test_a_new_topic_is_described_with_cluster_wide_defaults(cluster: OwnedCluster) -> None:
+    async def retention(topic: str) -> str:
+        (made,) = (await ask(cluster, CreateTopicsRequest([CreatableTopic(topic, 1, 1)]))).topics
+        assert made.error_code == ErrorCode.NONE
+        return next(config.value for config in made.configs if config.name == "retention.ms")
 
-    alone(scene)
-
-
-def test_unsupported_levels_are_refused_with_kafkas_message() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 99)]))
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert answer.error_message.startswith("The update failed for all features since the following feature had an error: Invalid")
-
-    alone(scene)
+    assert await retention("before") == "604800000"
+    await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, " 1000")])]))
+    assert await retention("after") == " 1000", "as it was written"
+    await cluster.done(cluster.place.stop())
+    await cluster.done(cluster.place.start())
+    assert await retention("after-a-start") == " 1000"
 
 
-def test_allow_downgrade_of_version_0_does_not_downgrade() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        lower = FeatureUpdateKey("transaction.version", 1, allow_downgrade=True)
-        answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[lower]), 0)
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert cluster.place.image.features["transaction.version"] == 2
+@played_by(alone)
+async def test_a_clean_stop_leaves_the_marker(cluster: OwnedCluster) -> None:
+    await cluster.done(cluster.place.stop())
+    assert cluster.place.files.exists(DIRECTORY / ".kafka_cleanshutdown")
 
-    alone(scene)
+
+@played_by(alone)
+async def test_a_top_level_error_is_returned_for_each_partition(cluster: OwnedCluster) -> None:
+    elections = await ask(cluster, ElectLeadersRequest(7, [TopicPartitions("t", [0, 1])]))
+    assert elections.error_code == ErrorCode.INVALID_REQUEST
+    (topic,) = elections.replica_election_results
+    assert [(each.partition_id, each.error_code) for each in topic.partition_result] == [
+        (0, ErrorCode.INVALID_REQUEST),
+        (1, ErrorCode.INVALID_REQUEST),
+    ]
+
+
+@played_by(alone)
+async def test_unsupported_levels_are_refused_with_kafkas_message(cluster: OwnedCluster) -> None:
+    answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 99)]))
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert answer.error_message.startswith("The update failed for all features since the following feature had an error: Invalid")
+
+
+@played_by(alone)
+async def test_allow_downgrade_of_version_0_does_not_downgrade(cluster: OwnedCluster) -> None:
+    lower = FeatureUpdateKey("transaction.version", 1, allow_downgrade=True)
+    answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[lower]), 0)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert cluster.place.image.features["transaction.version"] == 2

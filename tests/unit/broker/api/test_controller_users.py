@@ -19,6 +19,7 @@ from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, in_an_owned_cluster
+from tests.support.scenes import played_by
 
 LOOPBACK = bytes([127, 0, 0, 1])
 
@@ -43,40 +44,34 @@ def quota(*entity: tuple[str, str | None], **values: float) -> EntryData:
 
 @pytest.mark.parametrize("forwarded", [False, True])
 @pytest.mark.parametrize("version", [0, 1])
-def test_quotas_are_stored_and_each_entity_has_a_result(version: int, forwarded: bool) -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        entries = [quota(("user", "alice"), ("client-id", None), consumer_byte_rate=7.0), quota(("user", "bob"), a_b=1.0)]
-        fine, wrong = (await ask(cluster, AlterClientQuotasRequest(entries), version, forwarded=forwarded)).entries
-        assert fine.error_code == ErrorCode.NONE
-        assert {(part.entity_type, part.entity_name) for part in fine.entity} == {("user", "alice"), ("client-id", None)}
-        assert (wrong.error_code, wrong.error_message) == (ErrorCode.INVALID_REQUEST, "Invalid configuration key a_b")
-        target = frozenset({("user", "alice"), ("client-id", None)})
-        assert cluster.place.image.client_quotas == {target: {"consumer_byte_rate": 7.0}}
-
-    in_an_owned_cluster(scene, size=0)
+@played_by(in_an_owned_cluster, size=0)
+async def test_quotas_are_stored_and_each_entity_has_a_result(cluster: OwnedCluster, version: int, forwarded: bool) -> None:
+    entries = [quota(("user", "alice"), ("client-id", None), consumer_byte_rate=7.0), quota(("user", "bob"), a_b=1.0)]
+    fine, wrong = (await ask(cluster, AlterClientQuotasRequest(entries), version, forwarded=forwarded)).entries
+    assert fine.error_code == ErrorCode.NONE
+    assert {(part.entity_type, part.entity_name) for part in fine.entity} == {("user", "alice"), ("client-id", None)}
+    assert (wrong.error_code, wrong.error_message) == (ErrorCode.INVALID_REQUEST, "Invalid configuration key a_b")
+    target = frozenset({("user", "alice"), ("client-id", None)})
+    assert cluster.place.image.client_quotas == {target: {"consumer_byte_rate": 7.0}}
 
 
-def test_validate_only_quotas_are_not_stored() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        request = AlterClientQuotasRequest([quota(("user", "alice"), consumer_byte_rate=7.0)], validate_only=True)
-        (fine,) = (await ask(cluster, request, 1, forwarded=False)).entries
-        assert fine.error_code == ErrorCode.NONE
-        assert cluster.place.image.client_quotas == {}
-
-    in_an_owned_cluster(scene, size=0)
+@played_by(in_an_owned_cluster, size=0)
+async def test_validate_only_quotas_are_not_stored(cluster: OwnedCluster) -> None:
+    request = AlterClientQuotasRequest([quota(("user", "alice"), consumer_byte_rate=7.0)], validate_only=True)
+    (fine,) = (await ask(cluster, request, 1, forwarded=False)).entries
+    assert fine.error_code == ErrorCode.NONE
+    assert cluster.place.image.client_quotas == {}
 
 
 @pytest.mark.parametrize("forwarded", [False, True])
-def test_credentials_are_stored_and_each_user_has_a_result(forwarded: bool) -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        request = AlterUserScramCredentialsRequest(
-            [ScramCredentialDeletion("bob", 1)], [ScramCredentialUpsertion("alice", 2, 4096, b"salt", b"salted")]
-        )
-        results = (await ask(cluster, request, 0, forwarded=forwarded)).results
-        assert {result.user: result.error_code for result in results} == {
-            "alice": ErrorCode.NONE,
-            "bob": ErrorCode.RESOURCE_NOT_FOUND,
-        }
-        assert list(cluster.place.image.scram) == [(2, "alice")]
-
-    in_an_owned_cluster(scene, size=0)
+@played_by(in_an_owned_cluster, size=0)
+async def test_credentials_are_stored_and_each_user_has_a_result(cluster: OwnedCluster, forwarded: bool) -> None:
+    request = AlterUserScramCredentialsRequest(
+        [ScramCredentialDeletion("bob", 1)], [ScramCredentialUpsertion("alice", 2, 4096, b"salt", b"salted")]
+    )
+    results = (await ask(cluster, request, 0, forwarded=forwarded)).results
+    assert {result.user: result.error_code for result in results} == {
+        "alice": ErrorCode.NONE,
+        "bob": ErrorCode.RESOURCE_NOT_FOUND,
+    }
+    assert list(cluster.place.image.scram) == [(2, "alice")]

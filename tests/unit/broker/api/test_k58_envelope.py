@@ -21,6 +21,7 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
+from tests.support.scenes import played_by
 
 LOOPBACK = bytes([127, 0, 0, 1])
 CREATE_ACLS_VERSION = 3
@@ -46,45 +47,39 @@ async def handed_on(cluster: OwnedCluster, request: Message, user: str, version:
     return decode_response(request.API_KEY, version, answer.response_data)[1]
 
 
-def test_a_forwarded_request_is_authorized_for_the_client() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        acl = AclCreation(2, "t", 3, "User:ann", "127.0.0.1", 5, 3)
-        wanted = CreateTopicsRequest([CreatableTopic("t", 1, 1)], validate_only=True)
+@played_by(run_owned, 0, guarded("User:ANONYMOUS"))
+async def test_a_forwarded_request_is_authorized_for_the_client(cluster: OwnedCluster) -> None:
+    acl = AclCreation(2, "t", 3, "User:ann", "127.0.0.1", 5, 3)
+    wanted = CreateTopicsRequest([CreatableTopic("t", 1, 1)], validate_only=True)
 
-        async def created() -> int:
-            (topic,) = (await handed_on(cluster, wanted, "ann", 7)).topics
-            return int(topic.error_code)
+    async def created() -> int:
+        (topic,) = (await handed_on(cluster, wanted, "ann", 7)).topics
+        return int(topic.error_code)
 
-        assert await created() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        (refused,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ann", CREATE_ACLS_VERSION)).results
-        assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        (made,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ANONYMOUS", CREATE_ACLS_VERSION)).results
-        assert made.error_code == 0
-        assert await created() not in {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # no broker is registered
-        told = await call(cluster, DescribeAclsRequest(1, None, 1, None, None, 1, 1))
-        assert [resource.resource_name for resource in told.resources] == ["t"]
-
-    run_owned(scene, 0, guarded("User:ANONYMOUS"))
+    assert await created() == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    (refused,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ann", CREATE_ACLS_VERSION)).results
+    assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    (made,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ANONYMOUS", CREATE_ACLS_VERSION)).results
+    assert made.error_code == 0
+    assert await created() not in {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # no broker is registered
+    told = await call(cluster, DescribeAclsRequest(1, None, 1, None, None, 1, 1))
+    assert [resource.resource_name for resource in told.resources] == ["t"]
 
 
 @pytest.mark.parametrize(
     "request_", [EnvelopeRequest(b"", principal_bytes("User", "root"), LOOPBACK), BrokerHeartbeatRequest(1, 1), ElectLeadersRequest()]
 )
-def test_an_envelope_of_a_client_is_rejected(request_: Message) -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        assert (await call(cluster, request_)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert (await call(cluster, DescribeQuorumRequest())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-    run_owned(scene, 0, guarded("User:root"))
+@played_by(run_owned, 0, guarded("User:root"))
+async def test_an_envelope_of_a_client_is_rejected(cluster: OwnedCluster, request_: Message) -> None:
+    assert (await call(cluster, request_)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert (await call(cluster, DescribeQuorumRequest())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("principal", [None, b"", b"\0\7abc", b"\0\0\xff"])
-def test_an_invalid_principal_is_rejected(principal: bytes | None) -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        answer = await call(cluster, EnvelopeRequest(b"", principal, LOOPBACK))
-        assert answer.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
-
-    run_owned(scene, 0)
+@played_by(run_owned, 0)
+async def test_an_invalid_principal_is_rejected(cluster: OwnedCluster, principal: bytes | None) -> None:
+    answer = await call(cluster, EnvelopeRequest(b"", principal, LOOPBACK))
+    assert answer.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
 
 
 def framed(request: Message, version: int) -> bytes:
@@ -103,17 +98,14 @@ def acls(size: int) -> CreateAclsRequest:
     return request
 
 
-def test_a_clients_request_never_closes_its_brokers_connection() -> None:
+@played_by(run_owned, 0)
+async def test_a_clients_request_never_closes_its_brokers_connection(cluster: OwnedCluster) -> None:
     """A broker resends requests whose connection broke; until then no other client's request would be handled."""
-
-    async def scene(cluster: OwnedCluster) -> None:
-        # with an unknown resource type
-        frame = framed(CreateAclsRequest([AclCreation(0, "t", 3, "User:ann", "*", 2, 3)]), CREATE_ACLS_VERSION)
-        for sent in (frame, frame[:-1], b""):
-            answer = await call(cluster, EnvelopeRequest(sent, principal_bytes("User", "ann"), LOOPBACK))
-            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        largest = acls(limits.STRUCTURED_REQUEST_BYTES)
-        made = await handed_on(cluster, largest, "ann", CREATE_ACLS_VERSION)
-        assert len(made.results) == len(largest.creations)
-
-    run_owned(scene, 0)
+    # with an unknown resource type
+    frame = framed(CreateAclsRequest([AclCreation(0, "t", 3, "User:ann", "*", 2, 3)]), CREATE_ACLS_VERSION)
+    for sent in (frame, frame[:-1], b""):
+        answer = await call(cluster, EnvelopeRequest(sent, principal_bytes("User", "ann"), LOOPBACK))
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    largest = acls(limits.STRUCTURED_REQUEST_BYTES)
+    made = await handed_on(cluster, largest, "ann", CREATE_ACLS_VERSION)
+    assert len(made.results) == len(largest.creations)

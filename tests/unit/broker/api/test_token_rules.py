@@ -22,6 +22,7 @@ from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_in_a_cluster
+from tests.support.scenes import played_by
 
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 SECRET = {"delegation.token.secret.key": "s", "delegation.token.expiry.check.interval.ms": "5000"}
@@ -59,48 +60,42 @@ async def ask_controller(cluster: OwnedCluster, request: Message, *, by_token: b
     return answer if by_token is None else decode_response(request.API_KEY, request.MAX_VERSION, answer.response_data)[1]
 
 
-def test_a_token_is_known_to_all_brokers_until_it_expires() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        token = await ask(cluster, 1, CreateDelegationTokenRequest(renewers=[CreatableRenewers("User", "bob")], max_lifetime_ms=60_000))
-        assert (token.error_code, token.principal_name, token.max_timestamp_ms - token.issue_timestamp_ms) == (0, "ann", 60_000)
-        broker = cluster.members[2].broker
-        assert broker is not None
-        services = broker.services
-        await cluster.until(lambda: token.token_id in services.topics.image.delegation_tokens, "broker 2 has heard of the token")
-        (told,) = (await ask(cluster, 2, DescribeDelegationTokenRequest(None), Principal("User", "bob"))).tokens
-        assert bytes(told.hmac) == bytes(token.hmac)
-        found = Credentials(lambda: services.topics.image, {}, lambda _: 1, "s").find(SHA_256, token.token_id, True)
-        assert found is not None
-        assert (found.owner, found.expires_ms) == ("ann", token.expiry_timestamp_ms)
-        renewed = await ask(cluster, 2, RenewDelegationTokenRequest(token.hmac, 1_000), Principal("User", "bob"))
-        assert (renewed.error_code, renewed.expiry_timestamp_ms) == (0, cluster.clock.now_ms() + 1_000)
-        await cluster.until(lambda: not services.topics.image.delegation_tokens, "the controller has swept it away")
-        assert (await ask(cluster, 1, ExpireDelegationTokenRequest(token.hmac))).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-
-    run(scene, 2)
+@played_by(run, 2)
+async def test_a_token_is_known_to_all_brokers_until_it_expires(cluster: OwnedCluster) -> None:
+    token = await ask(cluster, 1, CreateDelegationTokenRequest(renewers=[CreatableRenewers("User", "bob")], max_lifetime_ms=60_000))
+    assert (token.error_code, token.principal_name, token.max_timestamp_ms - token.issue_timestamp_ms) == (0, "ann", 60_000)
+    broker = cluster.members[2].broker
+    assert broker is not None
+    services = broker.services
+    await cluster.until(lambda: token.token_id in services.topics.image.delegation_tokens, "broker 2 has heard of the token")
+    (told,) = (await ask(cluster, 2, DescribeDelegationTokenRequest(None), Principal("User", "bob"))).tokens
+    assert bytes(told.hmac) == bytes(token.hmac)
+    found = Credentials(lambda: services.topics.image, {}, lambda _: 1, "s").find(SHA_256, token.token_id, True)
+    assert found is not None
+    assert (found.owner, found.expires_ms) == ("ann", token.expiry_timestamp_ms)
+    renewed = await ask(cluster, 2, RenewDelegationTokenRequest(token.hmac, 1_000), Principal("User", "bob"))
+    assert (renewed.error_code, renewed.expiry_timestamp_ms) == (0, cluster.clock.now_ms() + 1_000)
+    await cluster.until(lambda: not services.topics.image.delegation_tokens, "the controller has swept it away")
+    assert (await ask(cluster, 1, ExpireDelegationTokenRequest(token.hmac))).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
-def test_a_broker_rejects_an_unauthenticated_client_without_the_controller() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        cluster.place.crash()  # nothing can be forwarded
-        for who, protocol in ((ANN, SecurityProtocol.PLAINTEXT), (ANONYMOUS, SecurityProtocol.SSL)):
-            for request in (*CHANGES, DescribeDelegationTokenRequest(None)):
-                assert (await ask(cluster, 1, request, who, protocol)).error_code == NOT_ALLOWED
-        cluster.members[1].crash()  # it could not stop gracefully without a controller
-
-    run(scene, 1)
+@played_by(run, 1)
+async def test_a_broker_rejects_an_unauthenticated_client_without_the_controller(cluster: OwnedCluster) -> None:
+    cluster.place.crash()  # nothing can be forwarded
+    for who, protocol in ((ANN, SecurityProtocol.PLAINTEXT), (ANONYMOUS, SecurityProtocol.SSL)):
+        for request in (*CHANGES, DescribeDelegationTokenRequest(None)):
+            assert (await ask(cluster, 1, request, who, protocol)).error_code == NOT_ALLOWED
+    cluster.members[1].crash()  # it could not stop gracefully without a controller
 
 
-def test_a_controller_trusts_a_brokers_check_of_the_connection_but_accepts_no_token() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        for request in CHANGES:
-            assert (await ask_controller(cluster, request)).error_code == NOT_ALLOWED, "on PLAINTEXT"
-            assert (await ask_controller(cluster, request, by_token=True)).error_code == NOT_ALLOWED
-        wanted = CreateDelegationTokenRequest(renewers=[CreatableRenewers("Group", "g")])
-        refused = await ask_controller(cluster, wanted, by_token=False)
-        assert (refused.error_code, refused.max_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, 0)
-        token = await ask_controller(cluster, CreateDelegationTokenRequest(), by_token=False)
-        assert token.error_code == 0
-        assert list(cluster.place.image.delegation_tokens) == [token.token_id]
-
-    run(scene, 0)
+@played_by(run, 0)
+async def test_a_controller_trusts_a_brokers_check_of_the_connection_but_accepts_no_token(cluster: OwnedCluster) -> None:
+    for request in CHANGES:
+        assert (await ask_controller(cluster, request)).error_code == NOT_ALLOWED, "on PLAINTEXT"
+        assert (await ask_controller(cluster, request, by_token=True)).error_code == NOT_ALLOWED
+    wanted = CreateDelegationTokenRequest(renewers=[CreatableRenewers("Group", "g")])
+    refused = await ask_controller(cluster, wanted, by_token=False)
+    assert (refused.error_code, refused.max_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, 0)
+    token = await ask_controller(cluster, CreateDelegationTokenRequest(), by_token=False)
+    assert token.error_code == 0
+    assert list(cluster.place.image.delegation_tokens) == [token.token_id]

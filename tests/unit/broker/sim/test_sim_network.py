@@ -9,6 +9,7 @@ import pytest
 from ottla.broker.sim.loop import Process, SimLoop
 from ottla.broker.sim.sim_cluster import sleep
 from ottla.broker.sim.sim_network import SimNetwork
+from tests.support.scenes import played_by
 
 
 class End(asyncio.Protocol):
@@ -63,80 +64,68 @@ def run(scene: Callable[[Pair], Awaitable[None]]) -> None:
     pair.loop.run_until_complete(whole())
 
 
-def test_what_is_blocked_one_way_arrives_when_it_heals_and_the_other_way_is_open() -> None:
-    async def scene(pair: Pair) -> None:
+@played_by(run)
+async def test_what_is_blocked_one_way_arrives_when_it_heals_and_the_other_way_is_open(pair: Pair) -> None:
+    pair.network.block("a", "b")
+    pair.here.transport.write(b"asked")
+    pair.there.transport.write(b"told")
+    await pair.ms(1_000)
+    assert (pair.there.came, pair.here.came) == (b"", b"told")
+    pair.network.heal()
+    await pair.ms(10)
+    assert pair.there.came == b"asked"
+
+
+@played_by(run)
+async def test_what_two_block_is_open_when_both_are_over_and_all_that_is_blocked_heals_at_once(pair: Pair) -> None:
+    for _ in range(3):
         pair.network.block("a", "b")
-        pair.here.transport.write(b"asked")
-        pair.there.transport.write(b"told")
-        await pair.ms(1_000)
-        assert (pair.there.came, pair.here.came) == (b"", b"told")
-        pair.network.heal()
-        await pair.ms(10)
-        assert pair.there.came == b"asked"
-
-    run(scene)
+    pair.network.unblock("a", "b")
+    pair.here.transport.write(b"asked")
+    await pair.ms(1_000)
+    assert pair.there.came == b""
+    pair.network.heal()
+    await pair.ms(10)
+    assert pair.there.came == b"asked"
 
 
-def test_what_two_block_is_open_when_both_are_over_and_all_that_is_blocked_heals_at_once() -> None:
-    async def scene(pair: Pair) -> None:
-        for _ in range(3):
-            pair.network.block("a", "b")
-        pair.network.unblock("a", "b")
-        pair.here.transport.write(b"asked")
-        await pair.ms(1_000)
-        assert pair.there.came == b""
-        pair.network.heal()
-        await pair.ms(10)
-        assert pair.there.came == b"asked"
-
-    run(scene)
+@played_by(run)
+async def test_a_connection_that_is_cut_dies_at_both_ends_and_with_it_what_was_under_way(pair: Pair) -> None:
+    pair.here.transport.write(b"asked")
+    assert pair.network.cut("a", "b") == 1
+    await pair.ms(10)
+    assert (pair.here.lost, pair.there.lost, pair.there.came) == (True, True, b"")
 
 
-def test_a_connection_that_is_cut_dies_at_both_ends_and_with_it_what_was_under_way() -> None:
-    async def scene(pair: Pair) -> None:
-        pair.here.transport.write(b"asked")
-        assert pair.network.cut("a", "b") == 1
-        await pair.ms(10)
-        assert (pair.here.lost, pair.there.lost, pair.there.came) == (True, True, b"")
-
-    run(scene)
-
-
-def test_a_process_that_is_killed_resets_its_connections_and_refuses_new_ones() -> None:
-    async def scene(pair: Pair) -> None:
-        pair.loop.kill(pair.server)
-        pair.network.process_died(pair.server, power=False)
-        await pair.ms(10)
-        assert (pair.here.lost, pair.there.lost) == (True, False), "nothing of a dead process runs"
-        with pytest.raises(ConnectionRefusedError):
-            await pair.dial(End())
-
-    run(scene)
+@played_by(run)
+async def test_a_process_that_is_killed_resets_its_connections_and_refuses_new_ones(pair: Pair) -> None:
+    pair.loop.kill(pair.server)
+    pair.network.process_died(pair.server, power=False)
+    await pair.ms(10)
+    assert (pair.here.lost, pair.there.lost) == (True, False), "nothing of a dead process runs"
+    with pytest.raises(ConnectionRefusedError):
+        await pair.dial(End())
 
 
-def test_a_host_without_power_is_silent_until_it_is_back() -> None:
-    async def scene(pair: Pair) -> None:
-        pair.loop.kill(pair.server)
-        pair.network.process_died(pair.server, power=True)
-        dialling = asyncio.ensure_future(pair.dial(End()))
-        await pair.ms(60_000)
-        assert not pair.here.lost
-        assert not dialling.done()
-        pair.network.power_is_back("b")
-        await pair.ms(10)
-        assert pair.here.lost
-
-    run(scene)
+@played_by(run)
+async def test_a_host_without_power_is_silent_until_it_is_back(pair: Pair) -> None:
+    pair.loop.kill(pair.server)
+    pair.network.process_died(pair.server, power=True)
+    dialling = asyncio.ensure_future(pair.dial(End()))
+    await pair.ms(60_000)
+    assert not pair.here.lost
+    assert not dialling.done()
+    pair.network.power_is_back("b")
+    await pair.ms(10)
+    assert pair.here.lost
 
 
-def test_a_paused_process_is_connected_to_and_reads_when_it_goes_on() -> None:
-    async def scene(pair: Pair) -> None:
-        pair.loop.pause(pair.server)
-        pair.here.transport.write(b"asked")
-        await pair.ms(1_000)
-        assert pair.there.came == b""
-        pair.loop.resume(pair.server)
-        await pair.ms(1)
-        assert pair.there.came == b"asked"
-
-    run(scene)
+@played_by(run)
+async def test_a_paused_process_is_connected_to_and_reads_when_it_goes_on(pair: Pair) -> None:
+    pair.loop.pause(pair.server)
+    pair.here.transport.write(b"asked")
+    await pair.ms(1_000)
+    assert pair.there.came == b""
+    pair.loop.resume(pair.server)
+    await pair.ms(1)
+    assert pair.there.came == b"asked"

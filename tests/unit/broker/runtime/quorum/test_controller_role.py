@@ -6,6 +6,7 @@ from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.storage.checkpoint_file import RECOVERY_POINT, decode_offsets
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, run_owned
+from tests.support.scenes import played_by
 
 
 async def create(cluster: OwnedCluster, *replicas: int) -> None:
@@ -15,15 +16,13 @@ async def create(cluster: OwnedCluster, *replicas: int) -> None:
     await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
 
 
-def test_a_broker_is_fenced_when_its_session_expires() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        cluster.members[2].crash()
-        await cluster.pass_ms(3_000)
-        assert not cluster.place.image.brokers[2].fenced
-        await cluster.pass_ms(3_500)
-        assert [node for node, broker in cluster.place.image.brokers.items() if broker.fenced] == [2]
-
-    run_owned(scene, 2, controller={"broker.session.timeout.ms": "5000"})
+@played_by(run_owned, 2, controller={"broker.session.timeout.ms": "5000"})
+async def test_a_broker_is_fenced_when_its_session_expires(cluster: OwnedCluster) -> None:
+    cluster.members[2].crash()
+    await cluster.pass_ms(3_000)
+    assert not cluster.place.image.brokers[2].fenced
+    await cluster.pass_ms(3_500)
+    assert [node for node, broker in cluster.place.image.brokers.items() if broker.fenced] == [2]
 
 
 def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
@@ -37,51 +36,43 @@ def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
     return fenced
 
 
-def test_an_event_loop_stall_longer_than_a_session_fences_no_broker() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        fenced = fenced_from_now_on(cluster)
-        for stalled_ms in 5_001, 30_000, 200_000:
-            await cluster.stall(stalled_ms)
-            await cluster.pass_ms(6_000)
-        assert fenced == set()
-
-    run_owned(scene, 3, controller={"broker.session.timeout.ms": "5000"})
-
-
-def test_repeated_event_loop_stalls_fence_only_a_silent_broker() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        fenced = fenced_from_now_on(cluster)
-        cluster.members[2].crash()
-        for _ in range(12):
-            await cluster.stall(2_500)
-            await cluster.pass_ms(10)
+@played_by(run_owned, 3, controller={"broker.session.timeout.ms": "5000"})
+async def test_an_event_loop_stall_longer_than_a_session_fences_no_broker(cluster: OwnedCluster) -> None:
+    fenced = fenced_from_now_on(cluster)
+    for stalled_ms in 5_001, 30_000, 200_000:
+        await cluster.stall(stalled_ms)
         await cluster.pass_ms(6_000)
-        assert fenced == {2}
-
-    run_owned(scene, 3, controller={"broker.session.timeout.ms": "5000"})
+    assert fenced == set()
 
 
-def test_a_restarted_controller_gives_every_broker_a_full_session() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        cluster.place.crash()
-        await cluster.pass_ms(60_000)
-        await cluster.done(cluster.place.start())
-        await cluster.pass_ms(20_000)
-        assert not any(broker.fenced for broker in cluster.place.image.brokers.values())
+@played_by(run_owned, 3, controller={"broker.session.timeout.ms": "5000"})
+async def test_repeated_event_loop_stalls_fence_only_a_silent_broker(cluster: OwnedCluster) -> None:
+    fenced = fenced_from_now_on(cluster)
+    cluster.members[2].crash()
+    for _ in range(12):
+        await cluster.stall(2_500)
+        await cluster.pass_ms(10)
+    await cluster.pass_ms(6_000)
+    assert fenced == {2}
 
-    run_owned(scene, 2)
+
+@played_by(run_owned, 2)
+async def test_a_restarted_controller_gives_every_broker_a_full_session(cluster: OwnedCluster) -> None:
+    cluster.place.crash()
+    await cluster.pass_ms(60_000)
+    await cluster.done(cluster.place.start())
+    await cluster.pass_ms(20_000)
+    assert not any(broker.fenced for broker in cluster.place.image.brokers.values())
 
 
-def test_the_leader_rebalance_elects_the_preferred_replica() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        await create(cluster, 1, 2)
-        await cluster.done(cluster.members[1].stop())
-        assert cluster.place.partition("t").leader == 2
-        await cluster.done(cluster.members[1].start())
-        await cluster.until(lambda: sorted(cluster.place.partition("t").isr) == [1, 2], "both are in sync")
-        await cluster.until(lambda: cluster.place.partition("t").leader == 1, "the first replica leads")
-
-    run_owned(scene, 2, controller={"leader.imbalance.check.interval.seconds": "20"})
+@played_by(run_owned, 2, controller={"leader.imbalance.check.interval.seconds": "20"})
+async def test_the_leader_rebalance_elects_the_preferred_replica(cluster: OwnedCluster) -> None:
+    await create(cluster, 1, 2)
+    await cluster.done(cluster.members[1].stop())
+    assert cluster.place.partition("t").leader == 2
+    await cluster.done(cluster.members[1].start())
+    await cluster.until(lambda: sorted(cluster.place.partition("t").isr) == [1, 2], "both are in sync")
+    await cluster.until(lambda: cluster.place.partition("t").leader == 1, "the first replica leads")
 
 
 def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,51 +103,43 @@ def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest
     run_owned(unclean, 2, controller={"unclean.leader.election.enable": "true", "unclean.leader.election.interval.ms": "10000"})
 
 
-def test_checkpoints_limit_the_recovery_after_a_crash() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        await create(cluster, 1, 2)
-        end = cluster.place.running.role.voter.high_watermark
-        await cluster.pass_ms(70_000)
-        cluster.place.crash()
-        checkpoint = cluster.place.files.read_bytes(DIRECTORY / RECOVERY_POINT)
-        assert decode_offsets(checkpoint)["__cluster_metadata", 0] >= end
-        await cluster.done(cluster.place.start())
-
-    run_owned(scene, 2)
+@played_by(run_owned, 2)
+async def test_checkpoints_limit_the_recovery_after_a_crash(cluster: OwnedCluster) -> None:
+    await create(cluster, 1, 2)
+    end = cluster.place.running.role.voter.high_watermark
+    await cluster.pass_ms(70_000)
+    cluster.place.crash()
+    checkpoint = cluster.place.files.read_bytes(DIRECTORY / RECOVERY_POINT)
+    assert decode_offsets(checkpoint)["__cluster_metadata", 0] >= end
+    await cluster.done(cluster.place.start())
 
 
-def test_the_log_starts_at_a_snapshot_and_an_empty_directory_is_filled_from_it() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        await create(cluster, 1, 2)
-        log = cluster.place.running.role.voter.raft_log
-        for _ in range(8):
-            await cluster.done(cluster.members[2].stop())
-            await cluster.done(cluster.members[2].start())
-        await cluster.until(lambda: log.start_offset > 0, "the log begins later")
+@played_by(run_owned, 2, controller={"metadata.log.max.record.bytes.between.snapshots": "1000", "metadata.max.retention.bytes": "5000"})
+async def test_the_log_starts_at_a_snapshot_and_an_empty_directory_is_filled_from_it(cluster: OwnedCluster) -> None:
+    await create(cluster, 1, 2)
+    log = cluster.place.running.role.voter.raft_log
+    for _ in range(8):
         await cluster.done(cluster.members[2].stop())
-        cluster.members[2].format(cluster)
         await cluster.done(cluster.members[2].start())
-        await cluster.until(lambda: cluster.members[2].knows("t"), "it has read the snapshot")
-        cluster.place.crash(power_loss=True)
-        await cluster.done(cluster.place.start())
-        assert "t" in cluster.place.image.topic_ids
-
-    run_owned(scene, 2, controller={"metadata.log.max.record.bytes.between.snapshots": "1000", "metadata.max.retention.bytes": "5000"})
-
-
-def test_a_controller_registers_itself() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        (at,) = cluster.place.image.controllers[CONTROLLER].listeners.values()
-        assert (at.name, at.host, at.port) == ("CONTROLLER", "c3000", 9093)
-
-    run_owned(scene, 0)
+    await cluster.until(lambda: log.start_offset > 0, "the log begins later")
+    await cluster.done(cluster.members[2].stop())
+    cluster.members[2].format(cluster)
+    await cluster.done(cluster.members[2].start())
+    await cluster.until(lambda: cluster.members[2].knows("t"), "it has read the snapshot")
+    cluster.place.crash(power_loss=True)
+    await cluster.done(cluster.place.start())
+    assert "t" in cluster.place.image.topic_ids
 
 
-def test_an_idle_controller_writes_nothing() -> None:
-    async def scene(cluster: OwnedCluster) -> None:
-        voter = cluster.place.running.role.voter
-        end_offset = voter.end_offset
-        await cluster.pass_ms(600_000)
-        assert voter.end_offset == end_offset
+@played_by(run_owned, 0)
+async def test_a_controller_registers_itself(cluster: OwnedCluster) -> None:
+    (at,) = cluster.place.image.controllers[CONTROLLER].listeners.values()
+    assert (at.name, at.host, at.port) == ("CONTROLLER", "c3000", 9093)
 
-    run_owned(scene, 1)
+
+@played_by(run_owned, 1)
+async def test_an_idle_controller_writes_nothing(cluster: OwnedCluster) -> None:
+    voter = cluster.place.running.role.voter
+    end_offset = voter.end_offset
+    await cluster.pass_ms(600_000)
+    assert voter.end_offset == end_offset
