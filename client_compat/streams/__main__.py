@@ -11,7 +11,7 @@ from rich.console import Console
 
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.matrix.clients import BuildFailed, ToolchainMissing
-from client_compat.streams.application import STREAMS, StreamsFailed
+from client_compat.streams.application import PROTOCOLS, STREAMS, StreamsFailed
 from client_compat.streams.run import BROKERS, Round, StreamsRun, run
 from client_compat.support import program
 from client_compat.support.campaign import Directory, Seed, conduct
@@ -22,6 +22,7 @@ def main(
     *,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; in each the broker and the application are restarted.")] = 10,
     broker: Annotated[str, typer.Option(help=f"The broker, of {', '.join(BROKERS)}.")] = "ottla",
+    protocol: Annotated[str, typer.Option(help=f"The application's group protocol, of {', '.join(PROTOCOLS)}.")] = "classic",
     seed: Seed,
     directory: Directory = Path(".streams"),
 ) -> None:
@@ -29,6 +30,8 @@ def main(
     round stops broker and application cleanly, or kills them, and starts them again: every count has to be right, and to have come once."""
     if broker not in BROKERS:
         raise typer.BadParameter(f"{broker} is none of {', '.join(BROKERS)}", param_hint="--broker")
+    if protocol not in PROTOCOLS:
+        raise typer.BadParameter(f"{protocol} is none of {', '.join(PROTOCOLS)}", param_hint="--protocol")
     logging.getLogger("flights").setLevel(logging.CRITICAL)  # hide the clients' messages about the stopped broker
     logging.getLogger("outputs").setLevel(logging.CRITICAL)
 
@@ -41,7 +44,7 @@ def main(
                 display.update(bar, advance=1)
                 console.print(str(one), style="" if one.good else "red", markup=False)
 
-            return run(root, rounds, seed, kind=broker, on_round=on_round)
+            return run(root, rounds, seed, kind=broker, protocol=protocol, on_round=on_round)
 
     conduct(play, directory, seed=seed, failures=(StreamsFailed, BuildFailed, ToolchainMissing, KafkaMissing))
 

@@ -10,6 +10,7 @@ from client_compat.matrix.clients import JAVA, Language
 from client_compat.support.java import JVM_OPTIONS
 
 MAIN_CLASS = "ottla.streams.Counts"
+PROTOCOLS = ("classic", "streams")
 CLOSE_TIMEOUT_S = 90.0
 """Longer than the application's own timeout for its threads."""
 LOG_TAIL_CHARS = 3_000
@@ -37,10 +38,14 @@ class StreamsFailed(RuntimeError):
 
 @dataclass(slots=True)
 class Application:
-    """The application with its files in `directory`: the directory `state` and `application.log`. It has to be built before `start`."""
+    """The application with its files in `directory`: the directory `state` and `application.log`. It has to be built before `start`.
+
+    `protocol` is its group protocol, of `PROTOCOLS`.
+    """
 
     bootstrap: str
     directory: Path
+    protocol: str = "classic"
     starts: int = 0
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -48,7 +53,7 @@ class Application:
         """Start the process without waiting for it. Raises FileNotFoundError if it was never built."""
         classpath = f"{STREAMS.out / 'classes'}:{(STREAMS.out / 'classpath').read_text().strip()}"
         options = [option for option in JVM_OPTIONS if "simpleLogger" not in option]
-        argv = ["java", *options, *TOLD, "-cp", classpath, MAIN_CLASS, self.bootstrap, str(self.directory / "state")]
+        argv = ["java", *options, *TOLD, "-cp", classpath, MAIN_CLASS, self.bootstrap, str(self.directory / "state"), self.protocol]
         with self.log.open("ab") as sink:
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=sink, stderr=subprocess.STDOUT)
         self.starts += 1

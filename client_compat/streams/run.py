@@ -1,7 +1,7 @@
 """The rounds of restarts.
 
 In each round a new topic that matches the application's pattern is created, flights are sent, the broker restarts with its directory and
-port, and the application restarts with its state directory.
+port, and the application restarts with its state directory. A streams group has no patterns, so its application keeps its first topic.
 
 Rules:
 - Broker and application stop cleanly in odd rounds and are killed in even ones.
@@ -29,6 +29,8 @@ from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerProcess, ottla
 
 BROKERS = ("ottla", "kafka")
+SETTINGS = {f"group.streams.{bound}session.timeout.ms": "10000" for bound in ("min.", "")}
+"""Of a broker, so that a streams group loses a killed member as soon as a classic group."""
 FLIGHTS = 3_000
 FIRST_SOURCE = "flights-0"
 LINGER_S = (0.0, 2.5)
@@ -93,19 +95,28 @@ class StreamsRun:
 def broker_of(kind: str, directory: Path) -> BrokerProcess:
     """Return the broker, not started, over `directory`/log. Raises `KafkaMissing` or `BrokerFailed`."""
     if kind == "ottla":
-        return ottla(directory / "log", output=directory / "broker.log")
-    kafka = ReferenceBroker(directory / "log")
+        options = [f"--set={name}={value}" for name, value in SETTINGS.items()]
+        return ottla(directory / "log", options=options, output=directory / "broker.log")
+    kafka = ReferenceBroker(directory / "log", settings=SETTINGS)
     kafka.format()
     return kafka.broker
 
 
-def run(directory: Path, rounds: int, seed: int, *, kind: str = "ottla", on_round: Callable[[Round], None] = lambda _: None) -> StreamsRun:
+def run(
+    directory: Path,
+    rounds: int,
+    seed: int,
+    *,
+    kind: str = "ottla",
+    protocol: str = "classic",
+    on_round: Callable[[Round], None] = lambda _: None,
+) -> StreamsRun:
     """Run all rounds in `directory`, and the audit. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
     found = StreamsRun()
     with broker_of(kind, directory) as broker:
         for topic in (FIRST_SOURCE, *TOPICS):
             create_topic(broker.bootstrap, topic, PARTITIONS)
-        application = Application(broker.bootstrap, directory)
+        application = Application(broker.bootstrap, directory, protocol)
         application.start()
         try:
             play = Play(broker, application, random.Random(seed))
@@ -142,8 +153,9 @@ class Play:
     def round(self, number: int) -> Round:
         """Run one round. Raises `StreamsFailed` or `BrokerFailed`."""
         began, clean, broker_first = time.monotonic(), number % 2 == 1, (number - 1) // 2 % 2 == 0
-        self._topics.append(f"flights-{number}")
-        create_topic(self._broker.bootstrap, self._topics[-1], PARTITIONS)
+        if self._application.protocol == "classic":
+            self._topics.append(f"flights-{number}")
+            create_topic(self._broker.bootstrap, self._topics[-1], PARTITIONS)
         before = self._outputs.counts.updates
         self._feeder.begin(self._topics, FLIGHTS // 2)
         self.until(lambda: self._outputs.counts.updates > before, "an update")

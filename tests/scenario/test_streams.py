@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.streams.application import STREAMS
+from client_compat.streams.application import PROTOCOLS, STREAMS
 from client_compat.streams.run import run
 
 ROUNDS = 2
@@ -23,8 +23,9 @@ def _built() -> None:
     STREAMS.ensure_built()
 
 
-def test_a_stream_application_counts_every_flight_once_over_a_clean_stop_and_a_kill_of_its_broker(tmp_path: Path) -> None:
-    found = run(tmp_path, ROUNDS, SEED)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_stream_application_counts_every_flight_once_over_a_clean_stop_and_a_kill_of_its_broker(tmp_path: Path, protocol: str) -> None:
+    found = run(tmp_path, ROUNDS, SEED, protocol=protocol)
     assert [one.clean for one in found.rounds] == [True, False]
     assert found.application_starts == ROUNDS + 1
     assert all(one.good for one in found.rounds), found.rounds

@@ -21,18 +21,20 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /**
  * Counts flights exactly once, by airline, by route and by origin, until its standard input ends; then it closes and exits with 0. An input record is an
- * airline (key) and a route, "JFK-LAX" (value).
+ * airline (key) and a route, "JFK-LAX" (value). Arguments: bootstrap servers, state directory, group protocol ("classic" or "streams").
  *
  * <p>Rule: nothing is cached, so that each flight makes one update of each of its three counts: the updates of a key are 1, 2, 3, …, each once.
  */
 public final class Counts {
     private static final Pattern SOURCES = Pattern.compile("flights-.+");
+    private static final String FIRST_SOURCE = "flights-0"; // a topology of a streams group has no patterns
     private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(60);
 
     private Counts() {}
 
     public static void main(String[] args) throws IOException {
-        KafkaStreams streams = new KafkaStreams(topology(), config(args[0], args[1]));
+        boolean inStreamsGroup = args[2].equals("streams");
+        KafkaStreams streams = new KafkaStreams(topology(inStreamsGroup), config(args[0], args[1], inStreamsGroup));
         streams.setUncaughtExceptionHandler(error -> {
             error.printStackTrace();
             return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
@@ -53,9 +55,9 @@ public final class Counts {
     }
 
     /** Three sub-topologies, joined by two internal topics; each keeps a store in RocksDB. */
-    private static Topology topology() {
+    private static Topology topology(boolean inStreamsGroup) {
         StreamsBuilder builder = new StreamsBuilder();
-        KStream<String, String> flights = builder.stream(SOURCES);
+        KStream<String, String> flights = inStreamsGroup ? builder.stream(FIRST_SOURCE) : builder.stream(SOURCES);
         flights.groupByKey().count(Materialized.as("airlines")).toStream().to("by-airline", Produced.valueSerde(Serdes.Long()));
         KTable<String, Long> routes = flights.groupBy((airline, route) -> route, Grouped.as("routes")).count(Materialized.as("routes"));
         routes.toStream().to("by-route", Produced.valueSerde(Serdes.Long()));
@@ -66,7 +68,7 @@ public final class Counts {
         return builder.build();
     }
 
-    private static Properties config(String bootstrap, String stateDir) {
+    private static Properties config(String bootstrap, String stateDir, boolean inStreamsGroup) {
         Properties config = new Properties();
         config.put(StreamsConfig.APPLICATION_ID_CONFIG, "counts");
         config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
@@ -77,7 +79,11 @@ public final class Counts {
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.consumerPrefix(ConsumerConfig.METADATA_MAX_AGE_CONFIG), 1_000); // how soon a new topic is found
-        config.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 10_000); // a leave that a dead broker never got
+        if (inStreamsGroup) {
+            config.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, "streams");
+        } else {
+            config.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 10_000); // a leave that a dead broker never got
+        }
         return config;
     }
 }
