@@ -87,7 +87,8 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     if as_json_:
         print_json(as_json(results, program, role.value, failure))
     else:
-        print_table(COLUMNS, rows(results))
+        if results:
+            print_table(COLUMNS, rows(results))
         for line in explanations(results):
             typer.echo(line)
         typer.echo(summary(results))

@@ -26,6 +26,13 @@ from ottla.broker.verification.stage import Ending, Stage
 from ottla.protocol.error_codes import ErrorCode
 
 EVIDENCE_MAX: Final = 10
+_READS: Final = "Does it use OTTLA_BOOTSTRAP_SERVERS, read OTTLA_INPUT as a group, and commit its offsets?"
+_INTERFACE: Final = {
+    Role.PRODUCER: "Does it use OTTLA_BOOTSTRAP_SERVERS, and exit when it has written OTTLA_RECORDS records?",
+    Role.STREAM: _READS,
+    Role.CONSUMER: _READS,
+}
+"""What to look at in a program that does not finish without faults."""
 
 
 class Guarantee(StrEnum):
@@ -125,7 +132,7 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     if calm.role is Role.CONSUMER:
         told += _of_effects(stage, calm)
     told += _aborted_data(stage)
-    told += _unfinished(stage)
+    told += _unfinished(stage, "If the program waits in its client: docs/verify.md lists calls of clients that hang (Pitfalls of clients).")
     return told
 
 
@@ -185,7 +192,7 @@ def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> 
     told = list(_by_guarantee(found))
     if stage.program.role is Role.CONSUMER:
         told += _not_once(stage, effects, effects.keys())
-    return [*told, *_aborted_data(stage), *_unfinished(stage)]
+    return [*told, *_aborted_data(stage), *_unfinished(stage, _INTERFACE[stage.program.role])]
 
 
 def _by_guarantee(found: Examined) -> Iterator[Breach]:
@@ -249,15 +256,16 @@ def _input(stage: Stage) -> list[Stored]:
     return stage.deployment.examine({stage.program.input}, audit=False).stored
 
 
-def _unfinished(stage: Stage) -> Iterator[Breach]:
+def _unfinished(stage: Stage, advice: str) -> Iterator[Breach]:
+    """`advice`: what to look at if the program did not end in time."""
     ending, program = stage.ending, stage.program
-    told = "\n".join(f"  {line}" for line in ending.failures)
+    counts = Counter(ending.failures)
+    told = "\n".join(f"  {line}{f' ({count} times)' if count > 1 else ''}" for line, count in counts.items())
     if ending.gave_up:
         yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not restarted again", told)
     elif ending.overdue:
         wanted = "end" if program.role is Role.PRODUCER else f"commit all of {program.input} or end"
-        advice = "  If the program waits in its client: docs/verify.md lists calls of clients that hang (Pitfalls of clients)."
-        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", f"{told}\n{advice}")
+        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", f"{told}\n  {advice}".lstrip("\n"))
 
 
 def _field(value: bytes | None, path: Sequence[str]) -> Hashable:

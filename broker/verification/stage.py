@@ -238,7 +238,8 @@ class Stage:
             if instance.expendable or code in (None, 0):
                 continue
             instance.expendable = True
-            self.ending.failures.append(f"instance {instance.number} ended with exit code {code}: {' / '.join(instance.last_words()[-3:])}")
+            printed = " / ".join(instance.last_words()[-3:]) or "it printed no error"
+            self.ending.failures.append(f"instance {instance.number} ended with exit code {code}: {printed}")
             if self.ending.restarts == self.terms.restarts:
                 self.ending.gave_up = True
                 return

@@ -31,7 +31,7 @@ from ottla.broker.verification.scenario import Calm, Scenario
 from ottla.broker.verification.stage import Script, Stage, Terms
 
 CALM, CALM_AGAIN = "calm", "calm-again"
-CALM_HAPPENS = "nothing: what the program achieves without faults"
+CALM_HAPPENS = "the run without faults, which defines what the program should achieve"
 
 
 class CannotVerify(Exception):
@@ -60,7 +60,7 @@ class Verification:
         yield first
         if first.of(Guarantee.FINISHED):
             last = first.breaches[-1]
-            raise CannotVerify(f"the program does not finish even without faults: {last.says}\n{last.explanation}")
+            raise CannotVerify(f"the program does not finish even without faults: {last.says}; {last.explanation.strip()}")
         if first.of(Guarantee.ONCE):
             raise CannotVerify(_alike(first))
         if not calm.achieved:
