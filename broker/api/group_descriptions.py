@@ -34,6 +34,11 @@ class _DescribedGroup(Protocol):
 D = TypeVar("D", bound=_DescribedGroup)
 
 
+def own_text(rejected: Rejected) -> str | None:
+    """Return the text of a rejection."""
+    return rejected.message or None
+
+
 def describe_groups(
     ctx: Context[CoordinationServices],
     request: _Request,
@@ -43,13 +48,14 @@ def describe_groups(
     describe: Callable[[Group], D | None],
     refuse: Callable[[int, str | None, str], D],
     topics: Callable[[D], Iterable[str]],
+    text_of: Callable[[Rejected], str | None] = own_text,
     hidden_text: str = "The group has described topic(s) that the client is not authorized to describe.",
 ) -> list[D]:
     """Describe each named group once.
 
     `kind` is the protocol's name in messages. `describe` returns None for a group of another protocol. `refuse` makes the result of a group
-    that is not described, from error code, message and group id. A client that may not describe one of a group's `topics` gets an error for
-    the group.
+    that is not described, from error code, message and group id; `text_of` returns a rejection's message. A client that may not describe
+    one of a group's `topics` gets an error for the group.
     """
 
     def of_id(group_id: str) -> D:
@@ -62,7 +68,7 @@ def describe_groups(
         try:
             group = ctx.services.groups.get(group_id)
         except Rejected as rejected:
-            return refuse(rejected.code, rejected.message or None, group_id)
+            return refuse(rejected.code, text_of(rejected), group_id)
         found = None if group is None else describe(group)
         if found is not None:
             return found

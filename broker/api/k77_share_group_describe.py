@@ -12,7 +12,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.group_descriptions import describe_groups, described_assignment, topics_in
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.api.share_groups import enabled
+from ottla.broker.api.share_groups import enabled, text_of
 from ottla.broker.groups.share_group import ShareGroup, ShareMember
 from ottla.broker.groups.simple_assignor import SIMPLE
 from ottla.protocol.messages.k77_share_group_describe import (
@@ -35,6 +35,7 @@ def handle(ctx: Context[CoordinationServices], request: ShareGroupDescribeReques
         enabled=enabled(ctx),
         describe=lambda group: _described(ctx, group) if isinstance(group, ShareGroup) else None,
         refuse=DescribedGroup,
+        text_of=text_of,
         topics=lambda described: topics_in(member.assignment for member in described.members),
     )
     return ShareGroupDescribeResponse(groups=groups)

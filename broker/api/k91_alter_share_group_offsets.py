@@ -14,7 +14,7 @@ from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.api.share_groups import enabled
+from ottla.broker.api.share_groups import enabled, text_of
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.core.acl import Operation, Resource
@@ -59,7 +59,7 @@ async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOff
     try:
         failures = await ctx.services.share.groups.alter_offsets(request.group_id, offsets)
     except Rejected as rejected:
-        return AlterShareGroupOffsetsResponse(error_code=rejected.code, error_message=rejected.message or None)
+        return AlterShareGroupOffsetsResponse(error_code=rejected.code, error_message=text_of(rejected))
 
     def result(topic: AlterShareGroupOffsetsRequestTopic) -> AlterShareGroupOffsetsResponseTopic:
         name = topic.topic_name

@@ -11,7 +11,7 @@ from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.api.share_groups import enabled
+from ottla.broker.api.share_groups import enabled, text_of
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -38,7 +38,7 @@ async def handle(ctx: Context[CoordinationServices], request: DeleteShareGroupOf
     try:
         results, unknown = await ctx.services.share.groups.delete_offsets(request.group_id, [name for name in names if name not in hidden])
     except Rejected as rejected:
-        return DeleteShareGroupOffsetsResponse(error_code=rejected.code, error_message=rejected.message or None)
+        return DeleteShareGroupOffsetsResponse(error_code=rejected.code, error_message=text_of(rejected))
     topics = ctx.services.topics
     responses = [_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.") for name in names if name in hidden]
     for topic_id, failure in results.items():

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.broker.api.context import Context
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.cluster.features import share_groups_enabled
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 
 MEMBER_ID_CHARS_MAX = 36
+OF_COORDINATION: Final = {
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+}
+"""The texts of a coordinator's own errors. As in Kafka, only some APIs of share groups send them."""
+
+
+def text_of(rejected: Rejected) -> str | None:
+    """Return the text of a rejection."""
+    return OF_COORDINATION.get(rejected.code, rejected.message) or None
 
 
 def enabled(ctx: Context[CoordinationServices]) -> bool:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.share_groups import OF_COORDINATION
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.persister import SharePartitionKey
 from ottla.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 ResultT = TypeVar("ResultT")
-
-
-_OF_COORDINATION: Final = {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-"""Errors whose messages begin with what could not be done."""
 
 
 def carry_out(
@@ -55,4 +52,5 @@ def carry_out(
 
 
 def _message(rejected: Rejected, purpose: str) -> str:
-    return f"Unable to {purpose}: {rejected.message}" if rejected.code in _OF_COORDINATION else rejected.message
+    text = OF_COORDINATION.get(rejected.code)
+    return rejected.message if text is None else f"Unable to {purpose}: {text}"

@@ -79,6 +79,13 @@ def test_the_group_is_listed_and_deleted_as_a_streams_group(client: Client) -> N
     assert client.call(ListGroupsRequest(), 5).groups == []
 
 
+def test_a_group_that_is_not_ready_is_listed_by_that_state(client: Client) -> None:
+    beat(client, topology=topology(["nowhere"]))
+    (listed,) = client.call(ListGroupsRequest(states_filter=["NotReady"]), 5).groups
+    assert (listed.group_id, listed.group_state) == ("g", "NotReady")
+    assert client.call(ListGroupsRequest(states_filter=["Stable"]), 5).groups == []
+
+
 def test_without_the_feature_streams_groups_are_not_served(client: Client) -> None:
     assert client.call(UpdateFeaturesRequest(1_000, [FeatureUpdateKey("streams.version", 0, upgrade_type=2)])).error_code == 0
     assert beat(client).error_code == ErrorCode.UNSUPPORTED_VERSION

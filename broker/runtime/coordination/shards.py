@@ -141,15 +141,13 @@ class Shards(Generic[ShardT]):
         """Return the loaded shard of a key. Raises Rejected with a coordinator error."""
         count = self._partition_count()
         if not count:
-            raise _not_coordinator()
+            raise Rejected(ErrorCode.NOT_COORDINATOR)
         try:
             shard = self.at(partition_of(key, count))
         except Rejected as error:
-            raise _not_coordinator() from error
+            raise Rejected(ErrorCode.NOT_COORDINATOR) from error
         if shard.life is not Life.SERVING:
-            if shard.life is Life.LOADING:
-                raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The coordinator is loading and hence can't process requests.")
-            raise _not_coordinator()
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.life is Life.LOADING else ErrorCode.NOT_COORDINATOR)
         return shard
 
     def at(self, index: int) -> ShardT:
@@ -211,7 +209,3 @@ class Shards(Generic[ShardT]):
                     self._loaded(shard)
             if step.error is not None:
                 shard.life = Life.UNREADABLE
-
-
-def _not_coordinator() -> Rejected:
-    return Rejected(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")

@@ -13,6 +13,7 @@ from client_compat.differential.cluster_scenarios import (
     offsets,
     reading,
     sharing,
+    streaming,
     topics,
     writing,
 )
@@ -22,6 +23,6 @@ ClusterScenario = Callable[[Nodes], None]
 
 SCENARIOS: dict[str, ClusterScenario] = {
     f"cluster.{module.__name__.rpartition('.')[2]}.{name}": scenario
-    for module in (describe, topics, configs, controller, writing, reading, offsets, coordinators, sharing, faults)
+    for module in (describe, topics, configs, controller, writing, reading, offsets, coordinators, sharing, streaming, faults)
     for name, scenario in module.SCENARIOS.items()
 }

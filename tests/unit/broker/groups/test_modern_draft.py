@@ -12,7 +12,13 @@ from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.share_draft import ShareConfig, ShareDraft
 from ottla.broker.groups.share_group import ShareGroup, ShareMember
 from ottla.broker.groups.states import Now
+from ottla.broker.groups.streams_draft import StreamsConfig, StreamsDraft
+from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_member import StreamsMember
+from ottla.broker.streams.records import StreamsGroupTopologyKey
+from ottla.broker.streams.topology import topology_value
 from tests.support.consumer_groups import FakeTopics
+from tests.support.streams_groups import topology
 
 MakeDraft = Callable[..., Any]
 
@@ -29,10 +35,20 @@ def share_draft(**config: Any) -> ShareDraft:
     return ShareDraft(group, Deadlines(), FakeTopics(t=2), ShareConfig(**config), Now(0, 10_000))
 
 
-BOTH = pytest.mark.parametrize("make", [consumer_draft, share_draft])
+def streams_draft(**config: Any) -> StreamsDraft:
+    group = StreamsGroup("g")
+    group.members["m"] = StreamsMember(member_id="m")
+    group.apply(StreamsGroupTopologyKey("g"), topology_value(topology()))
+    draft = StreamsDraft(group, Deadlines(), FakeTopics(t=2), StreamsConfig(**config), Now(0, 10_000))
+    draft.check_topology()
+    return draft
 
 
-@BOTH
+ALL = pytest.mark.parametrize("make", [consumer_draft, share_draft, streams_draft])
+SUBSCRIBED = pytest.mark.parametrize("make", [consumer_draft, share_draft])
+
+
+@ALL
 def test_the_group_changes_only_by_its_records(make: MakeDraft) -> None:
     draft = make()
     group = draft.group
@@ -43,7 +59,7 @@ def test_the_group_changes_only_by_its_records(make: MakeDraft) -> None:
     assert group.epoch == 9
 
 
-@BOTH
+@SUBSCRIBED
 def test_changed_topics_bump_the_epoch_and_unchanged_ones_do_not(make: MakeDraft) -> None:
     draft = make()
     draft.refresh(subscriptions_changed=False)
@@ -56,7 +72,7 @@ def test_changed_topics_bump_the_epoch_and_unchanged_ones_do_not(make: MakeDraft
     assert draft.group.epoch == 3
 
 
-@BOTH
+@ALL
 def test_the_target_is_computed_once_for_an_epoch(make: MakeDraft) -> None:
     draft = make()
     draft.put_epoch(2, 0)
@@ -67,7 +83,7 @@ def test_the_target_is_computed_once_for_an_epoch(make: MakeDraft) -> None:
     assert len(draft.records) == count
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(("since_ms", "epoch"), [(999, 2), (1_000, 3)])
 def test_the_next_target_waits_for_the_interval(make: MakeDraft, since_ms: int, epoch: int) -> None:
     draft = make(assignment_interval_ms=1_000)
@@ -78,7 +94,7 @@ def test_the_next_target_waits_for_the_interval(make: MakeDraft, since_ms: int, 
     assert draft.next_epoch == epoch
 
 
-@BOTH
+@ALL
 def test_a_removed_member_leaves_three_tombstones(make: MakeDraft) -> None:
     draft = make()
     draft.remove_member("m")
@@ -86,7 +102,7 @@ def test_a_removed_member_leaves_three_tombstones(make: MakeDraft) -> None:
     assert draft.group.is_empty
 
 
-@BOTH
+@ALL
 def test_a_session_ends_after_its_timeout(make: MakeDraft) -> None:
     draft = make()
     draft.start_session("m", 7_000)

@@ -77,6 +77,13 @@ def test_a_member_that_changes_its_process_takes_its_tasks_along() -> None:
     assert group.active_process("0", 0) == "q"
 
 
+def test_a_task_stays_with_the_process_that_got_it_last() -> None:
+    """Compaction can leave the record of the next owner before that of the last one."""
+    group = group_of(metadata("a"), current("a", 2, [0]), metadata("b", "q"), current("b", 3, [0]))
+    group.apply(*current("a", 3))
+    assert group.active_process("0", 0) == "q"
+
+
 def test_a_copy_shares_no_holder_with_the_group() -> None:
     group = group_of(metadata("a"), current("a", 2, [0], standby=[1]))
     group.copy().apply(*current("a", 3))
