@@ -48,6 +48,7 @@ SLOW = {
     "scenario/test_kafka_differential_of_clusters.py",
     "scenario/test_kafka_dump_log.py",
     "scenario/test_kafka_exchange.py",
+    "scenario/test_kafka_exchange_of_share_groups.py",
     "scenario/test_kafka_format.py",
     "scenario/test_kafka_metadata.py",
     "scenario/test_kafka_snapshots.py",
