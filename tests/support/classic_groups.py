@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import pack
+from typing import Any
 
 from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
 from ottla.broker.groups.classic import ClassicConfig, ClassicGroup, ClassicOutcome, Leaving, Syncing
@@ -24,6 +25,21 @@ def subscription(*topics: str) -> bytes:
 RANGE = (JoinProtocol("range", subscription("t")),)
 
 
+def joining(**changes: Any) -> Joining:
+    """A consumer's first join."""
+    fields: dict[str, Any] = {
+        "member_id": "",
+        "new_member_id": "m",
+        "client_id": "c",
+        "client_host": "/h",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 30_000,
+        "protocol_type": "consumer",
+        "protocols": RANGE,
+    }
+    return Joining(**(fields | changes))
+
+
 class GroupDriver:
     """A driver of one group. Tickets are numbers; `answers[ticket]` appears when the group has responded."""
 
@@ -43,18 +59,9 @@ class GroupDriver:
     def join(self, member_id: str = "", **changes: object) -> int:
         """Send a JoinGroup; return its ticket."""
         self._ids += 1
-        fields: dict[str, object] = {
-            "member_id": member_id,
-            "new_member_id": f"m{self._ids}",
-            "client_id": "c",
-            "client_host": "/127.0.0.1",
-            "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 30_000,
-            "protocol_type": "consumer",
-            "protocols": RANGE,
-        }
+        asked = joining(**({"member_id": member_id, "new_member_id": f"m{self._ids}"} | changes))
         ticket = self._ticket()
-        self.take(join(self.group, Joining(**(fields | changes)), ticket, self.now))  # type: ignore[arg-type]  # the fields are named by the tests
+        self.take(join(self.group, asked, ticket, self.now))
         return ticket
 
     def sync(self, member_id: str, generation: int | None = None, **changes: object) -> int:

@@ -22,6 +22,7 @@ from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, decode_response, encode_request, encode_response
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.schema import Message
 from tests.support.answering_node import AnsweringNode
@@ -62,6 +63,15 @@ class Member:
         correlation_id, response = decode_response(request.API_KEY, version, b"".join(reply)[4:])
         assert correlation_id == CORRELATION_ID
         return response
+
+
+CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1)])
+
+
+def made(request: Request) -> EnvelopeResponse:
+    """Return the response of a controller that creates all topics."""
+    inner = inside(request)
+    return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
 
 
 class MemberInMemory(LinkedPlace):

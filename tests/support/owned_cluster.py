@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from ottla.broker.cluster.image import MetadataImage, PartitionRegistration
 from ottla.broker.cluster.raft_records import VoterEndpoint
@@ -13,10 +14,17 @@ from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import Plug
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.formatting import format_directory
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.messages.k58_envelope import EnvelopeRequest
+from ottla.protocol.schema import Message
 from tests.support.member_cluster import CLUSTER_ID, MemberCluster, run_in_a_cluster
 
 CONTROLLER = 3000
@@ -95,6 +103,23 @@ class OwnedCluster(MemberCluster):
 
     def all_timers(self) -> list[Timers]:
         return [*super().all_timers(), *([self.place.node.timers] if self.place.node is not None else [])]
+
+    async def ask_controller(self, request: Message, version: int | None = None) -> Any:
+        """Return the controller's response to a request over the network."""
+        node = Node(CONTROLLER, "c3000", 9093)
+        client = NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=self.random, client_id="test")
+        try:
+            return await self.done(client.call(request, timeout_ms=10_000, version=version))
+        finally:
+            client.close()
+
+    async def ask_in_envelope(self, request: Message, principal: bytes, version: int | None = None) -> Any:
+        """Return the controller's response to a request that a broker forwards for a client."""
+        key, version = request.API_KEY, request.MAX_VERSION if version is None else version
+        frame = b"".join(encode_request(key, version, 7, "test", request))[PREFIX_BYTES:]
+        answer = await self.ask_controller(EnvelopeRequest(frame, principal, bytes([127, 0, 0, 1])))
+        assert answer.error_code == ErrorCode.NONE
+        return decode_response(key, version, answer.response_data)[1]
 
 
 def in_an_owned_cluster(scene: Callable[[OwnedCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,6 @@ from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, Update
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from ottla.protocol.principal import principal_bytes
-from ottla.protocol.schema import Message
 from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, in_an_owned_cluster, run_owned
 from tests.support.scenes import played_by
 
@@ -32,22 +30,13 @@ def alone(scene: Callable[[OwnedCluster], Awaitable[None]]) -> None:
     in_an_owned_cluster(scene, size=0)
 
 
-async def ask(cluster: OwnedCluster, request: Message, version: int | None = None) -> Any:
-    node = Node(CONTROLLER, "c3000", 9093)
-    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
-    try:
-        return await cluster.done(client.call(request, timeout_ms=10_000, version=version))
-    finally:
-        client.close()
-
-
 @played_by(run_owned, 0, {"max.connections": "1"})
 async def test_a_controller_listener_has_the_usual_limits(cluster: OwnedCluster) -> None:
     node = Node(CONTROLLER, "c3000", 9093)
     held = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="held")
     await cluster.done(held.call(ApiVersionsRequest("test", "1"), timeout_ms=10_000, version=None))
     with pytest.raises(LinkBroken, match="closed the connection"):
-        await ask(cluster, ApiVersionsRequest("test", "1"))
+        await cluster.ask_controller(ApiVersionsRequest("test", "1"))
     held.close()
 
 
@@ -61,7 +50,7 @@ async def test_a_new_controller_starts_with_the_formatted_features(cluster: Owne
 
 @played_by(alone)
 async def test_metadata_survives_a_power_loss_in_a_new_epoch(cluster: OwnedCluster) -> None:
-    answer = await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
+    answer = await cluster.ask_controller(IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
     assert answer.responses[0].error_code == ErrorCode.NONE
     configs, epoch = cluster.place.image.configs, cluster.place.running.role.voter.epoch
     cluster.place.crash(power_loss=True)
@@ -72,14 +61,14 @@ async def test_metadata_survives_a_power_loss_in_a_new_epoch(cluster: OwnedClust
 
 @played_by(alone)
 async def test_a_controller_answers_api_versions_and_describe_cluster(cluster: OwnedCluster) -> None:
-    told = await ask(cluster, ApiVersionsRequest("test", "1"))
+    told = await cluster.ask_controller(ApiVersionsRequest("test", "1"))
     finalized = {feature.name: feature.max_version_level for feature in told.finalized_features}
     assert (finalized[METADATA_VERSION], finalized["kraft.version"]) == (30, 1)
-    controllers = await ask(cluster, DescribeClusterRequest(endpoint_type=2))
+    controllers = await cluster.ask_controller(DescribeClusterRequest(endpoint_type=2))
     assert (controllers.controller_id, controllers.endpoint_type) == (CONTROLLER, 2)
     assert [(at.broker_id, at.host, at.port) for at in controllers.brokers] == [(CONTROLLER, "c3000", 9093)]
-    assert (await ask(cluster, DescribeClusterRequest())).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
-    assert (await ask(cluster, DescribeClusterRequest(endpoint_type=3))).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    assert (await cluster.ask_controller(DescribeClusterRequest())).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    assert (await cluster.ask_controller(DescribeClusterRequest(endpoint_type=3))).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
 @pytest.mark.parametrize(
@@ -95,7 +84,7 @@ async def test_a_controller_answers_api_versions_and_describe_cluster(cluster: O
 async def test_an_envelope_with_a_disallowed_request_is_refused(
     cluster: OwnedCluster, request_data: bytes, address: bytes, error: ErrorCode
 ) -> None:
-    answer = await ask(cluster, EnvelopeRequest(request_data, principal_bytes("User", "ANONYMOUS"), address))
+    answer = await cluster.ask_controller(EnvelopeRequest(request_data, principal_bytes("User", "ANONYMOUS"), address))
     assert (answer.error_code, answer.response_data) == (error, None)
 
 
@@ -114,12 +103,12 @@ async def test_an_unformatted_directory_is_refused_and_not_changed(cluster: Owne
 @played_by(in_an_owned_cluster, size=1)
 async def test_a_new_topic_is_described_with_cluster_wide_defaults(cluster: OwnedCluster) -> None:
     async def retention(topic: str) -> str:
-        (made,) = (await ask(cluster, CreateTopicsRequest([CreatableTopic(topic, 1, 1)]))).topics
+        (made,) = (await cluster.ask_controller(CreateTopicsRequest([CreatableTopic(topic, 1, 1)]))).topics
         assert made.error_code == ErrorCode.NONE
         return next(config.value for config in made.configs if config.name == "retention.ms")
 
     assert await retention("before") == "604800000"
-    await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, " 1000")])]))
+    await cluster.ask_controller(IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, " 1000")])]))
     assert await retention("after") == " 1000", "as it was written"
     await cluster.done(cluster.place.stop())
     await cluster.done(cluster.place.start())
@@ -134,7 +123,7 @@ async def test_a_clean_stop_leaves_the_marker(cluster: OwnedCluster) -> None:
 
 @played_by(alone)
 async def test_a_top_level_error_is_returned_for_each_partition(cluster: OwnedCluster) -> None:
-    elections = await ask(cluster, ElectLeadersRequest(7, [TopicPartitions("t", [0, 1])]))
+    elections = await cluster.ask_controller(ElectLeadersRequest(7, [TopicPartitions("t", [0, 1])]))
     assert elections.error_code == ErrorCode.INVALID_REQUEST
     (topic,) = elections.replica_election_results
     assert [(each.partition_id, each.error_code) for each in topic.partition_result] == [
@@ -145,7 +134,7 @@ async def test_a_top_level_error_is_returned_for_each_partition(cluster: OwnedCl
 
 @played_by(alone)
 async def test_unsupported_levels_are_refused_with_kafkas_message(cluster: OwnedCluster) -> None:
-    answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 99)]))
+    answer = await cluster.ask_controller(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 99)]))
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert answer.error_message.startswith("The update failed for all features since the following feature had an error: Invalid")
 
@@ -153,6 +142,6 @@ async def test_unsupported_levels_are_refused_with_kafkas_message(cluster: Owned
 @played_by(alone)
 async def test_allow_downgrade_of_version_0_does_not_downgrade(cluster: OwnedCluster) -> None:
     lower = FeatureUpdateKey("transaction.version", 1, allow_downgrade=True)
-    answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[lower]), 0)
+    answer = await cluster.ask_controller(UpdateFeaturesRequest(feature_updates=[lower]), 0)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert cluster.place.image.features["transaction.version"] == 2

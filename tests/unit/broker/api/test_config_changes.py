@@ -9,8 +9,6 @@ import pytest
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import OpType
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
-from ottla.broker.net.node_client import NodeClient
-from ottla.broker.runtime.nodes.link import Node
 from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k33_alter_configs as alter
@@ -131,22 +129,13 @@ def at_the_controller(super_users: str, *asked: tuple[incremental.AlterConfigsRe
 
     async def scene(cluster: OwnedCluster) -> None:
         for resource, expected in asked:
-            answer = await call(cluster, incremental.IncrementalAlterConfigsRequest([resource]))
+            answer = await cluster.ask_controller(incremental.IncrementalAlterConfigsRequest([resource]))
             assert [(each.error_code, each.error_message) for each in answer.responses] == [expected], resource
         found.update(cluster.place.image.configs[BROKER, ""])
 
     guarded = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": super_users}
     run_owned(scene, 0, guarded)
     return found
-
-
-async def call(cluster: OwnedCluster, request: Any) -> Any:
-    node = Node(CONTROLLER, "c3000", 9093)
-    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
-    try:
-        return await cluster.done(client.call(request, timeout_ms=10_000, version=None))
-    finally:
-        client.close()
 
 
 DOUBLED = incremental.AlterConfigsResource(

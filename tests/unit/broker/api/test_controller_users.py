@@ -4,21 +4,16 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.net.node_client import NodeClient
-from ottla.broker.runtime.nodes.link import Node
-from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
-from tests.support.owned_cluster import CONTROLLER, OwnedCluster, in_an_owned_cluster
+from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
 from tests.support.scenes import played_by
 
 LOOPBACK = bytes([127, 0, 0, 1])
@@ -26,16 +21,9 @@ LOOPBACK = bytes([127, 0, 0, 1])
 
 async def ask(cluster: OwnedCluster, request: Message, version: int, *, forwarded: bool) -> Any:
     """Send a request directly or in an envelope, and return its response."""
-    node = Node(CONTROLLER, "c3000", 9093)
-    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
-    key = request.API_KEY
-    frame = b"".join(encode_request(key, version, 7, "test", request))[PREFIX_BYTES:]
-    sent = EnvelopeRequest(frame, principal_bytes("User", "ANONYMOUS"), LOOPBACK) if forwarded else request
-    try:
-        answer = await cluster.done(client.call(sent, timeout_ms=10_000, version=None if forwarded else version))
-    finally:
-        client.close()
-    return decode_response(key, version, answer.response_data)[1] if forwarded else answer
+    if forwarded:
+        return await cluster.ask_in_envelope(request, principal_bytes("User", "ANONYMOUS"), version)
+    return await cluster.ask_controller(request, version)
 
 
 def quota(*entity: tuple[str, str | None], **values: float) -> EntryData:

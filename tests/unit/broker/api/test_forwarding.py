@@ -8,24 +8,15 @@ import pytest
 
 from ottla.broker.api.reply import CLOSE
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
-from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.k19_create_topics import CreateTopicsResponse
 from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.schema import Message
-from tests.support.cluster_members import MemberInMemory, enveloped, inside
+from tests.support.cluster_members import CREATE, MemberInMemory, enveloped, inside, made
 from tests.support.simulation import settle
-
-CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1)])
-
-
-def made(request: Request) -> EnvelopeResponse:
-    """Return the response of a controller that creates all topics."""
-    inner = inside(request)
-    return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ import pytest
 
 from ottla.broker.core import limits
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
-from ottla.broker.net.node_client import NodeClient
-from ottla.broker.runtime.nodes.link import Node
-from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.codec import encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
@@ -20,7 +18,7 @@ from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
-from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
+from tests.support.owned_cluster import OwnedCluster, run_owned
 from tests.support.scenes import played_by
 
 LOOPBACK = bytes([127, 0, 0, 1])
@@ -31,20 +29,9 @@ def guarded(super_users: str) -> dict[str, str]:
     return {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": super_users}
 
 
-async def call(cluster: OwnedCluster, request: Message) -> Any:
-    node = Node(CONTROLLER, "c3000", 9093)
-    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
-    try:
-        return await cluster.done(client.call(request, timeout_ms=10_000, version=None))
-    finally:
-        client.close()
-
-
 async def handed_on(cluster: OwnedCluster, request: Message, user: str, version: int) -> Any:
     """Return the response to the request that `user` sent to a broker."""
-    answer = await call(cluster, EnvelopeRequest(framed(request, version), principal_bytes("User", user), LOOPBACK))
-    assert answer.error_code == 0
-    return decode_response(request.API_KEY, version, answer.response_data)[1]
+    return await cluster.ask_in_envelope(request, principal_bytes("User", user), version)
 
 
 @played_by(run_owned, 0, guarded("User:ANONYMOUS"))
@@ -62,7 +49,7 @@ async def test_a_forwarded_request_is_authorized_for_the_client(cluster: OwnedCl
     (made,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ANONYMOUS", CREATE_ACLS_VERSION)).results
     assert made.error_code == 0
     assert await created() not in {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # no broker is registered
-    told = await call(cluster, DescribeAclsRequest(1, None, 1, None, None, 1, 1))
+    told = await cluster.ask_controller(DescribeAclsRequest(1, None, 1, None, None, 1, 1))
     assert [resource.resource_name for resource in told.resources] == ["t"]
 
 
@@ -71,14 +58,14 @@ async def test_a_forwarded_request_is_authorized_for_the_client(cluster: OwnedCl
 )
 @played_by(run_owned, 0, guarded("User:root"))
 async def test_an_envelope_of_a_client_is_rejected(cluster: OwnedCluster, request_: Message) -> None:
-    assert (await call(cluster, request_)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert (await call(cluster, DescribeQuorumRequest())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert (await cluster.ask_controller(request_)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert (await cluster.ask_controller(DescribeQuorumRequest())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("principal", [None, b"", b"\0\7abc", b"\0\0\xff"])
 @played_by(run_owned, 0)
 async def test_an_invalid_principal_is_rejected(cluster: OwnedCluster, principal: bytes | None) -> None:
-    answer = await call(cluster, EnvelopeRequest(b"", principal, LOOPBACK))
+    answer = await cluster.ask_controller(EnvelopeRequest(b"", principal, LOOPBACK))
     assert answer.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
 
 
@@ -104,7 +91,7 @@ async def test_a_clients_request_never_closes_its_brokers_connection(cluster: Ow
     # with an unknown resource type
     frame = framed(CreateAclsRequest([AclCreation(0, "t", 3, "User:ann", "*", 2, 3)]), CREATE_ACLS_VERSION)
     for sent in (frame, frame[:-1], b""):
-        answer = await call(cluster, EnvelopeRequest(sent, principal_bytes("User", "ann"), LOOPBACK))
+        answer = await cluster.ask_controller(EnvelopeRequest(sent, principal_bytes("User", "ann"), LOOPBACK))
         assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     largest = acls(limits.STRUCTURED_REQUEST_BYTES)
     made = await handed_on(cluster, largest, "ann", CREATE_ACLS_VERSION)

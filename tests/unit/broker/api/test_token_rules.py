@@ -8,20 +8,15 @@ from ottla.broker.api.routes import broker_routes
 from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.net.credentials import Credentials
-from ottla.broker.net.node_client import NodeClient
-from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.security.scram import SHA_256
-from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k38_create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.messages.k41_describe_delegation_token import DescribeDelegationTokenRequest
-from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
-from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_in_a_cluster
+from tests.support.owned_cluster import OwnedCluster, run_in_a_cluster
 from tests.support.scenes import played_by
 
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
@@ -48,16 +43,9 @@ async def ask(
 
 async def ask_controller(cluster: OwnedCluster, request: Message, *, by_token: bool | None = None) -> Any:
     """Return the controller's response to a direct request, or to one in an envelope from a client with or without a token."""
-    node = Node(CONTROLLER, "c3000", 9093)
-    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
-    frame = b"".join(encode_request(request.API_KEY, request.MAX_VERSION, 7, "test", request))[PREFIX_BYTES:]
-    principal = principal_bytes(*ANN, by_token=bool(by_token))
-    sent = request if by_token is None else EnvelopeRequest(frame, principal, bytes([127, 0, 0, 1]))
-    try:
-        answer = await cluster.done(client.call(sent, timeout_ms=10_000, version=None))
-    finally:
-        client.close()
-    return answer if by_token is None else decode_response(request.API_KEY, request.MAX_VERSION, answer.response_data)[1]
+    if by_token is None:
+        return await cluster.ask_controller(request)
+    return await cluster.ask_in_envelope(request, principal_bytes(*ANN, by_token=by_token))
 
 
 @played_by(run, 2)

@@ -8,7 +8,7 @@ from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.classic_groups import RANGE, GroupDriver, subscription
+from tests.support.classic_groups import RANGE, GroupDriver, joining, subscription
 
 STICKY = JoinProtocol("sticky", subscription("t"))
 
@@ -323,22 +323,11 @@ def test_a_restarted_static_members_new_id_is_written() -> None:
 
 
 def test_a_failed_write_of_a_new_id_changes_nothing() -> None:
-    from ottla.broker.groups.classic_join import Joining, join
+    from ottla.broker.groups.classic_join import join
 
     driver = GroupDriver()
     _, static = driver.stable(None, "i1")
-    joining = Joining(
-        member_id="",
-        new_member_id="new",
-        instance_id="i1",
-        client_id="c",
-        client_host="/h",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=30_000,
-        protocol_type="consumer",
-        protocols=RANGE,
-    )
-    outcome = join(driver.group, joining, 99, driver.now)
+    outcome = join(driver.group, joining(new_member_id="new", instance_id="i1"), 99, driver.now)
     assert outcome.record is not None
     driver.take(driver.group.abandon(driver.now))
     assert driver.heartbeat(static, instance_id="i1") is ErrorCode.NONE

@@ -17,7 +17,7 @@ from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataVal
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.classic_groups import WALL_MS, subscription
+from tests.support.classic_groups import WALL_MS, joining, subscription
 
 T = TypeVar("T")
 DAY_MS = 24 * 60 * 60 * 1000
@@ -368,21 +368,6 @@ def test_tombstones_of_unknown_keys_are_ignored() -> None:
     restored.apply(GroupRecord(GroupMetadataKey("g"), None), 0)
     restored.apply(GroupRecord(OffsetCommitKey("g", "t", 0), None), 1)
     assert restored.groups == {}
-
-
-def joining(**changes: Any) -> Joining:
-    """A consumer's first join."""
-    fields: dict[str, Any] = {
-        "member_id": "",
-        "new_member_id": "m",
-        "client_id": "c",
-        "client_host": "/h",
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 30_000,
-        "protocol_type": "consumer",
-        "protocols": (JoinProtocol("range", subscription("t")),),
-    }
-    return Joining(**(fields | changes))
 
 
 @pytest.mark.parametrize(

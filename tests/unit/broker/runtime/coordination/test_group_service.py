@@ -17,18 +17,16 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
 from ottla.broker.groups.classic import Leaving, Syncing
-from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
-from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState
 from ottla.broker.runtime.coordination.group_service import GroupService, new_member_id
 from ottla.broker.runtime.coordination.shards import LOAD_BEFORE_SERVING_MS
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.classic_groups import subscription
+from tests.support.classic_groups import joining
 from tests.support.memory_partition import MemoryPartition
 from tests.support.simulation import settle
 
@@ -68,6 +66,17 @@ class Place:
         )
         return self.service
 
+    async def two_partitions(self) -> GroupService:
+        """Open the service over two partitions, with an offset of a group in each."""
+        partitions = {0: self.partition, 1: MemoryPartition()}
+        partitions[1].index = 1
+        self.topic = SimpleNamespace(partitions=partitions, count=2)
+        service = self.open()
+        await service.load()
+        for group_id in ("g", "h"):
+            service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
+        return service
+
     async def create(self, name: str) -> None:
         assert name == CONSUMER_OFFSETS
         self.topic = SimpleNamespace(partitions={0: self.partition}, count=1)
@@ -82,17 +91,7 @@ class Place:
         await settle()
 
     def join(self, member_id: str = "", new_member_id: str = "m", **changes: object) -> JoinAnswer | asyncio.Future[JoinAnswer]:
-        fields: dict[str, Any] = {
-            "member_id": member_id,
-            "new_member_id": new_member_id,
-            "client_id": "c",
-            "client_host": "/h",
-            "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 30_000,
-            "protocol_type": "consumer",
-            "protocols": (JoinProtocol("range", subscription("t")),),
-        }
-        return self.service.join("g", Joining(**(fields | changes)))
+        return self.service.join("g", joining(member_id=member_id, new_member_id=new_member_id, **changes))
 
     def sync(self, member_id: str, generation: int) -> SyncAnswer | asyncio.Future[SyncAnswer]:
         return self.service.sync("g", Syncing(member_id=member_id, generation=generation, assignments={member_id: b"x"}))
@@ -282,13 +281,7 @@ async def test_offsets_expire_at_the_next_check_after_their_retention(place: Pla
 
 
 async def test_each_partitions_offsets_expire_in_a_turn_of_their_own(place: Place) -> None:
-    partitions = {0: place.partition, 1: MemoryPartition()}
-    partitions[1].index = 1
-    place.topic = SimpleNamespace(partitions=partitions, count=2)
-    service = place.open()
-    await service.load()
-    for group_id in ("g", "h"):
-        service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
+    service = await place.two_partitions()
     place.tick(7 * 24 * 3_600_000 + 600_000)
     await asyncio.sleep(0)
     assert len(list(service.all_groups())) == 1
@@ -463,13 +456,7 @@ async def test_a_classic_member_that_does_not_rejoin_is_removed_after_its_rebala
 async def test_a_bug_while_offsets_expire_stops_neither_other_partitions_nor_the_next_check(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partitions = {0: place.partition, 1: MemoryPartition()}
-    partitions[1].index = 1
-    place.topic = SimpleNamespace(partitions=partitions, count=2)
-    service = place.open()
-    await service.load()
-    for group_id in ("g", "h"):
-        service.commit(Commit(group_id=group_id, offsets=[OffsetToCommit("t", 0, 5)]))
+    service = await place.two_partitions()
     with monkeypatch.context() as patched:
         for shard in service.shards.serving()[-1:]:
             patched.setattr(shard.machine, "expire_offsets", lambda _: 1 // 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -104,17 +105,22 @@ async def test_a_lost_write_fails_its_responses() -> None:
         await response
 
 
+async def turns_of_load(loading: Any) -> int:
+    """Load in chunks of a byte; return the number of turns of the loop."""
+    turns, load = 0, asyncio.ensure_future(loading.load(chunk_bytes=1))
+    while not load.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return turns
+
+
 async def test_loading_yields_to_the_event_loop_after_each_chunk() -> None:
     partition, machine = MemoryPartition(), Words()
     writes = shard(partition, machine)
     for i in range(20):
         writes.run(Effects([f"w{i}"], None))
     restored = Words()
-    turns = 0
-    load = asyncio.ensure_future(shard(partition, restored).load(chunk_bytes=1))
-    while not load.done():
-        turns += 1
-        await asyncio.sleep(0)
+    turns = await turns_of_load(shard(partition, restored))
     assert restored.words == machine.words
     assert turns >= 19
 
@@ -122,11 +128,7 @@ async def test_loading_yields_to_the_event_loop_after_each_chunk() -> None:
 async def test_loading_yields_to_the_event_loop_inside_a_large_batch() -> None:
     partition, machine, restored = MemoryPartition(), Words(), Words()
     shard(partition, machine).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_RECORDS)], None))
-    turns = 0
-    load = asyncio.ensure_future(shard(partition, restored).load(chunk_bytes=1))
-    while not load.done():
-        turns += 1
-        await asyncio.sleep(0)
+    turns = await turns_of_load(shard(partition, restored))
     assert restored.words == machine.words
     assert turns >= 4
 

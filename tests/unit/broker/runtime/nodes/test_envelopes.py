@@ -4,20 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ottla.protocol.codec import Request
-from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.principal import DefaultPrincipalData
 from ottla.protocol.schema import decode
-from tests.support.cluster_members import MemberInMemory, enveloped, inside
-
-CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 1)])
-
-
-def made(request: Request) -> EnvelopeResponse:
-    """The answer of a controller that makes all topics."""
-    inner = inside(request)
-    return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
+from tests.support.cluster_members import CREATE, MemberInMemory, inside, made
 
 
 @pytest.fixture
