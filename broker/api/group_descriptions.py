@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common.
+"""Shared parts of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: authorization, and one response entry per group.
 
 Source: KAFKA KafkaApis.handleConsumerGroupDescribe, handleShareGroupDescribe, handleStreamsGroupDescribe.
 """

@@ -19,7 +19,7 @@ from ottla.broker.api.services import NodeServices
 from ottla.protocol.schema import Message
 
 Answer: TypeAlias = Message | Awaitable[Message | None] | None
-"""What a handler returns; None if the request gets no response."""
+"""A handler's result; None if the request gets no response."""
 Handler: TypeAlias = Callable[[Context[NodeServices], Message], Answer]
 FORWARDABLE: Final = frozenset(api.key for api in APIS if api.forwarded is not Forwarded.NEVER)
 """The APIs that a controller accepts in an Envelope (KAFKA ApiKeys.forwardable)."""

@@ -1,4 +1,4 @@
-"""What handlers need: the long-lived objects of a node, in groups. A handler's context names the group that it uses.
+"""The long-lived objects of a node that handlers need, in groups. A handler's context names the group that it uses.
 
 `Services` are all groups of a broker, which `broker/app.py` builds, and `ControllerServices` those of a controller. A handler that both
 listeners share is typed by `NodeServices`, which both have.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class NodeServices:
-    """What every node has."""
+    """The services of every node."""
 
     listener_type: ClassVar[ListenerType]
     settings: BrokerSettings
@@ -69,7 +69,7 @@ class NodeServices:
 
 @dataclass(kw_only=True)
 class ClusterServices(NodeServices):
-    """What a broker knows of the cluster."""
+    """A broker's view of the cluster."""
 
     cluster_id: str
     cluster: ClusterView

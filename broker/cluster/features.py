@@ -49,7 +49,8 @@ REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
     STREAMS_VERSION: (0, STREAMS_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
-"""What a cluster broker registers: the levels of Kafka 4.3. With a narrower range it could not join a cluster with Kafka's defaults."""
+"""The feature levels that a cluster broker registers: those of Kafka 4.3. With a narrower range it could not join a cluster with
+Kafka's defaults."""
 
 
 class Features(NamedTuple):

@@ -57,7 +57,7 @@ MOVES: Final[Mapping[State, frozenset[State]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """What one broker process registers with. `incarnation_id` is random.
+    """The identity with which one broker process registers. `incarnation_id` is random.
 
     `previous_epoch` is the broker epoch of the directory's last process if that was shut down cleanly, otherwise -1.
     """

@@ -19,8 +19,8 @@ from typing import Final
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_SECRETS, is_defined, is_ignored
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.security_settings import lock_problem
-from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, lock_key
+from ottla.broker.core.security_settings import start_problem
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, security_setting
 from ottla.broker.core.stored_settings import CLEANER_BUFFER, CLEANER_THREADS, CORDONED, THREADS
 from ottla.protocol.error_codes import ErrorCode
 
@@ -40,7 +40,7 @@ _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 def broker_key(name: str) -> ConfigKey | None:
     """Return the key of a broker setting or a listener's setting; None for a name that is unknown or has no type here."""
-    key, base = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name) or lock_key(name), base_name(name)
+    key, base = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name) or security_setting(name), base_name(name)
     if key is not None or base is None:
         return key
     of_all = BROKER_KEYS.get(base) or STORED_SETTINGS.get(base)
@@ -69,7 +69,7 @@ def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mappi
     if fixed:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     for name in changed:
-        if (problem := lock_problem(name, wanted[name])) is not None:
+        if (problem := start_problem(name, wanted[name])) is not None:
             raise Rejected(ErrorCode.INVALID_REQUEST, problem)
         if (base_name(name) or name) not in _OF_ANY_TEXT:
             parse_setting(name, wanted[name])
@@ -151,7 +151,7 @@ def _is_of_one_broker(name: str) -> bool:
 
 def _can_change(name: str) -> bool:
     base = base_name(name)
-    if base is None and lock_key(name) is not None:
+    if base is None and security_setting(name) is not None:
         return is_kept_while_running(name)
     if base is not None:
         return True

@@ -18,7 +18,7 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, CheckStores, base_name
 from ottla.broker.configs.broker_loggers import BrokerLoggers
 from ottla.broker.core.config_keys import ConfigKey, InvalidConfig, Value, render
-from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, lock_key
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, security_setting
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class BrokerConfigs:
         key = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name)
         if key is not None:
             return render(self.settings.default(name)) if key.has_default else None
-        key = lock_key(name) if base_name(name) is None else None  # a listener's setting falls back on the broker-wide one
+        key = security_setting(name) if base_name(name) is None else None  # a listener's setting falls back on the broker-wide one
         return render(key.default) if key is not None and key.has_default else None
 
     def overruled(self, name: str) -> tuple[str, str] | None:

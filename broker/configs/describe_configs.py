@@ -157,7 +157,7 @@ def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
 
 
 def _from(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
-    """Return the layers from the setting `name` on: a synonym in another unit counts only below it."""
+    """Return the layers from the first one that sets `name` on. A layer above it sets a synonym in another unit, which has no effect."""
     return list(dropwhile(lambda layer: layer[0] != name, chain))
 
 

@@ -109,7 +109,7 @@ def create_topics(
 def create_cluster_topics(
     state: ControllerState, topics: Sequence[NewTopic], *, charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[CreatedTopic]]:
-    """Decide a request with the brokers, defaults and randomness of the controller; see `create_topics`."""
+    """Call `create_topics` with the controller's brokers, default settings and random topic ids."""
 
     def check(overrides: Mapping[str, str]) -> None:
         check_topic_configs(overrides, state.settings)

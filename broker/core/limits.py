@@ -246,8 +246,9 @@ FETCH_SESSION_PARTITIONS = 1_000_000
 SHARE_SESSION_BYTES_MAX = 256 * MIB
 SHARE_SESSION_BYTES = 600
 SHARE_SESSION_PARTITION_BYTES = 300
-"""What all share sessions may weigh, and what a session (without its group's name) and each of its partitions weigh. A client may name any
-partitions, so their number has to be bounded: 890,000 of them, as in fetch sessions. Kafka limits only the number of sessions.
+"""The memory that all share sessions together may use, and the memory counted for one session (without its group's name) and for each of
+its partitions. A client may name any partitions, so their number is limited: to 890,000, as in fetch sessions. Kafka limits only the number
+of sessions.
 """
 
 # --- connections to other nodes -----------------------------------------------------------------------------------------------
@@ -256,8 +257,8 @@ NODE_RESPONSE_BYTES = 128 * MIB
 
 LINK_BACKOFF_MS = 50
 LINK_BACKOFF_MS_MAX = 1_000
-"""The first and the longest pause before a node is dialled again; it doubles with each failure. Kafka's reconnect.backoff.ms and
-its max.
+"""The first and the longest pause before a connection to a node is tried again; it doubles with each failure (Kafka's
+reconnect.backoff.ms and reconnect.backoff.max.ms).
 """
 
 LATE_TURN_MS = 100

@@ -16,7 +16,7 @@ _NOT_OBEYED: Final = {
 }
 
 
-def lock_problem(name: str, text: str) -> str | None:
+def start_problem(name: str, text: str) -> str | None:
     """Return why a broker with the setting `name` must not start, or None. The value is not included, because it may be a password."""
     if name not in _NOT_OBEYED or not text.strip():
         return None

@@ -500,7 +500,7 @@ def listener_key(name: str) -> ConfigKey | None:
     return None if match is None else BROKER_KEYS[match[1]]._replace(name=name)
 
 
-def lock_key(name: str) -> ConfigKey | None:
+def security_setting(name: str) -> ConfigKey | None:
     """Return the key of a TLS or SASL setting (`security_keys`); None for any other name."""
     if not name.startswith(_SECURING):
         return None

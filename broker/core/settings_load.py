@@ -19,8 +19,8 @@ from typing import Any
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
 from ottla.broker.core.membership import advice, role_problems
-from ottla.broker.core.security_settings import lock_problem
-from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, lock_key
+from ottla.broker.core.security_settings import start_problem
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, security_setting
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
 from ottla.protocol.bodiless import module_of
 
@@ -89,9 +89,9 @@ def load(
             mistakes.append(f"{problem} (from the {source})")
         for given_name, text in given.items():
             name = _ALIASES.get(given_name, given_name)
-            if (problem := lock_problem(name, text)) is not None:
+            if (problem := start_problem(name, text)) is not None:
                 mistakes.append(f"{problem} (from the {source})")
-            elif name in BROKER_KEYS or name in STORED_SETTINGS or listener_key(name) is not None or lock_key(name) is not None:
+            elif name in BROKER_KEYS or name in STORED_SETTINGS or listener_key(name) is not None or security_setting(name) is not None:
                 texts[name] = (text, source)
             elif is_ignored(name):
                 notes.append(_without_effect(name, source))
@@ -127,7 +127,7 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> Broker
     secured: dict[str, Value] = {}
     for name, (text, source) in texts.items():
         try:
-            if (key := lock_key(name)) is not None:
+            if (key := security_setting(name)) is not None:
                 secured[name] = key.parse(text)
             elif name in STORED_SETTINGS:
                 kept[name] = STORED_SETTINGS[name].parse(text)

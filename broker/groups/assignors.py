@@ -91,8 +91,8 @@ class _Load:
                     self._give(member_id, topic_id, self.rest.get(topic_id, set()) & partitions)
 
     def trim_to_quota(self) -> None:
-        """If all members have the same subscription, take back what exceeds a member's share. The share is the mean, rounded up for as many
-        members as needed, first for those that have more already."""
+        """Take back the partitions that exceed a member's share; all members have the same subscription. The share is the mean number of
+        partitions. As many members as necessary keep one more, first those that have more than the mean."""
         total = sum(self.topics[topic_id] for topic_id in self.rest)
         share, extra = divmod(total, len(self.members))
         for member_id in self.members:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class DeadlineKind(IntEnum):
-    """What a member must do by a deadline."""
+    """The action that a member has to take before a deadline."""
 
     SESSION = 0
     """Send a heartbeat."""

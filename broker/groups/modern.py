@@ -1,4 +1,4 @@
-"""What consumer groups, share groups and streams groups have in common (Kafka's ModernGroup, StreamsGroup).
+"""The state that consumer groups, share groups and streams groups have in common (Kafka's ModernGroup, StreamsGroup).
 
 Invariants:
 

@@ -84,7 +84,7 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
             raise SettingsError(f"listeners: two listeners have the address {host_and_port(listener.host, listener.port)}")
         if listener.name not in protocols:
             raise SettingsError(f"listeners: {listener.name} is not in listener.security.protocol.map")
-    _check_locks(settings, protocols)
+    _check_listener_prefixes(settings, protocols)
     advertised = _advertised(settings)
     found = [
         replace(_with_advertised(listener, advertised.get(listener.name)), protocol=protocols[listener.name]) for listener in listeners
@@ -104,7 +104,7 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
     return found
 
 
-def _check_locks(settings: BrokerSettings, protocols: Mapping[str, SecurityProtocol]) -> None:
+def _check_listener_prefixes(settings: BrokerSettings, protocols: Mapping[str, SecurityProtocol]) -> None:
     """Check that every listener prefix of a security setting names a listener: with a misspelt name the setting would secure nothing."""
     known = {name.lower() for name in (*protocols, *settings.controller_listener_names)}
     for setting in settings.secured:

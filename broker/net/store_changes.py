@@ -18,7 +18,7 @@ from ottla.broker.configs.broker_changes import base_name, is_reloadable
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BrokerSettings, lock_key
+from ottla.broker.core.settings import BrokerSettings, security_setting
 from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.protocol.error_codes import ErrorCode
 
@@ -101,7 +101,7 @@ class StoreChanges:
 def _typed(wanted: Mapping[str, str]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name, text in wanted.items():
-        key = lock_key(name) if is_reloadable(base_name(name) or "") else None
+        key = security_setting(name) if is_reloadable(base_name(name) or "") else None
         if key is not None:
             try:
                 found[name] = key.parse(text)

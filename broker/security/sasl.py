@@ -104,12 +104,12 @@ class SaslExchange:
 
     def __init__(
         self,
-        lock: ListenerSasl,
+        listener: ListenerSasl,
         refuse: Callable[[int, Any, ErrorCode], Any],
         software_is_valid: Callable[[Any, int], bool],
         before: SaslSession | None = None,
     ) -> None:
-        self._lock, self._refuse, self._software_is_valid, self._before = lock, refuse, software_is_valid, before
+        self._listener, self._refuse, self._software_is_valid, self._before = listener, refuse, software_is_valid, before
         self._state = _State.FIRST if before is None else _State.HANDSHAKE_OR_VERSIONS
         self._name = ""
         self._mechanism: Mechanism
@@ -157,9 +157,9 @@ class SaslExchange:
 
     def _handshake(self, header: RequestHeader, request: SaslHandshakeRequest) -> Step:
         self._framed = header.api_version >= 1
-        known = request.mechanism in self._lock.mechanisms
+        known = request.mechanism in self._listener.mechanisms
         error = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        answer = _response(header, SaslHandshakeResponse(error, list(self._lock.mechanisms)))
+        answer = _response(header, SaslHandshakeResponse(error, list(self._listener.mechanisms)))
         if not known and self._before is not None:  # Kafka does not send the rejection of a renewed handshake: it closes the connection
             return Step([], AfterStep.CLOSE, "Unsupported SASL mechanism")
         if not known:
@@ -168,7 +168,7 @@ class SaslExchange:
         if self._before is not None and self._before.mechanism != self._name:
             self._state = _State.OTHER_MECHANISM
         else:
-            self._mechanism = self._lock.mechanisms[self._name]()
+            self._mechanism = self._listener.mechanisms[self._name]()
             self._state = _State.TOKENS
         return Step(answer)
 
@@ -237,7 +237,7 @@ class SaslExchange:
         """Return the monotonic time at which the session expires: the earlier of the broker's limit and the credentials' expiry. It is in
         the past if the credentials have expired.
         """
-        granted = self._lock.lifetime_ms.get(self._name, 0)
+        granted = self._listener.lifetime_ms.get(self._name, 0)
         left = [granted] if granted > 0 else []
         if mechanism.expires_ms is not None:
             left.append(mechanism.expires_ms - now.wall_ms)

@@ -1,4 +1,4 @@
-"""What a partition knows about its producers, and the rules of idempotence (Kafka's ProducerStateManager, ProducerAppendInfo).
+"""A partition's knowledge of its producers, and the rules of idempotence (Kafka's ProducerStateManager, ProducerAppendInfo).
 
 A pure state machine: checks change nothing; `apply_…` methods change state and never fail, and a replay of the log calls the same ones in
 the same order. `_ongoing` and `_unreplicated` have transactions by first offset. Transactions begin in log order, so the first key of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_defined
-from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, lock_key
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, security_setting
 
 GOLDEN = Path(__file__).parent / "kafka-4.3.1-settings.txt"
 OF_KAFKA = [line for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
@@ -13,7 +13,12 @@ OF_KAFKA = [line for line in GOLDEN.read_text().splitlines() if not line.startsw
 
 def test_every_setting_of_kafka_is_in_one_table() -> None:
     tables = {
-        name: [name in BROKER_KEYS, lock_key(name) is not None, name in STORED_SETTINGS and lock_key(name) is None, is_defined(name)]
+        name: [
+            name in BROKER_KEYS,
+            security_setting(name) is not None,
+            name in STORED_SETTINGS and security_setting(name) is None,
+            is_defined(name),
+        ]
         for name in OF_KAFKA
     }
     assert {name: found for name, found in tables.items() if sum(found) != 1} == {}

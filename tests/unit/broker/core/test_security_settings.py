@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.core.acl import super_users
-from ottla.broker.core.security_settings import lock_problem
+from ottla.broker.core.security_settings import start_problem
 from ottla.broker.core.settings_load import SettingsError, load
 
 LOCKS = [
@@ -30,7 +30,7 @@ def test_an_unsupported_security_setting_stops_the_start_without_printing_its_va
 
 @pytest.mark.parametrize(("name", "value"), NO_AUTHENTICATION)
 def test_an_empty_security_setting_does_not_stop_the_start(name: str, value: str) -> None:
-    assert lock_problem(name, value) is None
+    assert start_problem(name, value) is None
     assert load({name: value}, {}, None).notes == [f"{name} (command line) is a Kafka setting that has no effect here"]
 
 
