@@ -40,6 +40,11 @@ class Described:
         return error.value.code
 
 
+@pytest.fixture
+def described() -> Described:
+    return Described()
+
+
 @pytest.mark.parametrize("keys", [None, []])
 def test_without_keys_all_topic_configs_except_unset_internal_ones_are_described(keys: list[str] | None) -> None:
     assert set(Described().entries(TOPIC, "t", keys)) == set(TOPIC_KEYS) - {"internal.segment.bytes"}
@@ -88,24 +93,21 @@ def test_a_config_without_effect_is_described_with_its_value() -> None:
     assert [value for _, value, _ in entry.synonyms] == ["6", "4", "8"]
 
 
-def test_an_internal_config_is_described_only_if_set() -> None:
-    described = Described()
+def test_an_internal_config_is_described_only_if_set(described: Described) -> None:
     assert "leader.replication.throttled.rate" not in described.entries(BROKER, "1")
     described.put(BROKER, "1", "leader.replication.throttled.rate", "1000")
     assert described.entries(BROKER, "1")["leader.replication.throttled.rate"].value == "1000"
 
 
 @pytest.mark.parametrize(("resource", "source"), [("1", ConfigSource.DYNAMIC_BROKER), ("", ConfigSource.DYNAMIC_DEFAULT_BROKER)])
-def test_an_unknown_configs_value_is_hidden(resource: str, source: ConfigSource) -> None:
-    described = Described()
+def test_an_unknown_configs_value_is_hidden(described: Described, resource: str, source: ConfigSource) -> None:
     described.put(BROKER, resource, "no.such", "secret")
     entry = described.entries(BROKER, resource)["no.such"]
     assert (entry.value, entry.source, entry.type, entry.sensitive, entry.read_only) == (None, source, 0, True, True)
     assert entry.synonyms == (("no.such", None, source),)
 
 
-def test_a_listener_config_precedes_the_general_one() -> None:
-    described = Described()
+def test_a_listener_config_precedes_the_general_one(described: Described) -> None:
     described.put(BROKER, "1", "listener.name.external.max.connections", "5")
     entry = described.entries(BROKER, "1")["listener.name.external.max.connections"]
     assert (entry.value, entry.type, entry.read_only) == ("5", ConfigType.INT, True)
@@ -115,8 +117,7 @@ def test_a_listener_config_precedes_the_general_one() -> None:
     ]
 
 
-def test_a_topic_uses_a_changed_broker_default() -> None:
-    described = Described()
+def test_a_topic_uses_a_changed_broker_default(described: Described) -> None:
     described.put(BROKER, "", "message.max.bytes", "99")
     entry = described.entries(TOPIC, "t")["max.message.bytes"]
     assert (entry.value, entry.source) == ("99", ConfigSource.DYNAMIC_DEFAULT_BROKER)
@@ -132,8 +133,7 @@ def test_this_brokers_configs_are_described_with_read_only_flags() -> None:
     assert entries["log.retention.ms"].value is None
 
 
-def test_the_default_broker_resource_has_only_cluster_wide_configs() -> None:
-    described = Described()
+def test_the_default_broker_resource_has_only_cluster_wide_configs(described: Described) -> None:
     described.put(BROKER, "", "message.max.bytes", "99")
     described.put(BROKER, "1", "log.retention.ms", "1")
     entries = described.entries(BROKER, "")
@@ -142,16 +142,14 @@ def test_the_default_broker_resource_has_only_cluster_wide_configs() -> None:
     ]
 
 
-def test_loggers_are_described_with_their_levels() -> None:
-    described = Described()
+def test_loggers_are_described_with_their_levels(described: Described) -> None:
     described.broker.loggers.change([ConfigOp("kafka.authorizer.logger", OpType.SET, "ERROR")])
     entries = described.entries(LOGGER, "1")
     assert (entries["kafka.authorizer.logger"].value, entries["kafka.authorizer.logger"].read_only) == ("ERROR", False)
     assert entries["root"].source is ConfigSource.DYNAMIC_BROKER_LOGGER
 
 
-def test_a_client_metrics_subscription_is_described_with_defaults() -> None:
-    described = Described()
+def test_a_client_metrics_subscription_is_described_with_defaults(described: Described) -> None:
     described.put(ResourceType.CLIENT_METRICS, "m", "interval.ms", "1000")
     told = {name: (entry.value, entry.source) for name, entry in described.entries(ResourceType.CLIENT_METRICS, "m").items()}
     assert told == {
@@ -166,8 +164,7 @@ def test_a_group_config_without_broker_config_has_its_default() -> None:
     assert entry.synonyms == (("share.isolation.level", "read_uncommitted", ConfigSource.DEFAULT),)
 
 
-def test_a_group_uses_the_brokers_configs_unless_overridden() -> None:
-    described = Described()
+def test_a_group_uses_the_brokers_configs_unless_overridden(described: Described) -> None:
     described.put(ResourceType.GROUP, "g", "consumer.session.timeout.ms", "50000")
     own = described.entries(ResourceType.GROUP, "g")["consumer.session.timeout.ms"]
     assert (own.value, own.source, own.read_only) == ("50000", ConfigSource.GROUP, False)

@@ -31,35 +31,35 @@ def problem(*parts: Part, **ops: float | None) -> str:
     return error.message
 
 
+@pytest.fixture
+def controller() -> LiveController:
+    return LiveController()
+
+
 @pytest.mark.parametrize("parts", [[ALICE], [APP], [ALICE, APP], [("user", None)], [ALICE, ("client-id", None)]])
-def test_a_quota_has_a_user_and_a_client_id(parts: list[Part]) -> None:
-    controller = LiveController()
+def test_a_quota_has_a_user_and_a_client_id(controller: LiveController, parts: list[Part]) -> None:
     assert alter(controller, entry(*parts, producer_byte_rate=1024.0, request_percentage=12.5)) == [None]
     assert controller.state.image.client_quotas == {frozenset(parts): {"producer_byte_rate": 1024.0, "request_percentage": 12.5}}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", None])
-def test_an_ip_quota_has_no_other_part(address: str | None) -> None:
-    controller = LiveController()
+def test_an_ip_quota_has_no_other_part(controller: LiveController, address: str | None) -> None:
     assert alter(controller, entry(("ip", address), connection_creation_rate=10.0)) == [None]
     assert "IP entity shouldnot be combined" in problem(("ip", address), ALICE, connection_creation_rate=10.0)
 
 
-def test_the_parts_of_an_entity_are_written_in_kafkas_order() -> None:
-    controller = LiveController()
+def test_the_parts_of_an_entity_are_written_in_kafkas_order(controller: LiveController) -> None:
     alter(controller, entry(ALICE, APP, consumer_byte_rate=5.0))
     assert controller.log[-1] == ClientQuotaRecord([QuotaEntity(*APP), QuotaEntity(*ALICE)], "consumer_byte_rate", 5.0)
 
 
-def test_an_unchanged_quota_makes_no_record() -> None:
-    controller = LiveController()
+def test_an_unchanged_quota_makes_no_record(controller: LiveController) -> None:
     for _ in range(2):
         alter(controller, entry(ALICE, consumer_byte_rate=5.0, producer_byte_rate=None))
     assert controller.log[1:] == [ClientQuotaRecord([QuotaEntity(*ALICE)], "consumer_byte_rate", 5.0)]
 
 
-def test_a_quota_is_removed() -> None:
-    controller = LiveController()
+def test_a_quota_is_removed(controller: LiveController) -> None:
     alter(controller, entry(ALICE, consumer_byte_rate=5.0))
     alter(controller, entry(ALICE, consumer_byte_rate=None))
     assert controller.log[-1] == ClientQuotaRecord([QuotaEntity(*ALICE)], "consumer_byte_rate", 0.0, remove=True)
@@ -86,22 +86,19 @@ def test_an_invalid_quota_is_refused(parts: list[Part], ops: dict[str, float | N
     assert expected in problem(*parts, **ops)
 
 
-def test_an_invalid_entry_refuses_only_its_entity() -> None:
-    controller = LiveController()
+def test_an_invalid_entry_refuses_only_its_entity(controller: LiveController) -> None:
     errors = alter(controller, entry(ALICE, consumer_byte_rate=5.0, a_b=1.0), entry(APP, consumer_byte_rate=5.0))
     assert [error is None for error in errors] == [False, True]
     assert controller.state.image.client_quotas == {frozenset([APP]): {"consumer_byte_rate": 5.0}}
 
 
-def test_a_duplicate_entity_is_refused_and_the_first_is_applied() -> None:
-    controller = LiveController()
+def test_a_duplicate_entity_is_refused_and_the_first_is_applied(controller: LiveController) -> None:
     (error,) = alter(controller, entry(ALICE, consumer_byte_rate=5.0), entry(ALICE, consumer_byte_rate=6.0))
     assert error is not None
     assert controller.state.image.client_quotas == {frozenset([ALICE]): {"consumer_byte_rate": 5.0}}
 
 
-def test_a_duplicate_key_refuses_its_entity() -> None:
-    controller = LiveController()
+def test_a_duplicate_key_refuses_its_entity(controller: LiveController) -> None:
     twice = entry(ALICE, consumer_byte_rate=5.0)
     twice.ops *= 2
     (error,) = alter(controller, twice)

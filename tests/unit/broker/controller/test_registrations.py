@@ -54,8 +54,12 @@ def refusal(controller: LiveController, request: BrokerRegistrationRequest) -> t
     return refused.value.code, refused.value.message
 
 
-def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration() -> None:
-    controller = LiveController()
+@pytest.fixture
+def controller() -> LiveController:
+    return LiveController()
+
+
+def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration(controller: LiveController) -> None:
     at = controller.next_offset
     epoch = controller.run(decide(controller, registration(rack="r1")))
     assert epoch == at
@@ -72,8 +76,7 @@ def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration(
     assert controller.state.registered_at == {1: at}
 
 
-def test_the_same_incarnation_keeps_its_epoch_and_state() -> None:
-    controller = LiveController()
+def test_the_same_incarnation_keeps_its_epoch_and_state(controller: LiveController) -> None:
     epoch = controller.run(decide(controller, registration()))
     controller.write(
         BrokerRegistrationChangeRecord(1, epoch, fenced=-1), BrokerRegistrationChangeRecord(1, epoch, in_controlled_shutdown=1)
@@ -84,8 +87,7 @@ def test_the_same_incarnation_keeps_its_epoch_and_state() -> None:
     assert (broker.fenced, broker.in_controlled_shutdown, len(broker.directories)) == (False, True, 2)
 
 
-def test_another_incarnation_waits_until_the_session_expires() -> None:
-    controller = LiveController()
+def test_another_incarnation_waits_until_the_session_expires(controller: LiveController) -> None:
     epoch = controller.run(decide(controller, registration()))
     controller.state.sessions.touch(Contact(1, epoch), controller.now_ms)
     again = registration(incarnation_id=SECOND)
@@ -96,14 +98,12 @@ def test_another_incarnation_waits_until_the_session_expires() -> None:
     assert controller.run(decide(controller, again)) > epoch
 
 
-def test_a_broker_without_a_heartbeat_is_replaced_at_once() -> None:
-    controller = LiveController()
+def test_a_broker_without_a_heartbeat_is_replaced_at_once(controller: LiveController) -> None:
     epoch = controller.run(decide(controller, registration()))
     assert controller.run(decide(controller, registration(incarnation_id=SECOND))) > epoch
 
 
-def test_registration_checks_are_in_kafkas_order() -> None:
-    controller = LiveController()
+def test_registration_checks_are_in_kafkas_order(controller: LiveController) -> None:
     epoch = controller.run(decide(controller, registration()))
     controller.state.sessions.touch(Contact(1, epoch), controller.now_ms)
     wrong: dict[str, Any] = {"incarnation_id": SECOND, "is_migrating_zk_broker": True, "log_dirs": [], "features": {}}
@@ -124,8 +124,7 @@ def test_registration_checks_are_in_kafkas_order() -> None:
         ([directory(20)], "Broker 2 is already registered with directory 00000000-0000-0000-0000-0000000003fc"),
     ],
 )
-def test_a_brokers_directories_are_unique_in_the_cluster(log_dirs: list[bytes], problem: str) -> None:
-    controller = LiveController()
+def test_a_brokers_directories_are_unique_in_the_cluster(controller: LiveController, log_dirs: list[bytes], problem: str) -> None:
     controller.add_broker(2)
     code, message = refusal(controller, registration(log_dirs=log_dirs))
     assert code is ErrorCode.INVALID_REGISTRATION
@@ -159,8 +158,7 @@ def test_a_broker_must_report_its_metadata_versions() -> None:
     assert "do not contain 'metadata.version'" in message
 
 
-def test_a_broker_must_support_the_kraft_version() -> None:
-    controller = LiveController()
+def test_a_broker_must_support_the_kraft_version(controller: LiveController) -> None:
     controller.state.kraft_version = 1
     assert "finalized version 1 of kraft.version" in refusal(controller, registration(features={METADATA_VERSION: (7, 30)}))[1]
 
@@ -172,8 +170,7 @@ def test_an_unreachable_listener_is_refused(listener: Listener) -> None:
     assert refusal(LiveController(), registration(listeners=[listener]))[0] is ErrorCode.INVALID_REGISTRATION
 
 
-def test_a_new_incarnation_has_left_every_isr_and_leadership() -> None:
-    controller = LiveController()
+def test_a_new_incarnation_has_left_every_isr_and_leadership(controller: LiveController) -> None:
     epoch = controller.run(decide(controller, registration()))
     controller.write(BrokerRegistrationChangeRecord(1, epoch, fenced=-1))
     controller.add_broker(2)
@@ -208,8 +205,7 @@ def test_an_uncleanly_stopped_broker_leaves_the_elr(told: int | None) -> None:
     assert controller.partition("a").elr == ()
 
 
-def test_an_unregistered_broker_has_left_every_isr_and_leadership() -> None:
-    controller = LiveController()
+def test_an_unregistered_broker_has_left_every_isr_and_leadership(controller: LiveController) -> None:
     epoch = controller.add_broker(1).epoch
     controller.add_broker(2)
     controller.add_topic("a", replicas(1, 2))
@@ -225,8 +221,7 @@ def test_an_unknown_broker_cannot_be_unregistered() -> None:
     assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_controller_registers_with_its_listeners() -> None:
-    controller = LiveController()
+def test_a_controller_registers_with_its_listeners(controller: LiveController) -> None:
     request = k70.ControllerRegistrationRequest(
         3000, FIRST, False, [k70.Listener("CONTROLLER", "localhost", 9093, 0)], [k70.Feature(METADATA_VERSION, 7, 30)]
     )

@@ -10,8 +10,12 @@ from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import RANGE, GroupDriver, subscription
 
 
-def test_the_leaders_sync_answers_every_waiting_sync_and_makes_the_group_stable() -> None:
-    driver = GroupDriver()
+@pytest.fixture
+def driver() -> GroupDriver:
+    return GroupDriver()
+
+
+def test_the_leaders_sync_answers_every_waiting_sync_and_makes_the_group_stable(driver: GroupDriver) -> None:
     first = driver.join()
     second = driver.join()
     assert second not in driver.answers
@@ -26,8 +30,7 @@ def test_the_leaders_sync_answers_every_waiting_sync_and_makes_the_group_stable(
     assert driver.group.state is ClassicState.STABLE
 
 
-def test_a_member_without_an_assignment_gets_an_empty_one() -> None:
-    driver = GroupDriver()
+def test_a_member_without_an_assignment_gets_an_empty_one(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     driver.join(leader)
     driver.join(follower)
@@ -36,8 +39,7 @@ def test_a_member_without_an_assignment_gets_an_empty_one() -> None:
     assert driver.synced(waiting).assignment == b""
 
 
-def test_a_sync_in_a_stable_group_returns_the_current_assignment() -> None:
-    driver = GroupDriver()
+def test_a_sync_in_a_stable_group_returns_the_current_assignment(driver: GroupDriver) -> None:
     (leader,) = driver.stable(None)
     answer = driver.synced(driver.sync(leader))
     assert (answer.assignment, answer.protocol_type, answer.protocol_name) == (leader.encode(), "consumer", "range")
@@ -53,23 +55,20 @@ def test_a_sync_in_a_stable_group_returns_the_current_assignment() -> None:
         ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_an_inconsistent_sync_is_rejected(changes: dict[str, object], error: ErrorCode) -> None:
-    driver = GroupDriver()
+def test_an_inconsistent_sync_is_rejected(driver: GroupDriver, changes: dict[str, object], error: ErrorCode) -> None:
     (leader,) = driver.stable(None)
     fields = {"member_id": leader} | changes
     member_id = str(fields.pop("member_id"))
     assert driver.synced(driver.sync(member_id, **fields)).error is error  # type: ignore[arg-type]  # the fields are named by the parameters
 
 
-def test_a_sync_in_preparing_rebalance_gets_rebalance_in_progress() -> None:
-    driver = GroupDriver()
+def test_a_sync_in_preparing_rebalance_gets_rebalance_in_progress(driver: GroupDriver) -> None:
     (leader,) = driver.stable(None)
     driver.join()
     assert driver.synced(driver.sync(leader)).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_new_rebalance_answers_waiting_syncs_with_rebalance_in_progress() -> None:
-    driver = GroupDriver()
+def test_a_new_rebalance_answers_waiting_syncs_with_rebalance_in_progress(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     driver.join(leader)
     driver.join(follower)
@@ -79,8 +78,7 @@ def test_a_new_rebalance_answers_waiting_syncs_with_rebalance_in_progress() -> N
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_members_second_sync_replaces_and_answers_the_first() -> None:
-    driver = GroupDriver()
+def test_a_members_second_sync_replaces_and_answers_the_first(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     driver.join(leader)
     driver.join(follower)
@@ -91,8 +89,7 @@ def test_a_members_second_sync_replaces_and_answers_the_first() -> None:
     assert driver.synced(kept).assignment == b"F"
 
 
-def test_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> None:
-    driver = GroupDriver()
+def test_members_that_never_sync_are_removed_after_the_rebalance_timeout(driver: GroupDriver) -> None:
     leader, silent = driver.stable(None, None, session_timeout_ms=100_000)
     driver.join(leader, session_timeout_ms=100_000)
     driver.join(silent, session_timeout_ms=100_000)
@@ -107,8 +104,7 @@ def test_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> No
     assert driver.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_session_expires_without_heartbeats() -> None:
-    driver = GroupDriver()
+def test_a_session_expires_without_heartbeats(driver: GroupDriver) -> None:
     (member,) = driver.stable(None)
     for _ in range(5):
         driver.pass_ms(9_000)
@@ -120,8 +116,7 @@ def test_a_session_expires_without_heartbeats() -> None:
     assert driver.group.state is ClassicState.EMPTY
 
 
-def test_silent_static_members_without_a_rebalance_timeout_are_checked_at_intervals() -> None:
-    driver = GroupDriver()
+def test_silent_static_members_without_a_rebalance_timeout_are_checked_at_intervals(driver: GroupDriver) -> None:
     static, dynamic = driver.stable("i1", None, rebalance_timeout_ms=0)
     driver.leave(Leaving(dynamic))
     looked = 0
@@ -135,8 +130,7 @@ def test_silent_static_members_without_a_rebalance_timeout_are_checked_at_interv
     assert static in driver.group.members
 
 
-def test_a_static_members_session_expires() -> None:
-    driver = GroupDriver()
+def test_a_static_members_session_expires(driver: GroupDriver) -> None:
     (member,) = driver.stable("i1")
     driver.pass_ms(10_000)
     assert driver.heartbeat(member, instance_id="i1") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -153,22 +147,19 @@ def test_a_static_members_session_expires() -> None:
     ],
 )
 def test_a_heartbeat_checks_member_instance_and_generation_in_order(
-    member_id: str, instance_id: str | None, generation: int, error: ErrorCode
+    driver: GroupDriver, member_id: str, instance_id: str | None, generation: int, error: ErrorCode
 ) -> None:
-    driver = GroupDriver()
     driver.stable("i1")
     assert driver.heartbeat(member_id, generation, instance_id) is error
 
 
-def test_a_heartbeat_between_join_and_sync_succeeds() -> None:
-    driver = GroupDriver()
+def test_a_heartbeat_between_join_and_sync_succeeds(driver: GroupDriver) -> None:
     member = driver.joined(driver.join()).member_id
     assert driver.group.state is ClassicState.COMPLETING_REBALANCE
     assert driver.heartbeat(member) is ErrorCode.NONE
 
 
-def test_a_member_waiting_in_a_join_keeps_its_session() -> None:
-    driver = GroupDriver()
+def test_a_member_waiting_in_a_join_keeps_its_session(driver: GroupDriver) -> None:
     leader, other = driver.stable(None, None, session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
     parked = driver.join(leader)
     for _ in range(5):
@@ -178,8 +169,7 @@ def test_a_member_waiting_in_a_join_keeps_its_session() -> None:
     assert parked not in driver.answers
 
 
-def test_a_new_members_waiting_join_expires_after_five_minutes() -> None:
-    driver = GroupDriver()
+def test_a_new_members_waiting_join_expires_after_five_minutes(driver: GroupDriver) -> None:
     slow = {"session_timeout_ms": 1_000_000, "rebalance_timeout_ms": 1_000_000}
     (leader,) = driver.stable(None, **slow)
     newcomer = driver.join(**slow)
@@ -190,8 +180,7 @@ def test_a_new_members_waiting_join_expires_after_five_minutes() -> None:
     assert [member.member_id for member in driver.group.members] == [leader]
 
 
-def test_a_leave_triggers_a_rebalance_of_the_other_members() -> None:
-    driver = GroupDriver()
+def test_a_leave_triggers_a_rebalance_of_the_other_members(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     assert driver.leave(Leaving(leader)) == [ErrorCode.NONE]
     assert driver.heartbeat(follower) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -199,8 +188,7 @@ def test_a_leave_triggers_a_rebalance_of_the_other_members() -> None:
     assert (answer.leader, answer.generation) == (follower, 3)
 
 
-def test_the_last_leave_empties_the_group_and_increments_the_generation() -> None:
-    driver = GroupDriver()
+def test_the_last_leave_empties_the_group_and_increments_the_generation(driver: GroupDriver) -> None:
     (member,) = driver.stable(None)
     driver.leave(Leaving(member))
     assert driver.group.state is ClassicState.EMPTY
@@ -210,24 +198,21 @@ def test_the_last_leave_empties_the_group_and_increments_the_generation() -> Non
     assert driver.joined(driver.join()).generation == 3
 
 
-def test_each_leaving_member_gets_its_own_error() -> None:
-    driver = GroupDriver()
+def test_each_leaving_member_gets_its_own_error(driver: GroupDriver) -> None:
     static, dynamic = driver.stable("i1", None)
     errors = driver.leave(Leaving("", "i1"), Leaving("nobody"), Leaving("", "i9"), Leaving("x", "i1"), Leaving(dynamic))
     assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE]
     assert static not in driver.group.members
 
 
-def test_a_leave_with_another_members_instance_id_is_fenced() -> None:
-    driver = GroupDriver()
+def test_a_leave_with_another_members_instance_id_is_fenced(driver: GroupDriver) -> None:
     static, dynamic = driver.stable("i1", None)
     assert driver.leave(Leaving(dynamic, "i1")) == [ErrorCode.FENCED_INSTANCE_ID]
     assert static in driver.group.members
     assert dynamic in driver.group.members
 
 
-def test_a_leave_answers_the_members_waiting_join() -> None:
-    driver = GroupDriver()
+def test_a_leave_answers_the_members_waiting_join(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     parked = driver.join(leader)
     assert driver.leave(Leaving(leader)) == [ErrorCode.NONE]
@@ -235,8 +220,7 @@ def test_a_leave_answers_the_members_waiting_join() -> None:
     assert follower in driver.group.members
 
 
-def test_a_leave_completes_a_join_phase_that_waited_only_for_that_member() -> None:
-    driver = GroupDriver()
+def test_a_leave_completes_a_join_phase_that_waited_only_for_that_member(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     parked = driver.join(leader)
     driver.leave(Leaving(follower))
@@ -255,9 +239,8 @@ def test_a_leave_completes_a_join_phase_that_waited_only_for_that_member() -> No
     ],
 )
 def test_a_commit_to_a_group_with_members_needs_a_member_and_its_generation(
-    member_id: str, instance_id: str | None, generation: int, error: ErrorCode
+    driver: GroupDriver, member_id: str, instance_id: str | None, generation: int, error: ErrorCode
 ) -> None:
-    driver = GroupDriver()
     driver.stable("i1")
     assert driver.group.check_offset_commit(member_id, instance_id, generation, transactional=False) is error
 
@@ -268,28 +251,24 @@ def test_an_empty_group_accepts_commits_without_a_generation() -> None:
     assert group.check_offset_commit("whoever", None, 0, transactional=False) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_commit_between_join_and_sync_is_refused_unless_transactional() -> None:
-    driver = GroupDriver()
+def test_a_commit_between_join_and_sync_is_refused_unless_transactional(driver: GroupDriver) -> None:
     member = driver.joined(driver.join()).member_id
     assert driver.group.check_offset_commit(member, None, 1, transactional=False) is ErrorCode.REBALANCE_IN_PROGRESS
     assert driver.group.check_offset_commit(member, None, 1, transactional=True) is ErrorCode.NONE
 
 
-def test_a_transactional_commit_needs_no_credentials() -> None:
-    driver = GroupDriver()
+def test_a_transactional_commit_needs_no_credentials(driver: GroupDriver) -> None:
     driver.stable(None)
     assert driver.group.check_offset_commit("", None, -1, transactional=True) is ErrorCode.NONE
 
 
-def test_a_commit_in_preparing_rebalance_uses_the_old_generation() -> None:
-    driver = GroupDriver()
+def test_a_commit_in_preparing_rebalance_uses_the_old_generation(driver: GroupDriver) -> None:
     (leader,) = driver.stable(None)
     driver.join()
     assert driver.group.check_offset_commit(leader, None, 1, transactional=False) is ErrorCode.NONE
 
 
-def test_a_failed_write_makes_every_member_rejoin() -> None:
-    driver = GroupDriver()
+def test_a_failed_write_makes_every_member_rejoin(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     driver.join(leader)
     driver.join(follower)
@@ -306,8 +285,7 @@ def test_a_failed_write_makes_every_member_rejoin() -> None:
     assert driver.joined(driver.join(follower)).generation == before + 1
 
 
-def test_a_loaded_group_is_stable_with_full_sessions() -> None:
-    driver = GroupDriver()
+def test_a_loaded_group_is_stable_with_full_sessions(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, "i1")
     restored = ClassicGroup("g", ClassicConfig())
     for record in driver.records:
@@ -322,8 +300,7 @@ def test_a_loaded_group_is_stable_with_full_sessions() -> None:
     assert restored.subscribed_topics == {"t"}
 
 
-def test_a_loaded_group_over_its_size_limit_rebalances() -> None:
-    driver = GroupDriver()
+def test_a_loaded_group_over_its_size_limit_rebalances(driver: GroupDriver) -> None:
     driver.stable(None, None)
     restored = ClassicGroup("g", ClassicConfig(max_size=1))
     restored.apply(driver.records[-1])
@@ -338,27 +315,23 @@ def test_a_record_without_rebalance_timeout_uses_the_session_timeout() -> None:
     assert group.members["m"].rebalance_timeout_ms == 7_000
 
 
-def test_only_topics_that_a_member_reads_count_as_subscribed() -> None:
-    driver = GroupDriver()
+def test_only_topics_that_a_member_reads_count_as_subscribed(driver: GroupDriver) -> None:
     driver.stable(None, protocols=(JoinProtocol("range", subscription("a", "b")),))
     assert driver.group.is_subscribed_to("a")
     assert not driver.group.is_subscribed_to("c")
 
 
-def test_an_unreadable_subscription_counts_as_all_topics() -> None:
-    driver = GroupDriver()
+def test_an_unreadable_subscription_counts_as_all_topics(driver: GroupDriver) -> None:
     driver.stable(None, protocols=(JoinProtocol("range", b"\x00"),))
     assert driver.group.is_subscribed_to("anything")
 
 
-def test_a_group_of_another_protocol_type_has_no_subscribed_topics() -> None:
-    driver = GroupDriver()
+def test_a_group_of_another_protocol_type_has_no_subscribed_topics(driver: GroupDriver) -> None:
     driver.stable(None, protocol_type="connect", protocols=RANGE)
     assert not driver.group.is_subscribed_to("t")
 
 
-def test_a_dead_group_answers_coordinator_errors() -> None:
-    driver = GroupDriver()
+def test_a_dead_group_answers_coordinator_errors(driver: GroupDriver) -> None:
     driver.group.die()
     assert driver.joined(driver.join()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert driver.synced(driver.sync("m")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -367,8 +340,7 @@ def test_a_dead_group_answers_coordinator_errors() -> None:
     assert driver.group.check_offset_commit("", None, -1, transactional=False) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_the_last_record_sets_timeouts_and_subscriptions() -> None:
-    driver = GroupDriver()
+def test_the_last_record_sets_timeouts_and_subscriptions(driver: GroupDriver) -> None:
     (leader,) = driver.stable(None, session_timeout_ms=10_000)
     driver.join(leader, session_timeout_ms=20_000, protocols=(JoinProtocol("range", subscription("u")),))
     driver.settle()

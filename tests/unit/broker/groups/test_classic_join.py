@@ -13,8 +13,12 @@ from tests.support.classic_groups import RANGE, GroupDriver, joining, subscripti
 STICKY = JoinProtocol("sticky", subscription("t"))
 
 
-def test_the_first_member_starts_generation_1_at_once() -> None:
-    driver = GroupDriver()
+@pytest.fixture
+def driver() -> GroupDriver:
+    return GroupDriver()
+
+
+def test_the_first_member_starts_generation_1_at_once(driver: GroupDriver) -> None:
     answer = driver.joined(driver.join())
     assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, 1, answer.member_id)
     assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
@@ -22,8 +26,7 @@ def test_the_first_member_starts_generation_1_at_once() -> None:
     assert driver.group.state is ClassicState.COMPLETING_REBALANCE
 
 
-def test_only_the_leaders_join_response_has_the_members() -> None:
-    driver = GroupDriver()
+def test_only_the_leaders_join_response_has_the_members(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     first, second = driver.join(leader), driver.join(follower)
     assert {member.member_id for member in driver.joined(first).members} == {leader, follower}
@@ -32,15 +35,13 @@ def test_only_the_leaders_join_response_has_the_members() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"protocol_type": ""}, {"protocols": ()}])
-def test_the_first_member_must_name_a_protocol_type_and_a_protocol(changes: dict[str, object]) -> None:
-    driver = GroupDriver()
+def test_the_first_member_must_name_a_protocol_type_and_a_protocol(driver: GroupDriver, changes: dict[str, object]) -> None:
     answer = driver.joined(driver.join(**changes))
     assert (answer.error, answer.generation, answer.protocol_name, answer.leader) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, -1, None, "")
 
 
 @pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocols": (STICKY,)}])
-def test_a_member_without_a_common_protocol_is_refused(changes: dict[str, object]) -> None:
-    driver = GroupDriver()
+def test_a_member_without_a_common_protocol_is_refused(driver: GroupDriver, changes: dict[str, object]) -> None:
     driver.stable(None)
     assert driver.joined(driver.join(**changes)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert driver.group.state is ClassicState.STABLE
@@ -65,8 +66,7 @@ def test_a_protocol_that_a_member_does_not_support_is_not_chosen() -> None:
 # --- KIP-394 ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_member_gets_an_id_and_must_join_with_it() -> None:
-    driver = GroupDriver()
+def test_a_new_member_gets_an_id_and_must_join_with_it(driver: GroupDriver) -> None:
     answer = driver.joined(driver.join(require_known_member_id=True))
     assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
     assert len(driver.group.members) == 0
@@ -74,8 +74,7 @@ def test_a_new_member_gets_an_id_and_must_join_with_it() -> None:
     assert (joined.error, joined.member_id, joined.generation) == (ErrorCode.NONE, answer.member_id, 1)
 
 
-def test_an_unused_member_id_expires_after_the_session_timeout() -> None:
-    driver = GroupDriver()
+def test_an_unused_member_id_expires_after_the_session_timeout(driver: GroupDriver) -> None:
     answer = driver.joined(driver.join(require_known_member_id=True, session_timeout_ms=7_000))
     driver.pass_ms(6_999)
     assert answer.member_id in driver.group.pending
@@ -83,8 +82,7 @@ def test_an_unused_member_id_expires_after_the_session_timeout() -> None:
     assert driver.joined(driver.join(answer.member_id)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_a_member_with_a_new_id() -> None:
-    driver = GroupDriver()
+def test_a_rebalance_waits_for_a_member_with_a_new_id(driver: GroupDriver) -> None:
     (leader,) = driver.stable(None)
     pending = driver.joined(driver.join(require_known_member_id=True)).member_id
     waiting = driver.join(leader)
@@ -94,8 +92,7 @@ def test_a_rebalance_waits_for_a_member_with_a_new_id() -> None:
     assert len(driver.joined(waiting).members) == 2
 
 
-def test_a_rebalance_continues_when_a_new_id_expires() -> None:
-    driver = GroupDriver()
+def test_a_rebalance_continues_when_a_new_id_expires(driver: GroupDriver) -> None:
     (leader,) = driver.stable(None)
     driver.join(require_known_member_id=True, session_timeout_ms=8_000)
     waiting = driver.join(leader)
@@ -103,8 +100,7 @@ def test_a_rebalance_continues_when_a_new_id_expires() -> None:
     assert driver.joined(waiting).generation == 2
 
 
-def test_the_first_generation_does_not_wait_for_a_new_id() -> None:
-    driver = GroupDriver()
+def test_the_first_generation_does_not_wait_for_a_new_id(driver: GroupDriver) -> None:
     driver.join(require_known_member_id=True)
     assert driver.joined(driver.join()).generation == 1
 
@@ -118,34 +114,29 @@ def test_a_pending_member_can_leave() -> None:
     assert driver.joined(driver.join(pending)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_pending_id_with_an_instance_id_is_unknown() -> None:
-    driver = GroupDriver()
+def test_a_pending_id_with_an_instance_id_is_unknown(driver: GroupDriver) -> None:
     pending = driver.joined(driver.join(require_known_member_id=True)).member_id
     assert driver.joined(driver.join(pending, instance_id="i1")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_needs_no_second_round() -> None:
-    driver = GroupDriver()
+def test_a_static_member_needs_no_second_round(driver: GroupDriver) -> None:
     assert driver.joined(driver.join(instance_id="i1", require_known_member_id=True)).error is ErrorCode.NONE
 
 
 # --- who may come back --------------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_member_id_is_refused() -> None:
-    driver = GroupDriver()
+def test_an_unknown_member_id_is_refused(driver: GroupDriver) -> None:
     driver.stable(None)
     assert driver.joined(driver.join("stranger")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_known_instance_with_another_member_id_is_fenced() -> None:
-    driver = GroupDriver()
+def test_a_known_instance_with_another_member_id_is_fenced(driver: GroupDriver) -> None:
     driver.stable("i1")
     assert driver.joined(driver.join("old-id", instance_id="i1")).error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_an_unknown_instance_with_a_member_id_is_refused() -> None:
-    driver = GroupDriver()
+def test_an_unknown_instance_with_a_member_id_is_refused(driver: GroupDriver) -> None:
     (member,) = driver.stable(None)
     assert driver.joined(driver.join(member, instance_id="i9")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -153,8 +144,7 @@ def test_an_unknown_instance_with_a_member_id_is_refused() -> None:
 # --- effects by state ---------------------------------------------------------------------------------------------------------------
 
 
-def test_an_unchanged_followers_rejoin_causes_no_rebalance() -> None:
-    driver = GroupDriver()
+def test_an_unchanged_followers_rejoin_causes_no_rebalance(driver: GroupDriver) -> None:
     _, follower = driver.stable(None, None)
     generation = driver.group.generation
     answer = driver.joined(driver.join(follower))
@@ -162,36 +152,31 @@ def test_an_unchanged_followers_rejoin_causes_no_rebalance() -> None:
     assert driver.group.state is ClassicState.STABLE
 
 
-def test_a_leaders_rejoin_causes_a_rebalance() -> None:
-    driver = GroupDriver()
+def test_a_leaders_rejoin_causes_a_rebalance(driver: GroupDriver) -> None:
     leader, _ = driver.stable(None, None)
     assert driver.join(leader) not in driver.answers
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_followers_changed_subscription_causes_a_rebalance() -> None:
-    driver = GroupDriver()
+def test_a_followers_changed_subscription_causes_a_rebalance(driver: GroupDriver) -> None:
     _, follower = driver.stable(None, None)
     driver.join(follower, protocols=(JoinProtocol("range", subscription("t", "u")),))
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_join_repeated_before_the_sync_gets_the_same_generation() -> None:
-    driver = GroupDriver()
+def test_a_join_repeated_before_the_sync_gets_the_same_generation(driver: GroupDriver) -> None:
     first = driver.joined(driver.join())
     again = driver.joined(driver.join(first.member_id))
     assert again == first
 
 
-def test_a_changed_join_before_the_sync_starts_another_generation() -> None:
-    driver = GroupDriver()
+def test_a_changed_join_before_the_sync_starts_another_generation(driver: GroupDriver) -> None:
     first = driver.joined(driver.join())
     again = driver.joined(driver.join(first.member_id, protocols=(JoinProtocol("range", subscription("u")),)))
     assert again.generation == first.generation + 1
 
 
-def test_a_members_second_join_replaces_and_answers_the_first() -> None:
-    driver = GroupDriver()
+def test_a_members_second_join_replaces_and_answers_the_first(driver: GroupDriver) -> None:
     leader, follower = driver.stable(None, None)
     lost = driver.join(leader)
     kept = driver.join(leader)
@@ -200,8 +185,7 @@ def test_a_members_second_join_replaces_and_answers_the_first() -> None:
     assert driver.joined(kept).error is ErrorCode.NONE
 
 
-def test_the_join_phase_ends_at_the_longest_rebalance_timeout() -> None:
-    driver = GroupDriver()
+def test_the_join_phase_ends_at_the_longest_rebalance_timeout(driver: GroupDriver) -> None:
     long = {"session_timeout_ms": 1_000_000}
     leader, absent = driver.stable(None, None, **long)
     driver.join(absent, rebalance_timeout_ms=50_000, protocols=(JoinProtocol("range", subscription("t", "u")),), **long)
@@ -213,8 +197,7 @@ def test_the_join_phase_ends_at_the_longest_rebalance_timeout() -> None:
     assert driver.group.leader_id == absent
 
 
-def test_a_static_member_that_does_not_rejoin_is_kept() -> None:
-    driver = GroupDriver()
+def test_a_static_member_that_does_not_rejoin_is_kept(driver: GroupDriver) -> None:
     long = {"session_timeout_ms": 1_000_000}
     static, dynamic = driver.stable("i1", None, **long)
     waiting = driver.join(dynamic, protocols=(JoinProtocol("range", subscription("t", "u")),), **long)
@@ -225,8 +208,7 @@ def test_a_static_member_that_does_not_rejoin_is_kept() -> None:
     assert {member.member_id for member in answer.members} == {static, dynamic}
 
 
-def test_the_join_phase_continues_while_only_absent_static_members_are_left() -> None:
-    driver = GroupDriver()
+def test_the_join_phase_continues_while_only_absent_static_members_are_left(driver: GroupDriver) -> None:
     long = {"session_timeout_ms": 1_000_000}
     static, dynamic = driver.stable("i1", None, **long)
     from ottla.broker.groups.classic import Leaving
@@ -277,8 +259,7 @@ def test_a_full_group_refuses_new_members() -> None:
     assert driver.joined(driver.join(leader)).error is ErrorCode.NONE
 
 
-def test_a_lowered_size_limit_refuses_the_last_to_rejoin() -> None:
-    driver = GroupDriver()
+def test_a_lowered_size_limit_refuses_the_last_to_rejoin(driver: GroupDriver) -> None:
     first, second = driver.stable(None, None)
     driver.group.config = type(driver.config)(max_size=1)
     kept = driver.join(first)
@@ -291,8 +272,7 @@ def test_a_lowered_size_limit_refuses_the_last_to_rejoin() -> None:
 # --- KIP-345 ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_restarted_static_member_keeps_its_assignment_without_a_rebalance() -> None:
-    driver = GroupDriver()
+def test_a_restarted_static_member_keeps_its_assignment_without_a_rebalance(driver: GroupDriver) -> None:
     leader, static = driver.stable(None, "i1")
     generation = driver.group.generation
     answer = driver.joined(driver.join(instance_id="i1"))
@@ -302,8 +282,7 @@ def test_a_restarted_static_member_keeps_its_assignment_without_a_rebalance() ->
     assert driver.synced(driver.sync(answer.member_id, instance_id="i1")).assignment == static.encode()
 
 
-def test_a_restarted_static_members_old_id_is_fenced() -> None:
-    driver = GroupDriver()
+def test_a_restarted_static_members_old_id_is_fenced(driver: GroupDriver) -> None:
     _, static = driver.stable(None, "i1")
     driver.join(instance_id="i1")
     assert driver.heartbeat(static, instance_id="i1") is ErrorCode.FENCED_INSTANCE_ID
@@ -311,8 +290,7 @@ def test_a_restarted_static_members_old_id_is_fenced() -> None:
     assert driver.joined(driver.join(static, instance_id="i1")).error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_restarted_static_members_new_id_is_written() -> None:
-    driver = GroupDriver()
+def test_a_restarted_static_members_new_id_is_written(driver: GroupDriver) -> None:
     driver.stable(None, "i1")
     answer = driver.joined(driver.join(instance_id="i1", session_timeout_ms=9_000))
     restored = ClassicGroup("g", driver.config)
@@ -334,8 +312,7 @@ def test_a_failed_write_of_a_new_id_changes_nothing() -> None:
     assert "new" not in driver.group.members
 
 
-def test_a_restarted_static_leader_gets_skip_assignment() -> None:
-    driver = GroupDriver()
+def test_a_restarted_static_leader_gets_skip_assignment(driver: GroupDriver) -> None:
     (old,) = driver.stable("i1")
     answer = driver.joined(driver.join(instance_id="i1", can_skip_assignment=True))
     assert (answer.skip_assignment, answer.leader) == (True, answer.member_id)
@@ -343,16 +320,14 @@ def test_a_restarted_static_leader_gets_skip_assignment() -> None:
     assert old not in driver.group.members
 
 
-def test_an_old_restarted_static_leader_gets_the_old_leader_id() -> None:
-    driver = GroupDriver()
+def test_an_old_restarted_static_leader_gets_the_old_leader_id(driver: GroupDriver) -> None:
     (old,) = driver.stable("i1")
     answer = driver.joined(driver.join(instance_id="i1"))
     assert (answer.skip_assignment, answer.leader, answer.members) == (False, old, ())
     assert driver.group.leader_id == answer.member_id
 
 
-def test_a_restarted_static_member_that_changes_the_chosen_protocol_starts_a_rebalance() -> None:
-    driver = GroupDriver()
+def test_a_restarted_static_member_that_changes_the_chosen_protocol_starts_a_rebalance(driver: GroupDriver) -> None:
     both = (RANGE[0], STICKY)
     (old,) = driver.stable("i1", protocols=both)
     answer = driver.joined(driver.join(instance_id="i1", protocols=(STICKY,)))
@@ -360,8 +335,7 @@ def test_a_restarted_static_member_that_changes_the_chosen_protocol_starts_a_reb
     assert old not in driver.group.members
 
 
-def test_a_waiting_join_of_a_restarted_static_members_old_id_is_fenced() -> None:
-    driver = GroupDriver()
+def test_a_waiting_join_of_a_restarted_static_members_old_id_is_fenced(driver: GroupDriver) -> None:
     leader, static = driver.stable(None, "i1")
     changed = (JoinProtocol("range", subscription("u")),)
     parked = driver.join(static, instance_id="i1", protocols=changed)
@@ -372,8 +346,7 @@ def test_a_waiting_join_of_a_restarted_static_members_old_id_is_fenced() -> None
     assert driver.joined(taken).error is ErrorCode.NONE
 
 
-def test_a_static_member_that_restarts_between_join_and_sync_starts_another_rebalance() -> None:
-    driver = GroupDriver()
+def test_a_static_member_that_restarts_between_join_and_sync_starts_another_rebalance(driver: GroupDriver) -> None:
     leader, static = driver.stable(None, "i1")
     driver.join(leader)
     driver.join(static, instance_id="i1")

@@ -32,6 +32,11 @@ def stable_pair(driver: GroupsDriver) -> None:
     assert driver.group.state is ModernState.STABLE
 
 
+@pytest.fixture
+def driver() -> GroupsDriver:
+    return GroupsDriver()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -65,32 +70,28 @@ def test_an_unknown_assignor_is_refused_with_the_known_ones() -> None:
     assert refused.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def test_an_invalid_regular_expression_is_refused() -> None:
-    driver = GroupsDriver()
+def test_an_invalid_regular_expression_is_refused(driver: GroupsDriver) -> None:
     assert driver.refused("a", 0, topic_regex="(", rebalance_timeout_ms=1, owned={}) is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert driver.log == []
     assert driver.machine.groups == {}
     assert driver.machine.next_deadline("g") is None
 
 
-def test_the_first_member_gets_everything_at_once() -> None:
-    driver = GroupsDriver()
+def test_the_first_member_gets_everything_at_once(driver: GroupsDriver) -> None:
     answer = driver.join("a")
     assert (answer.member_id, answer.epoch, answer.heartbeat_interval_ms) == ("a", 2, 5_000)
     assert answer.assignment == {T: frozenset(range(4))}
     assert driver.group.state is ModernState.STABLE
 
 
-def test_an_unchanged_heartbeat_writes_nothing_and_has_no_assignment() -> None:
-    driver = GroupsDriver()
+def test_an_unchanged_heartbeat_writes_nothing_and_has_no_assignment(driver: GroupsDriver) -> None:
     driver.join("a")
     written = len(driver.log)
     assert driver.beat("a", 2).assignment is None
     assert len(driver.log) == written
 
 
-def test_a_full_request_gets_the_whole_assignment() -> None:
-    driver = GroupsDriver()
+def test_a_full_request_gets_the_whole_assignment(driver: GroupsDriver) -> None:
     owned = driver.join("a").assignment
     assert driver.beat("a", 2, **(JOIN | {"owned": owned})).assignment == owned
 
@@ -110,8 +111,7 @@ def test_a_partition_is_assigned_only_after_its_owner_revoked_it() -> None:
     assert driver.group.state is ModernState.STABLE
 
 
-def test_the_previous_epoch_is_accepted_with_a_subset_of_the_assignment() -> None:
-    driver = GroupsDriver()
+def test_the_previous_epoch_is_accepted_with_a_subset_of_the_assignment(driver: GroupsDriver) -> None:
     driver.join("a")
     assert driver.join("a").epoch == 2, "the answer to the join was lost"
     driver.topics.set("t", 6)
@@ -131,8 +131,7 @@ def test_a_fenced_member_joins_again_at_once_under_its_id() -> None:
     assert driver.group.state is ModernState.STABLE
 
 
-def test_a_static_member_that_did_not_leave_blocks_its_instance_id() -> None:
-    driver = GroupsDriver()
+def test_a_static_member_that_did_not_leave_blocks_its_instance_id(driver: GroupsDriver) -> None:
     driver.join("a", instance_id="i")
     assert driver.refused("a", 0, **JOIN, instance_id="i") is ErrorCode.UNRELEASED_INSTANCE_ID
     driver.beat("a", -2, instance_id="i")
@@ -140,8 +139,7 @@ def test_a_static_member_that_did_not_leave_blocks_its_instance_id() -> None:
 
 
 @pytest.mark.parametrize("epoch", [1, 9])
-def test_any_other_epoch_is_fenced(epoch: int) -> None:
-    driver = GroupsDriver()
+def test_any_other_epoch_is_fenced(driver: GroupsDriver, epoch: int) -> None:
     driver.join("a")
     for partitions in (5, 6):
         driver.topics.set("t", partitions)
@@ -150,8 +148,7 @@ def test_any_other_epoch_is_fenced(epoch: int) -> None:
     assert driver.refused("a", epoch, owned={}) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_unknown_groups_and_members_are_refused() -> None:
-    driver = GroupsDriver()
+def test_unknown_groups_and_members_are_refused(driver: GroupsDriver) -> None:
     assert driver.refused("a", 2) is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.refused("a", -1) is ErrorCode.GROUP_ID_NOT_FOUND
     driver.join("a")
@@ -176,8 +173,7 @@ def test_a_leaving_members_partitions_go_to_the_others() -> None:
     assert driver.beat("a", 3).assignment == {T: frozenset(range(4))}
 
 
-def test_the_last_members_leave_empties_the_group() -> None:
-    driver = GroupsDriver()
+def test_the_last_members_leave_empties_the_group(driver: GroupsDriver) -> None:
     driver.join("a")
     driver.beat("a", -1)
     assert driver.group.state is ModernState.EMPTY
@@ -223,8 +219,7 @@ def test_an_unsubscribed_topic_is_revoked_before_the_next_assignment() -> None:
     assert driver.member("a").pending_revocation == {T: frozenset({0, 1})}
 
 
-def test_a_member_without_topics_changes_no_assignment() -> None:
-    driver = GroupsDriver()
+def test_a_member_without_topics_changes_no_assignment(driver: GroupsDriver) -> None:
     assert driver.join("a", ()).epoch == 1
     assert driver.join("b").epoch == 2
     assert driver.join("c", ()).epoch == 2
@@ -251,8 +246,7 @@ def test_topic_changes_apply_at_the_next_heartbeat() -> None:
     assert driver.beat("a", 4).assignment == {U: frozenset({0})}
 
 
-def test_an_unsubscribed_topics_changes_are_ignored() -> None:
-    driver = GroupsDriver()
+def test_an_unsubscribed_topics_changes_are_ignored(driver: GroupsDriver) -> None:
     driver.join("a")
     written = len(driver.log)
     driver.topics.set("other", 3)
@@ -386,8 +380,7 @@ def test_a_failed_removal_of_a_member_is_retried() -> None:
 # --- static members ---------------------------------------------------------------------------------------------------------------
 
 
-def test_an_instance_id_has_one_live_member() -> None:
-    driver = GroupsDriver()
+def test_an_instance_id_has_one_live_member(driver: GroupsDriver) -> None:
     driver.join("a", instance_id="i")
     with pytest.raises(Rejected) as refused:
         driver.join("b", instance_id="i")
@@ -396,8 +389,7 @@ def test_an_instance_id_has_one_live_member() -> None:
     assert driver.refused("a", 2, instance_id="j") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_temporarily_left_static_member_keeps_its_assignment() -> None:
-    driver = GroupsDriver()
+def test_a_temporarily_left_static_member_keeps_its_assignment(driver: GroupsDriver) -> None:
     had = driver.join("a", instance_id="i").assignment
     assert driver.beat("a", -2, instance_id="i").epoch == -2
     epoch = driver.group.epoch
@@ -407,8 +399,7 @@ def test_a_temporarily_left_static_member_keeps_its_assignment() -> None:
     assert driver.refused("a", 2, instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_member_can_return_with_its_member_id() -> None:
-    driver = GroupsDriver()
+def test_a_static_member_can_return_with_its_member_id(driver: GroupsDriver) -> None:
     had = driver.join("a", instance_id="i").assignment
     driver.beat("a", -2, instance_id="i")
     assert driver.join("a", instance_id="i").assignment == had
@@ -425,8 +416,7 @@ def test_a_left_static_members_partitions_wait_for_its_session() -> None:
     assert driver.beat("b", 3).assignment == {T: frozenset(range(4))}
 
 
-def test_a_static_member_that_leaves_permanently_is_removed() -> None:
-    driver = GroupsDriver()
+def test_a_static_member_that_leaves_permanently_is_removed(driver: GroupsDriver) -> None:
     driver.join("a", instance_id="i")
     driver.beat("a", -1, instance_id="i")
     assert driver.group.members == {}

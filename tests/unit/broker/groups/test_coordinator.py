@@ -73,16 +73,19 @@ def at(partition: int, offset: int, *, topic: str = "t", metadata: str | None = 
     return OffsetToCommit(topic, partition, offset, 3, metadata)
 
 
-def test_an_offset_of_an_earlier_topic_id_is_ignored() -> None:
-    driver = Driver()
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+def test_an_offset_of_an_earlier_topic_id_is_ignored(driver: Driver) -> None:
     driver.commit(OffsetToCommit("t", 0, 5, topic_id=b"\1" * 16), OffsetToCommit("t", 1, 6))
     for asked, offsets in ((b"\1" * 16, [5, 6]), (b"\2" * 16, [-1, 6]), (bytes(16), [5, 6])):
         ((_, found),) = driver.run(driver.machine.fetch("g", [("t", [0, 1])], require_stable=True, topic_ids={"t": asked}))
         assert [one.offset for one in found] == offsets
 
 
-def test_a_commit_to_an_unknown_group_creates_a_simple_group() -> None:
-    driver = Driver()
+def test_a_commit_to_an_unknown_group_creates_a_simple_group(driver: Driver) -> None:
     assert driver.commit(at(0, 5, metadata="note")) == [ErrorCode.NONE]
     assert driver.machine.groups["g"].is_simple
     assert driver.fetch(0) == [FetchedOffset(0, 5, 3, "note")]
@@ -95,8 +98,7 @@ def test_a_commit_with_a_generation_to_an_unknown_group_is_refused(error: ErrorC
     assert refused.value.code is error
 
 
-def test_a_commit_of_an_unknown_member_is_refused_entirely() -> None:
-    driver = Driver()
+def test_a_commit_of_an_unknown_member_is_refused_entirely(driver: Driver) -> None:
     driver.member()
     with pytest.raises(Rejected) as refused:
         driver.commit(at(0, 5), member_id="stranger", generation=1)
@@ -104,8 +106,7 @@ def test_a_commit_of_an_unknown_member_is_refused_entirely() -> None:
     assert driver.fetch(0) == [FetchedOffset(0)]
 
 
-def test_a_commit_extends_the_members_session() -> None:
-    driver = Driver()
+def test_a_commit_extends_the_members_session(driver: Driver) -> None:
     driver.member()
     driver.pass_ms(9_999)
     driver.commit(at(0, 5), member_id="m", generation=1)
@@ -120,8 +121,7 @@ def test_metadata_may_be_as_long_as_allowed_counted_in_utf_16() -> None:
     assert [one.offset for one in driver.fetch(0, 1, 2, 3)] == [1, -1, 1, -1]
 
 
-def test_null_metadata_is_returned_as_empty() -> None:
-    driver = Driver()
+def test_null_metadata_is_returned_as_empty(driver: Driver) -> None:
     driver.commit(at(0, 1, metadata=None))
     assert driver.fetch(0)[0].metadata == ""
 
@@ -131,8 +131,7 @@ def test_an_uncommitted_offset_is_minus_1_without_an_error() -> None:
     assert FetchedOffset(0) == FetchedOffset(0, -1, -1, "", ErrorCode.NONE)
 
 
-def test_without_topics_all_offsets_are_fetched() -> None:
-    driver = Driver()
+def test_without_topics_all_offsets_are_fetched(driver: Driver) -> None:
     driver.commit(at(0, 1), at(1, 2), at(0, 3, topic="u"))
     fetched = driver.run(driver.machine.fetch("g", None, require_stable=False))
     assert [(topic, [(one.partition, one.offset) for one in offsets]) for topic, offsets in fetched] == [
@@ -142,8 +141,7 @@ def test_without_topics_all_offsets_are_fetched() -> None:
     assert driver.run(driver.machine.fetch("unknown", None, require_stable=False)) == []
 
 
-def test_a_pending_offset_is_unstable_with_require_stable() -> None:
-    driver = Driver()
+def test_a_pending_offset_is_unstable_with_require_stable(driver: Driver) -> None:
     driver.commit(at(0, 1))
     driver.commit(at(0, 2), producer_id=7)
     assert driver.fetch(0)[0].offset == 1
@@ -155,8 +153,7 @@ def test_a_pending_offset_is_unstable_with_require_stable() -> None:
 # --- deletion -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_deleting_a_group_removes_its_offsets_and_record() -> None:
-    driver = Driver()
+def test_deleting_a_group_removes_its_offsets_and_record(driver: Driver) -> None:
     driver.commit(at(0, 1), at(1, 2))
     driver.run(driver.machine.delete_group("g"))
     assert "g" not in driver.machine.groups
@@ -165,8 +162,7 @@ def test_deleting_a_group_removes_its_offsets_and_record() -> None:
     assert driver.log[-1][0].key == GroupMetadataKey("g")
 
 
-def test_a_group_with_members_cannot_be_deleted_and_an_unknown_one_is_not_found() -> None:
-    driver = Driver()
+def test_a_group_with_members_cannot_be_deleted_and_an_unknown_one_is_not_found(driver: Driver) -> None:
     driver.member()
     with pytest.raises(Rejected) as refused:
         driver.machine.delete_group("g")
@@ -176,8 +172,7 @@ def test_a_group_with_members_cannot_be_deleted_and_an_unknown_one_is_not_found(
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_offsets_of_topics_that_a_live_consumer_reads_are_not_deleted() -> None:
-    driver = Driver()
+def test_offsets_of_topics_that_a_live_consumer_reads_are_not_deleted(driver: Driver) -> None:
     driver.member(topics=["t"])
     driver.commit(at(0, 1), at(0, 2, topic="old"), member_id="m", generation=1)
     errors = driver.run(driver.machine.delete_offsets("g", [("t", [0]), ("old", [0, 9])]))
@@ -187,8 +182,7 @@ def test_offsets_of_topics_that_a_live_consumer_reads_are_not_deleted() -> None:
     assert driver.log[-1][0].key == OffsetCommitKey("g", "old", 0), "no tombstone for what was not there"
 
 
-def test_offsets_of_an_active_non_consumer_group_cannot_be_deleted() -> None:
-    driver = Driver()
+def test_offsets_of_an_active_non_consumer_group_cannot_be_deleted(driver: Driver) -> None:
     driver.member(protocol_type="connect")
     with pytest.raises(Rejected) as refused:
         driver.machine.delete_offsets("g", [("t", [0])])
@@ -202,8 +196,7 @@ def test_offsets_of_an_unknown_group_cannot_be_deleted(group_id: str, error: Err
     assert refused.value.code is error
 
 
-def test_a_deleted_topics_offsets_are_removed_from_all_groups() -> None:
-    driver = Driver()
+def test_a_deleted_topics_offsets_are_removed_from_all_groups(driver: Driver) -> None:
     driver.commit(at(0, 1), at(0, 2, topic="u"))
     driver.commit(at(3, 4), group_id="h")
     driver.run(driver.machine.forget_topic("t", bytes(16)))
@@ -219,8 +212,7 @@ def expire(driver: Driver) -> None:
     driver.run(driver.machine.expire_offsets(driver.now))
 
 
-def test_a_simple_groups_offsets_expire_by_age_and_the_last_removes_the_group() -> None:
-    driver = Driver()
+def test_a_simple_groups_offsets_expire_by_age_and_the_last_removes_the_group(driver: Driver) -> None:
     driver.commit(at(0, 1))
     driver.pass_ms(DAY_MS)
     driver.commit(at(1, 1))
@@ -236,8 +228,7 @@ def test_a_simple_groups_offsets_expire_by_age_and_the_last_removes_the_group() 
     assert "g" not in driver.machine.groups
 
 
-def test_an_empty_groups_offsets_expire_together() -> None:
-    driver = Driver()
+def test_an_empty_groups_offsets_expire_together(driver: Driver) -> None:
     driver.member()
     driver.commit(at(0, 1), member_id="m", generation=1)
     driver.pass_ms(3 * DAY_MS)
@@ -252,8 +243,7 @@ def test_an_empty_groups_offsets_expire_together() -> None:
     assert "g" not in driver.machine.groups
 
 
-def test_a_stable_groups_offsets_of_unsubscribed_topics_expire() -> None:
-    driver = Driver()
+def test_a_stable_groups_offsets_of_unsubscribed_topics_expire(driver: Driver) -> None:
     driver.member(topics=["t"])
     driver.commit(at(0, 1), at(0, 2, topic="old"), member_id="m", generation=1)
     driver.pass_ms(7 * DAY_MS)
@@ -263,8 +253,7 @@ def test_a_stable_groups_offsets_of_unsubscribed_topics_expire() -> None:
     assert "g" in driver.machine.groups
 
 
-def test_a_stable_non_consumer_groups_offsets_never_expire() -> None:
-    driver = Driver()
+def test_a_stable_non_consumer_groups_offsets_never_expire(driver: Driver) -> None:
     driver.member(protocol_type="connect")
     driver.commit(at(0, 1), member_id="m", generation=1)
     driver.pass_ms(70 * DAY_MS)
@@ -272,24 +261,21 @@ def test_a_stable_non_consumer_groups_offsets_never_expire() -> None:
     assert driver.fetch(0)[0].offset == 1
 
 
-def test_an_offset_with_a_retention_time_expires_then() -> None:
-    driver = Driver()
+def test_an_offset_with_a_retention_time_expires_then(driver: Driver) -> None:
     driver.commit(at(0, 1), retention_ms=1_000)
     driver.pass_ms(1_000)
     expire(driver)
     assert driver.fetch(0)[0].offset == -1
 
 
-def test_an_offset_with_a_retention_beyond_the_largest_time_is_kept() -> None:
-    driver = Driver()
+def test_an_offset_with_a_retention_beyond_the_largest_time_is_kept(driver: Driver) -> None:
     driver.commit(at(0, 1), retention_ms=2**63 - 1)
     driver.pass_ms(70 * DAY_MS)
     expire(driver)
     assert driver.fetch(0)[0].offset == 1
 
 
-def test_an_offset_with_a_pending_one_does_not_expire_and_keeps_its_group() -> None:
-    driver = Driver()
+def test_an_offset_with_a_pending_one_does_not_expire_and_keeps_its_group(driver: Driver) -> None:
     driver.commit(at(0, 1))
     driver.commit(at(0, 2), at(1, 2), producer_id=7)
     driver.pass_ms(70 * DAY_MS)
@@ -298,8 +284,7 @@ def test_an_offset_with_a_pending_one_does_not_expire_and_keeps_its_group() -> N
     assert "g" in driver.machine.groups
 
 
-def test_a_group_with_a_pending_member_is_not_deleted() -> None:
-    driver = Driver()
+def test_a_group_with_a_pending_member_is_not_deleted(driver: Driver) -> None:
     driver.machine.join(
         "g",
         Joining(
@@ -328,8 +313,7 @@ def test_the_session_timeout_must_be_within_its_bounds(timeout_ms: int, fits: bo
     assert Driver().member(session_timeout_ms=timeout_ms) == ("m" if fits else "INVALID_SESSION_TIMEOUT")
 
 
-def test_requests_for_unknown_or_empty_group_ids_are_refused() -> None:
-    driver = Driver()
+def test_requests_for_unknown_or_empty_group_ids_are_refused(driver: Driver) -> None:
     machine, now = driver.machine, driver.now
     syncing = Syncing(member_id="m", generation=1)
     assert machine.sync("", syncing, 1, now).response[0].answer.error is ErrorCode.INVALID_GROUP_ID
@@ -345,8 +329,7 @@ def test_requests_for_unknown_or_empty_group_ids_are_refused() -> None:
 # --- reading back ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_loading_the_log_restores_groups_and_offsets() -> None:
-    driver = Driver()
+def test_loading_the_log_restores_groups_and_offsets(driver: Driver) -> None:
     driver.commit(at(0, 1), at(1, 2))
     driver.member()
     driver.commit(at(0, 9), member_id="m", generation=1)

@@ -41,6 +41,11 @@ def with_classic_pair(user_data: bytes = b"", **config: object) -> tuple[GroupsD
     return driver, members
 
 
+@pytest.fixture
+def driver() -> GroupsDriver:
+    return GroupsDriver()
+
+
 def test_the_first_consumer_protocol_member_converts_a_classic_group_without_loss() -> None:
     driver, (leader, second) = with_classic_pair()
     answer = driver.join("new")
@@ -65,8 +70,7 @@ def test_a_converted_group_is_balanced_over_its_three_members() -> None:
     assert sorted(sum(map(len, member.assigned.values())) for member in driver.group.members.values()) == [1, 1, 2]
 
 
-def test_a_conversion_makes_waiting_classic_members_rejoin() -> None:
-    driver = GroupsDriver()
+def test_a_conversion_makes_waiting_classic_members_rejoin(driver: GroupsDriver) -> None:
     first = driver.joined()
     driver.classic_join(new_member_id="second")
     waiting = driver.last_ticket
@@ -77,8 +81,7 @@ def test_a_conversion_makes_waiting_classic_members_rejoin() -> None:
     assert set(driver.group.members) == {first.member_id, "second", "new"}
 
 
-def test_a_refused_conversion_keeps_waiting_joins() -> None:
-    driver = GroupsDriver()
+def test_a_refused_conversion_keeps_waiting_joins(driver: GroupsDriver) -> None:
     first = driver.joined()
     driver.classic_join(new_member_id="second")
     waiting = driver.last_ticket
@@ -90,8 +93,7 @@ def test_a_refused_conversion_keeps_waiting_joins() -> None:
     assert driver.answers[waiting].error is ErrorCode.NONE
 
 
-def test_a_partition_assigned_twice_has_one_owner_after_the_conversion() -> None:
-    driver = GroupsDriver()
+def test_a_partition_assigned_twice_has_one_owner_after_the_conversion(driver: GroupsDriver) -> None:
     first = driver.joined()
     driver.classic_join(new_member_id="second")
     driver.joined(first.member_id)
@@ -110,8 +112,7 @@ def test_the_policy_or_size_limit_prevents_a_conversion(policy: dict[str, object
     assert driver.classic.state is ClassicState.STABLE
 
 
-def test_a_group_of_another_protocol_type_is_not_converted() -> None:
-    driver = GroupsDriver()
+def test_a_group_of_another_protocol_type_is_not_converted(driver: GroupsDriver) -> None:
     driver.joined(protocol_type="connect", protocols=(JoinProtocol("x", b"?"),))
     assert driver.refused("new", 0, topic_names=frozenset(), rebalance_timeout_ms=1, owned={}) is ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -141,8 +142,7 @@ def test_removing_the_last_consumer_protocol_member_converts_the_group_to_classi
     assert driver.classic.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_failed_first_record_is_repeated_by_the_next_join() -> None:
-    driver = GroupsDriver()
+def test_a_failed_first_record_is_repeated_by_the_next_join(driver: GroupsDriver) -> None:
     driver.refuses_writes = True
     with pytest.raises(Rejected):
         driver.classic_join(new_member_id="first")
@@ -152,8 +152,7 @@ def test_a_failed_first_record_is_repeated_by_the_next_join() -> None:
     assert "g" in driver.restored().groups
 
 
-def test_an_unreadable_subscription_prevents_a_conversion() -> None:
-    driver = GroupsDriver()
+def test_an_unreadable_subscription_prevents_a_conversion(driver: GroupsDriver) -> None:
     driver.joined(protocols=(JoinProtocol("range", b"?"),))
     written = len(driver.log)
     assert driver.refused("new", 0, topic_names=frozenset(), rebalance_timeout_ms=1, owned={}) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -196,8 +195,7 @@ def test_without_a_downgrade_policy_the_group_stays_a_consumer_group() -> None:
     assert set(driver.group.members) == {leader, second}
 
 
-def test_the_last_static_members_classic_return_converts_without_a_rebalance() -> None:
-    driver = GroupsDriver()
+def test_the_last_static_members_classic_return_converts_without_a_rebalance(driver: GroupsDriver) -> None:
     driver.join("new", instance_id="i")
     had = driver.member("new").assigned
     answer = driver.joined(instance_id="i")
@@ -245,8 +243,7 @@ def test_an_empty_consumer_group_is_replaced_by_a_classic_one() -> None:
     assert isinstance(driver.restored().groups.get("g"), ClassicGroup | None)
 
 
-def test_a_deleted_group_leaves_no_state() -> None:
-    driver = GroupsDriver()
+def test_a_deleted_group_leaves_no_state(driver: GroupsDriver) -> None:
     driver.join("new", (), topic_regex="t")
     driver.beat("new", -1)
     driver.take(driver.machine.delete_group("g").records, [])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.groups.group_records import OffsetCommitValue
 from ottla.broker.groups.offsets import Offsets
 
@@ -15,15 +17,18 @@ def committed(offsets: Offsets) -> int | None:
     return None if found is None else found.value.offset
 
 
-def test_the_latest_commit_counts() -> None:
-    offsets = Offsets()
+@pytest.fixture
+def offsets() -> Offsets:
+    return Offsets()
+
+
+def test_the_latest_commit_counts(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(5), record_offset=0)
     offsets.put("g", "t", 0, value(3), record_offset=1)
     assert committed(offsets) == 3
 
 
-def test_an_offset_of_an_open_transaction_is_pending_and_invisible() -> None:
-    offsets = Offsets()
+def test_an_offset_of_an_open_transaction_is_pending_and_invisible(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
     assert committed(offsets) is None
     assert offsets.has_pending("g", "t", 0)
@@ -31,16 +36,14 @@ def test_an_offset_of_an_open_transaction_is_pending_and_invisible() -> None:
     assert offsets.has_open_transaction("g")
 
 
-def test_a_commit_marker_makes_pending_offsets_visible() -> None:
-    offsets = Offsets()
+def test_a_commit_marker_makes_pending_offsets_visible(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
     offsets.end_transaction(7, commit=True)
     assert committed(offsets) == 5
     assert not offsets.has_open_transaction("g")
 
 
-def test_an_abort_marker_discards_pending_offsets() -> None:
-    offsets = Offsets()
+def test_an_abort_marker_discards_pending_offsets(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.put("g", "t", 0, value(5), record_offset=1, producer_id=7)
     offsets.end_transaction(7, commit=False)
@@ -48,31 +51,27 @@ def test_an_abort_marker_discards_pending_offsets() -> None:
     assert not offsets.has_pending("g", "t", 0)
 
 
-def test_a_plain_commit_after_the_transactional_one_wins_even_if_the_marker_comes_last() -> None:
-    offsets = Offsets()
+def test_a_plain_commit_after_the_transactional_one_wins_even_if_the_marker_comes_last(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
     offsets.put("g", "t", 0, value(9), record_offset=1)
     offsets.end_transaction(7, commit=True)
     assert committed(offsets) == 9
 
 
-def test_a_marker_ends_the_transaction_of_its_own_producer_only() -> None:
-    offsets = Offsets()
+def test_a_marker_ends_the_transaction_of_its_own_producer_only(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(5), record_offset=0, producer_id=7)
     offsets.put("g", "t", 1, value(6), record_offset=1, producer_id=8)
     offsets.end_transaction(7, commit=True)
     assert offsets.has_pending("g", "t", 1)
 
 
-def test_a_marker_of_an_unknown_producer_changes_nothing() -> None:
-    offsets = Offsets()
+def test_a_marker_of_an_unknown_producer_changes_nothing(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(5), record_offset=0)
     offsets.end_transaction(99, commit=True)
     assert committed(offsets) == 5
 
 
-def test_a_tombstone_removes_committed_and_pending_offsets() -> None:
-    offsets = Offsets()
+def test_a_tombstone_removes_committed_and_pending_offsets(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.put("g", "t", 0, value(5), record_offset=1, producer_id=7)
     offsets.remove("g", "t", 0)
@@ -81,8 +80,7 @@ def test_a_tombstone_removes_committed_and_pending_offsets() -> None:
     assert offsets.keys_of("g") == []
 
 
-def test_a_tombstone_for_what_was_never_committed_changes_nothing() -> None:
-    offsets = Offsets()
+def test_a_tombstone_for_what_was_never_committed_changes_nothing(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.remove("g", "t", 1)
     offsets.remove("g", "u", 0)
@@ -90,16 +88,14 @@ def test_a_tombstone_for_what_was_never_committed_changes_nothing() -> None:
     assert committed(offsets) == 1
 
 
-def test_a_group_without_offsets_leaves_no_state() -> None:
-    offsets = Offsets()
+def test_a_group_without_offsets_leaves_no_state(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.remove("g", "t", 0)
     assert offsets.committed.groups() == []
     assert "g" not in offsets.committed
 
 
-def test_a_committed_and_pending_key_is_listed_once() -> None:
-    offsets = Offsets()
+def test_a_committed_and_pending_key_is_listed_once(offsets: Offsets) -> None:
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.put("g", "t", 0, value(2), record_offset=1, producer_id=7)
     offsets.put("h", "t", 4, value(2), record_offset=2, producer_id=7)
@@ -107,14 +103,12 @@ def test_a_committed_and_pending_key_is_listed_once() -> None:
     assert sorted(offsets.keys_of_topic("t")) == [("g", 0), ("h", 4)]
 
 
-def test_an_offset_expires_exactly_after_the_retention() -> None:
-    offsets = Offsets()
+def test_an_offset_expires_exactly_after_the_retention(offsets: Offsets) -> None:
     assert not offsets.is_expired(value(1), base_ms=1_000, retention_ms=DAY_MS, now_ms=1_000 + DAY_MS - 1)
     assert offsets.is_expired(value(1), base_ms=1_000, retention_ms=DAY_MS, now_ms=1_000 + DAY_MS)
 
 
-def test_an_offset_with_an_expiry_ignores_the_retention() -> None:
-    offsets = Offsets()
+def test_an_offset_with_an_expiry_ignores_the_retention(offsets: Offsets) -> None:
     own = value(1, expire_timestamp=5_000)
     assert not offsets.is_expired(own, base_ms=0, retention_ms=1, now_ms=4_999)
     assert offsets.is_expired(own, base_ms=4_999, retention_ms=DAY_MS, now_ms=5_000)

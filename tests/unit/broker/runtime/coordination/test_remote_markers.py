@@ -70,14 +70,17 @@ async def code_of(sent: asyncio.Future[None]) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def test_a_partition_led_by_this_broker_gets_its_marker_at_once() -> None:
-    scene = Scene()
+@pytest.fixture
+async def scene() -> Scene:
+    return Scene()
+
+
+async def test_a_partition_led_by_this_broker_gets_its_marker_at_once(scene: Scene) -> None:
     assert scene.markers.send(HERE, MARKER) is None
     assert scene.written == [(HERE, MARKER)]
 
 
-async def test_a_remote_partitions_marker_is_sent_with_all_its_fields() -> None:
-    scene = Scene()
+async def test_a_remote_partitions_marker_is_sent_with_all_its_fields(scene: Scene) -> None:
     two, three = await scene.other(2, scene.answer), await scene.other(3, scene.answer)
     sent = [scene.send(AT_2), scene.send(AT_3)]
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE, ErrorCode.NONE]
@@ -90,15 +93,13 @@ async def test_a_remote_partitions_marker_is_sent_with_all_its_fields() -> None:
     assert scene.written == []
 
 
-async def test_the_transaction_version_is_omitted_for_older_brokers() -> None:
-    scene = Scene()
+async def test_the_transaction_version_is_omitted_for_older_brokers(scene: Scene) -> None:
     two = await scene.other(2, scene.answer, {ApiKey.WRITE_TXN_MARKERS: (1, 1)})
     assert await code_of(scene.send(AT_2)) is ErrorCode.NONE
     assert two.asked[0].header.api_version == 1
 
 
-async def test_each_broker_has_one_marker_request_in_flight() -> None:
-    scene = Scene()
+async def test_each_broker_has_one_marker_request_in_flight(scene: Scene) -> None:
     scene.held = asyncio.Event()
     two = await scene.other(2, scene.answer)
     sent = [scene.send(AT_2)]
@@ -111,16 +112,14 @@ async def test_each_broker_has_one_marker_request_in_flight() -> None:
     assert [[marker.producer_id for marker in request.body.markers] for request in two.asked] == [[7], [8, 9]]
 
 
-async def test_a_request_contains_each_producer_once() -> None:
-    scene = Scene()
+async def test_a_request_contains_each_producer_once(scene: Scene) -> None:
     two = await scene.other(2, scene.answer)
     sent = [scene.send(AT_2), scene.send(AT_2, TxnMarker(7, 6, False, 9, 2))]
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE] * 2
     assert [[marker.producer_epoch for marker in request.body.markers] for request in two.asked] == [[5], [6]]
 
 
-async def test_each_partition_gets_its_own_marker_error() -> None:
-    scene = Scene()
+async def test_each_partition_gets_its_own_marker_error(scene: Scene) -> None:
     scene.moved(T, 2, 2)
     scene.codes[AT_2] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     await scene.other(2, scene.answer)
@@ -128,14 +127,12 @@ async def test_each_partition_gets_its_own_marker_error() -> None:
     assert [await code_of(each) for each in sent] == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.NONE]
 
 
-async def test_a_partition_missing_from_the_response_has_failed() -> None:
-    scene = Scene()
+async def test_a_partition_missing_from_the_response_has_failed(scene: Scene) -> None:
     await scene.other(2, lambda _: WriteTxnMarkersResponse())
     assert await code_of(scene.send(AT_2)) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_a_marker_is_refused_without_a_leader_and_sent_to_a_new_one() -> None:
-    scene = Scene()
+async def test_a_marker_is_refused_without_a_leader_and_sent_to_a_new_one(scene: Scene) -> None:
     with pytest.raises(Rejected) as refused:
         scene.markers.send(NOWHERE, MARKER)
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
@@ -144,15 +141,13 @@ async def test_a_marker_is_refused_without_a_leader_and_sent_to_a_new_one() -> N
     assert await code_of(scene.send(NOWHERE)) is ErrorCode.NONE
 
 
-async def test_an_unreachable_broker_fails_the_marker_with_a_network_error() -> None:
-    scene = Scene()
+async def test_an_unreachable_broker_fails_the_marker_with_a_network_error(scene: Scene) -> None:
     assert await code_of(scene.send(AT_2)) is ErrorCode.NETWORK_EXCEPTION
     await scene.other(3, lambda _: HANG_UP)
     assert await code_of(scene.send(AT_3)) is ErrorCode.NETWORK_EXCEPTION
 
 
-async def test_after_a_stop_nobody_waits() -> None:
-    scene = Scene()
+async def test_after_a_stop_nobody_waits(scene: Scene) -> None:
     scene.held = asyncio.Event()
     await scene.other(2, scene.answer)
     sent = scene.send(AT_2)

@@ -64,8 +64,12 @@ class Scene(BrokerOne):
         return await answer if isinstance(answer, asyncio.Future) else answer
 
 
-async def test_each_partition_gets_its_own_verification_result() -> None:
-    scene = Scene()
+@pytest.fixture
+async def scene() -> Scene:
+    return Scene()
+
+
+async def test_each_partition_gets_its_own_verification_result(scene: Scene) -> None:
     scene.codes[B] = ErrorCode.TRANSACTION_ABORTABLE
     coordinator = await scene.other(2, scene.answer)
     assert await scene.verified() == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
@@ -76,8 +80,7 @@ async def test_each_partition_gets_its_own_verification_result() -> None:
     assert [(topic.name, topic.partitions) for topic in told.topics] == [("t", [0]), ("u", [3])]
 
 
-async def test_a_transaction_version_2_producer_adds_its_partitions() -> None:
-    scene = Scene()
+async def test_a_transaction_version_2_producer_adds_its_partitions(scene: Scene) -> None:
     coordinator = await scene.other(2, scene.answer)
     answer = scene.txns.add_partitions("tx", 7, 5, PLACES, 2)
     assert isinstance(answer, asyncio.Future)
@@ -85,36 +88,31 @@ async def test_a_transaction_version_2_producer_adds_its_partitions() -> None:
     assert not coordinator.asked[0].body.transactions[0].verify_only
 
 
-async def test_a_local_coordinator_needs_no_request() -> None:
-    scene = Scene()
+async def test_a_local_coordinator_needs_no_request(scene: Scene) -> None:
     scene.moved(STATE, 0, 1)
     assert scene.txns.add_partitions("tx", 7, 5, PLACES, 2) is ErrorCode.PRODUCER_FENCED
     assert scene.txns.verify_partitions("tx", 7, 5, PLACES) is ErrorCode.TRANSACTION_ABORTABLE
     assert scene.here.asked == [("tx", 7, 5, PLACES, 2), ("tx", 7, 5, PLACES)]
 
 
-async def test_no_reachable_coordinator_is_coordinator_not_available() -> None:
-    scene = Scene()
+async def test_no_reachable_coordinator_is_coordinator_not_available(scene: Scene) -> None:
     assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await scene.other(2, scene.answer)
     scene.moved(STATE, 0, NO_LEADER)
     assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_missing_transactions_topic_is_coordinator_not_available() -> None:
-    scene = Scene()
+async def test_a_missing_transactions_topic_is_coordinator_not_available(scene: Scene) -> None:
     scene.catalog.apply([RemoveTopicRecord(STATE)])
     assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_failed_verification_request_is_a_network_exception() -> None:
-    scene = Scene()
+async def test_a_failed_verification_request_is_a_network_exception(scene: Scene) -> None:
     await scene.other(2, lambda _: HANG_UP)
     assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NETWORK_EXCEPTION)
 
 
-async def test_a_partition_missing_from_the_verification_is_a_network_exception() -> None:
-    scene = Scene()
+async def test_a_partition_missing_from_the_verification_is_a_network_exception(scene: Scene) -> None:
     await scene.other(2, lambda _: AddPartitionsToTxnResponse())
     assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NETWORK_EXCEPTION)
 
@@ -126,20 +124,17 @@ async def test_a_partition_missing_from_the_verification_is_a_network_exception(
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-async def test_a_top_level_error_applies_to_every_partition(whole: ErrorCode, told: ErrorCode) -> None:
-    scene = Scene()
+async def test_a_top_level_error_applies_to_every_partition(scene: Scene, whole: ErrorCode, told: ErrorCode) -> None:
     await scene.other(2, lambda _: AddPartitionsToTxnResponse(error_code=whole))
     assert await scene.verified() == dict.fromkeys(PLACES, told)
 
 
-async def test_a_coordinator_without_verification_support_is_trusted() -> None:
-    scene = Scene()
+async def test_a_coordinator_without_verification_support_is_trusted(scene: Scene) -> None:
     await scene.other(2, scene.answer, {27: (1, 2)})
     assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NONE)
 
 
-async def test_one_verification_is_in_flight_and_has_each_id_once() -> None:
-    scene = Scene()
+async def test_one_verification_is_in_flight_and_has_each_id_once(scene: Scene) -> None:
     scene.held = asyncio.Event()
     coordinator = await scene.other(2, scene.answer)
     asking = [asyncio.ensure_future(scene.verified())]
@@ -153,8 +148,7 @@ async def test_one_verification_is_in_flight_and_has_each_id_once() -> None:
     assert told == [[("tx", 5)], [("tx", 5), ("other", 0)], [("tx", 6)]]
 
 
-async def test_after_a_stop_nobody_waits() -> None:
-    scene = Scene()
+async def test_after_a_stop_nobody_waits(scene: Scene) -> None:
     await scene.other(2, lambda _: None)
     answer = scene.txns.verify_partitions("tx", 7, 5, PLACES)
     assert isinstance(answer, asyncio.Future)
