@@ -27,7 +27,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import PartitionServices
-from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.peer_log import shown
@@ -297,7 +297,7 @@ def _transactional(ctx: Context[PartitionServices], request: ProduceRequest) -> 
                 if not header.is_transactional or header.producer_id < 0:
                     continue
                 producers.add((header.producer_id, header.producer_epoch))
-                if found is not None and not is_internal(found.name):
+                if found is not None and not found.is_internal:
                     batches.append((found.get(data.index), header.base_sequence))
             except Rejected:
                 continue  # the append fails with the same error and reports it
@@ -328,7 +328,7 @@ def _append_topic(
     ctx: Context[PartitionServices], topic: TopicProduceData, verdicts: Verdicts, condition: Condition, waits: Waits, *, late: list[_Late]
 ) -> TopicProduceResponse:
     found = _find_topic(ctx, topic)
-    only_ours = found is not None and is_internal(found.name) and ctx.client_id != ADMIN_CLIENT_ID
+    only_ours = found is not None and found.is_internal and ctx.client_id != ADMIN_CLIENT_ID
     answers: list[PartitionProduceResponse] = []
     for data in topic.partition_data:
         try:

@@ -19,7 +19,7 @@ from ottla.broker.api.authorizer import Authorizer
 from ottla.broker.api.context import Peer
 from ottla.broker.api.k00_produce import ADDING_SINCE, ATTRIBUTES_AT, is_whole
 from ottla.broker.api.reply import Reply
-from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
@@ -110,10 +110,11 @@ class ProduceLane:
         except (struct.error, IndexError):  # an incomplete or invalid frame
             return None
         end = pos + records_size - 1
-        if partitions != _ONE or end + len(_NO_TAGS) != stop or data[end:stop] != _NO_TAGS:
+        if partitions != _ONE or end + len(_NO_TAGS) != stop or not data.startswith(_NO_TAGS, end):
             return None
         records = memoryview(data)[pos:end]
-        partition = self._partition(data[topic_at:topic_end], version, index)
+        topic = data[topic_at:topic_end]
+        partition = self._partition(topic, version, index)
         if partition is None or is_transactional == (transactional_id is None):
             return None
         try:  # the append rejects what is not one whole batch
@@ -126,7 +127,7 @@ class ProduceLane:
         head = _ANSWER_HEAD.pack(_ANSWER_BYTES + topic_end - topic_at, correlation_id, 0, _ONE)
         self.answered[version] += 1
         tail = _ANSWER.pack(_ONE, index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, 1, 0, 0, 0, 0, 0)
-        return [head + data[topic_at:topic_end] + tail], stop
+        return [head + topic + tail], stop
 
     def _guard(self, transactional_id: bytes, version: int, partition: Partition, records: memoryview) -> VerificationGuard | None:
         """Return the verification guard of a transactional batch. Raises Rejected if verification must wait, or the batch must
@@ -145,7 +146,7 @@ class ProduceLane:
         known = self._partitions
         # Valid topic names are ASCII, so other bytes do not match any topic.
         found = known.by_topic_id(topic) if version >= _BY_ID_SINCE else known.by_name(topic[1:].decode("latin-1"))
-        if found is None or is_internal(found.name) or found.name == CLUSTER_METADATA:
+        if found is None or found.is_internal or found.name == CLUSTER_METADATA:
             return None
         partition = found.partitions.get(index)
         return partition if partition is not None and partition.acknowledges_at_once else None

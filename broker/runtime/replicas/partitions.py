@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.fetch_sessions import TopicKey
@@ -37,10 +38,11 @@ class Appended:
 class TopicPartitions:
     """The partitions of one topic on this broker. `appended_before` counts the appends to partitions that were removed since."""
 
-    __slots__ = ("appended_before", "missing", "name", "offline", "partitions", "topic_id")
+    __slots__ = ("appended_before", "is_internal", "missing", "name", "offline", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, missing: Callable[[TopicKey, int], Rejected]) -> None:
         self.name = name
+        self.is_internal = is_internal(name)
         self.topic_id = topic_id
         self.missing = missing
         self.partitions: dict[int, Partition] = {}
