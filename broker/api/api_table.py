@@ -92,7 +92,7 @@ APIS: Final = (
     ServedApi(ApiKey.UPDATE_RAFT_VOTER, 0, 0, 0, ListenerType.CONTROLLER, throttled=False),
     ServedApi(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, 0, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), )),
     ServedApi(ApiKey.READ_SHARE_GROUP_STATE, 0, 0, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), )),
-    ServedApi(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), )),
+    ServedApi(ApiKey.WRITE_SHARE_GROUP_STATE, 0, 1, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), ), array_limits={'topics.partitions.state_batches': 20000}),
     ServedApi(ApiKey.DELETE_SHARE_GROUP_STATE, 0, 0, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), )),
     ServedApi(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, 1, 0, ListenerType.BROKER, throttled=False, splits=(Split('topics.partitions', 'results.partitions'), )),
     ServedApi(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, 0, 0, ListenerType.BROKER, array_limits={'topology.subtopologies.source_topics': 10000, 'topology.subtopologies.repartition_sink_topics': 10000, 'topology.subtopologies.repartition_source_topics.topic_configs': 10000, 'topology.subtopologies.state_changelog_topics.topic_configs': 10000, 'topology.subtopologies.copartition_groups.source_topics': 10000, 'topology.subtopologies.copartition_groups.repartition_source_topics': 10000, 'active_tasks.partitions': 50000, 'standby_tasks.partitions': 50000, 'warmup_tasks.partitions': 50000, 'client_tags': 1000}),

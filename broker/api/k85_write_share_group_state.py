@@ -27,7 +27,12 @@ from ottla.protocol.messages.k85_write_share_group_state import (
 )
 from ottla.protocol.messages.share_state import PartitionResult
 
-API = Api(WriteShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
+API = Api(
+    WriteShareGroupStateRequest,
+    throttled=False,
+    splits=(Split("topics.partitions", "results.partitions"),),
+    array_limits={"topics.partitions.state_batches": 20_000},  # twice group.share.max.partition.max.record.locks' highest value
+)
 
 
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
