@@ -1,4 +1,7 @@
-"""Escapes text from a peer before it is printed, so that it cannot control a terminal, hide other text, or break a report."""
+"""Texts for people.
+
+Text from a peer is escaped before it is printed, so that it cannot control a terminal, hide other text, or break a report.
+"""
 
 from __future__ import annotations
 
@@ -23,3 +26,8 @@ def printable(text: str) -> str:
 def printable_name(name: str) -> str:
     """Escape a name to one line: with a newline it could pass for two names."""
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error's text; for an OSError without its number and file name: `No such file or directory`."""
+    return getattr(error, "strerror", None) or str(error)

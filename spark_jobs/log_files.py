@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ottla.protocol.printable import reason_of
 from ottla.spark_jobs.filesystem import NO_REGULAR_FILE, SMALL_FILE_BYTES, SNAPSHOT_BYTES_MAX, Entry, Place, place
 from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, Segment, SideFile, no_logs
 
@@ -54,7 +55,7 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
             return found
         entries = where.entries(where.path)
     except (OSError, ValueError) as e:
-        found.problems.append(f"{path}: {_reason(e)}")
+        found.problems.append(f"{path}: {reason_of(e)}")
         return found
     if PARTITION_DIR.fullmatch(where.name) and any(SEGMENT_FILE.fullmatch(entry.name) for entry in entries):
         directories, root = {where.name: where.path}, where.parent
@@ -74,7 +75,7 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
     partitions = [(name, at) for dir_name, at in directories.items() if (name := _parse_dir(dir_name, topics, found)) is not None]
     for (name, at), listed in zip(partitions, _list_all(where, [at for _, at in partitions]), strict=True):
         if isinstance(listed, OSError):
-            found.problems.append(f"{at}: {_reason(listed)}")
+            found.problems.append(f"{at}: {reason_of(listed)}")
         else:
             _add_partition(found, where, name, listed, facts)
     if not found.segments and not found.problems:
@@ -89,10 +90,6 @@ class _Facts:
     starts: dict[tuple[str, int], int]
     cleaned: dict[tuple[str, int], int]
     clean_shutdown: bool
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)
 
 
 def _list_all(where: Place, paths: list[str]) -> Iterable[list[Entry] | OSError]:
@@ -201,7 +198,7 @@ def _read_checkpoint(where: Place, path: str, found: LogDirectory) -> dict[tuple
     except FileNotFoundError:
         return {}
     except OSError as e:
-        found.problems.append(f"{path}: {_reason(e)}")
+        found.problems.append(f"{path}: {reason_of(e)}")
     except (ValueError, IndexError):
         found.notes.append(f"{path.rsplit('/', 1)[-1]}: damaged, not used")
     return {}

@@ -29,6 +29,7 @@ from ottla.protocol.messages.k03_metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.printable import reason_of
 from ottla.protocol.schema import Message
 from ottla.protocol.topic_names import name_problem
 from ottla.spark_jobs.wire.security import connection_advice
@@ -103,7 +104,7 @@ class AdminClient:
             try:
                 return self._call(*host_port(address.strip()), request)
             except OSError as error:
-                refused.append(f"{address}: {error.strerror or error}")
+                refused.append(f"{address}: {reason_of(error)}")
                 advice = connection_advice(error) or advice
         raise Unreachable(f"no broker can be reached ({'; '.join(refused)}). {advice}")
 
@@ -198,8 +199,8 @@ class AdminClient:
         try:
             return self._call(host, port, request, min_version, max_version)
         except OSError as error:
-            reason = error.strerror or error
-            raise CliError(f"cannot reach the broker at {host}:{port}, an address from the cluster's metadata: {reason}") from None
+            where = f"{host}:{port}, an address from the cluster's metadata"
+            raise CliError(f"cannot reach the broker at {where}: {reason_of(error)}") from None
 
     def _call(self, host: str, port: int, request: Message, min_version: int = 0, max_version: int | None = None) -> Any:
         client = self._clients.get((host, port))

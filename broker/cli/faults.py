@@ -15,6 +15,7 @@ import typer
 from ottla.broker.admin.tokens import TOKEN_ENV, found
 from ottla.broker.cli.common import AsJson, CliError, command, note, print_json, print_table, say
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rule
+from ottla.protocol.printable import reason_of
 
 app = typer.Typer(
     help="Script faults on a running broker (started with --admin-port): drop, hold, delay or reject requests, fill the disk, and more.",
@@ -44,7 +45,7 @@ def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) 
         hint = f"; give it as {TOKEN_ENV}" if error.code == UNAUTHORIZED else ""
         raise CliError(_detail(error.read()) + hint) from error
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
+        reason = reason_of(getattr(error, "reason", error))
         raise CliError(
             f"no admin port answers at {admin} ({reason}); start the broker with --admin-port, and give its address with --admin"
         ) from error

@@ -22,6 +22,7 @@ from pathlib import Path
 from ottla.protocol.client import Client
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.printable import reason_of
 
 TIMEOUT_S = 3.0
 CLIENT_ID = "ottla-health"
@@ -69,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
         ask(address, options.timeout, config, secure=secure)
     except (OSError, ValueError, ProtocolError) as error:
         hint = "; if it requires TLS or SASL, give --config client.properties" if type(error) is ConnectionError else ""
-        print(f"ottla health: {address}: {error}{hint}", file=sys.stderr)
+        print(f"ottla health: {address}: {reason_of(error)}{hint}", file=sys.stderr)
         return 1
     print(f"{address} serves")
     return 0

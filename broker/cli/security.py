@@ -21,6 +21,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.login import NotTrusted, send_all
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.printable import reason_of
 from ottla.spark_jobs.wire.security import Security, security_of
 
 
@@ -35,7 +36,9 @@ def security_in(file: Path) -> Security:
     try:
         with file.open(encoding="utf-8") as lines:
             return security_of(module_of("javaproperties", "reading").load(lines))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise CliError(f"the client security settings {file} cannot be read: {reason_of(error)}", exit_code=2) from None
+    except ValueError as error:
         raise CliError(f"{file}: {error}", exit_code=2) from None
 
 

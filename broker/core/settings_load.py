@@ -23,6 +23,7 @@ from ottla.broker.core.security_settings import start_problem
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, security_setting
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
 from ottla.protocol.bodiless import module_of
+from ottla.protocol.printable import reason_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset(
@@ -190,7 +191,7 @@ def read_properties(file: Path | None) -> dict[str, str]:
         with file.open(encoding="utf-8") as lines:
             return dict(module_of("javaproperties", "reading").load(lines))
     except (OSError, ValueError) as error:
-        raise SettingsError(f"cannot read {file}: {error}") from error
+        raise SettingsError(f"cannot read {file}: {reason_of(error)}") from error
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import javaproperties
 
+from ottla.protocol.printable import reason_of
 from ottla.spark_jobs.filesystem import CLUSTER
 from ottla.spark_jobs.wire.security import Security, dotted, is_secret, security_of
 
@@ -70,7 +71,7 @@ def address(servers: str, properties: Mapping[str, str]) -> Address:
             with Path(file).open(encoding="utf-8") as text:
                 given = {dotted(name): value for name, value in javaproperties.load(text).items()} | given
         except OSError as e:
-            raise OSError(f"the client security settings {file} cannot be read: {e.strerror}") from e
+            raise OSError(f"the client security settings {file} cannot be read: {reason_of(e)}") from e
     found = Address(_servers(servers), security_of(given), client_id=given.get("client.id", "ottla-audit"))
     rate, timeout_ms = (_number(given, name) for name in (RATE, TIMEOUT))
     return replace(found, bytes_per_second=rate, timeout_s=timeout_ms / 1000 or found.timeout_s, pinned=given.get(PINNED, ""))

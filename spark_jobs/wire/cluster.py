@@ -22,6 +22,7 @@ from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListO
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.printable import reason_of
 from ottla.protocol.schema import Message
 from ottla.protocol.topic_names import NAME_LENGTH_MAX, PARTITION_MAX, name_problem
 from ottla.spark_jobs.wire.address import Address
@@ -243,7 +244,7 @@ class Cluster:
         client = self._clients.pop(where, None)
         if client is not None:
             client.close()
-        return f"{where[0]}:{where[1]}: {getattr(error, 'strerror', None) or error}"
+        return f"{where[0]}:{where[1]}: {reason_of(error)}"
 
     def _pause(self, attempt: int) -> None:
         self._sleep(min(BACKOFF_S * 2**attempt, BACKOFF_S_MAX))

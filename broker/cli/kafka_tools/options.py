@@ -80,7 +80,7 @@ def cluster_of(options: argparse.Namespace) -> AdminClient:
             if time.monotonic() > deadline:
                 raise
             if not told:
-                print(f"WARN {error}", file=sys.stderr)
+                print(f"WARN {error} Trying again for {patience_ms / 1000:.0f} s.", file=sys.stderr)
             told = True
             time.sleep(_PAUSE_S)
         else:

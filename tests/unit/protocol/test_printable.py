@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.printable import printable, printable_name
+from ottla.protocol.printable import printable, printable_name, reason_of
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,15 @@ def test_characters_that_command_a_terminal_are_escaped_and_all_others_stay(text
 
 def test_a_name_stays_on_one_line() -> None:
     assert printable_name("a\nb\tc\x1b") == r"a\nb\tc\u001b"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "/x"), "No such file or directory"),
+        (ConnectionError("localhost:1 closed the connection"), "localhost:1 closed the connection"),
+        (ValueError("not a port"), "not a port"),
+    ],
+)
+def test_the_reason_of_an_error_has_no_number_and_no_file_name(error: Exception, text: str) -> None:
+    assert reason_of(error) == text

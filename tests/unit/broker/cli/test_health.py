@@ -33,6 +33,7 @@ def test_nobody_and_a_broker_that_is_silent_are_not_healthy(capsys: pytest.Captu
         assert main(["--broker", address, "--timeout", "0.2"]) == 1
         assert "timed out" in capsys.readouterr().err
     assert main(["--broker", address]) == 1
+    assert capsys.readouterr().err == f"ottla health: {address}: Connection refused\n"
     assert main(["-b", "nowhere"]) == 1
     assert capsys.readouterr().err.endswith("ottla health: nowhere: this is not an address: use HOST:PORT, such as localhost:9092\n")
 

@@ -89,7 +89,10 @@ def test_nobody_there_is_waited_for_and_then_a_failure(capsys: pytest.CaptureFix
     patience = tmp_path / "client.properties"
     patience.write_text("default.api.timeout.ms=50\n")
     assert run("kafka-topics", ["--list", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(patience)]) == 1
-    assert "no broker can be reached" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "no broker can be reached" in told.out
+    assert told.err.startswith("WARN no broker can be reached")
+    assert told.err.endswith("Trying again for 0 s.\n")
     assert run("cub", ["kafka-ready", "-b", "127.0.0.1:1", "1", "0.1"]) == 1
 
 
