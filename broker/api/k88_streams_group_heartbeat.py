@@ -47,7 +47,8 @@ _OF_SUBTOPOLOGIES = (
 _TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
 API = Api(
     StreamsGroupHeartbeatRequest,
-    array_limits={f"topology.subtopologies.{path}": 10_000 for path in _OF_SUBTOPOLOGIES}
+    array_limits={"topology.subtopologies": 1_000}
+    | {f"topology.subtopologies.{path}": 10_000 for path in _OF_SUBTOPOLOGIES}
     | {f"{kind}.partitions": 50_000 for kind in _TASKS}
     | {"client_tags": 1_000},
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from ottla.broker.core import limits
 from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.streams.partition_counts import Counts, IncorrectlyPartitioned, PartitionsOf, decide_counts
@@ -102,7 +103,7 @@ class ConfiguredTopology:
 def configure(topology: Topology, metadata_hash: int, partitions_of: PartitionsOf) -> ConfiguredTopology:
     """Compare a topology with the existing topics.
 
-    Raises Rejected(STREAMS_INVALID_TOPOLOGY) if the topology contradicts itself.
+    Raises Rejected(STREAMS_INVALID_TOPOLOGY) if the topology contradicts itself or has too many tasks.
     """
     sources = {name for one in topology.subtopologies.values() for name in one.source_topics}
     missing_sources = sorted(name for name in sources if partitions_of(name) is None)
@@ -112,7 +113,11 @@ def configure(topology: Topology, metadata_hash: int, partitions_of: PartitionsO
     try:
         counts = decide_counts(topology, partitions_of)
         subtopologies = {name: _configured(one, counts, partitions_of) for name, one in sorted(topology.subtopologies.items())}
-        missing = _missing_topics(subtopologies, partitions_of)
+        missing = _missing_topics(topology, subtopologies, partitions_of)
+        tasks = sum(one.number_of_tasks for one in subtopologies.values())
+        if tasks > limits.STREAMS_TASKS:
+            reason = f"The topology has {tasks} tasks, more than the maximum of {limits.STREAMS_TASKS}."
+            raise Rejected(ErrorCode.STREAMS_INVALID_TOPOLOGY, reason)
     except IncorrectlyPartitioned as error:
         return ConfiguredTopology(topology.epoch, metadata_hash, None, problem=(Status.INCORRECTLY_PARTITIONED_TOPICS, str(error)))
     problem = (Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {_summary(list(missing))}") if missing else None
@@ -143,21 +148,18 @@ def _internal(topics: Iterable[TopicInfo], counts: Counts) -> dict[str, Internal
     return {name: found[name] for name in in_hash_order(found, string_hash)}
 
 
-def _missing_topics(subtopologies: Subtopologies, partitions_of: PartitionsOf) -> dict[str, InternalTopic]:
+def _missing_topics(topology: Topology, subtopologies: Subtopologies, partitions_of: PartitionsOf) -> dict[str, InternalTopic]:
     wanted: dict[str, InternalTopic] = {}
     for subtopology in subtopologies.values():
         wanted |= subtopology.repartition_source_topics
         wanted |= subtopology.state_changelog_topics
-    missing = {}
-    for name in in_hash_order(wanted, string_hash):
+    for name in in_hash_order(topology.topics(), string_hash):
         existing = partitions_of(name)
-        if existing is None:
-            missing[name] = wanted[name]
-        elif existing != wanted[name].partitions:
+        if name in wanted and existing not in {None, wanted[name].partitions}:
             raise IncorrectlyPartitioned(
                 f"Existing topic {name} has different number of partitions: expected {wanted[name].partitions}, found {existing}"
             )
-    return missing
+    return {name: wanted[name] for name in in_hash_order(wanted, string_hash) if partitions_of(name) is None}
 
 
 def _summary(topics: list[str]) -> str:

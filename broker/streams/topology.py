@@ -41,7 +41,14 @@ class Topology:
     @property
     def required_topics(self) -> frozenset[str]:
         """The topics that must exist: `source_topics` and the changelogs."""
-        return self.source_topics.union(topic.name for one in self.subtopologies.values() for topic in one.state_changelog_topics)
+        return frozenset(self.topics())
+
+    def topics(self) -> Iterator[str]:
+        """Yield the required topics, some of them several times."""
+        for subtopology in self.subtopologies.values():
+            yield from inputs_of(subtopology)
+            for topic in subtopology.state_changelog_topics:
+                yield topic.name
 
     def described(self) -> k89.Topology:
         """Return the topology as the client sent it."""

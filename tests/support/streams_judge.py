@@ -64,7 +64,7 @@ def random_application(random: Random) -> Application:
     existing = {topic: random.choice((1, 2, 2, 3)) for topic in TOPICS if random.random() < 0.95}
     existing |= {topic: random.randint(1, 3) for topic in (*INTERNAL, "s0-changelog") if random.random() < 0.1}
     fixed = {topic: random.choice((0, 0, 0, 2, 3)) for topic in INTERNAL}
-    subtopologies = [_subtopology(random, number, fixed) for number in range(random.randint(1, 4))]
+    subtopologies = [_subtopology(random, number, fixed) for number in range(random.randint(1, 6))]
     return Application(StreamsGroupTopologyValue(random.randint(0, 3), subtopologies), existing)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.streams.internal_topics import ConfiguredTopology, InternalTopic, Status, configure
 from ottla.broker.streams.records import StreamsGroupTopologyValue
@@ -62,6 +63,13 @@ def test_a_configured_topology_is_described_with_the_decided_counts() -> None:
     assert described.subtopologies[1] == k89.Subtopology(
         "1", [], [], [TopicInfo("counts", 3, 2, [KeyValue("a", "b")])], [TopicInfo("words", 3, 0, [])]
     )
+
+
+def test_a_topology_with_too_many_tasks_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "STREAMS_TASKS", 6)
+    assert configured(*WORD_COUNT, text=3, words=3, counts=3).is_ready
+    with pytest.raises(Rejected, match="has 8 tasks, more than the maximum of 6"):
+        configured(*WORD_COUNT, text=4, words=4, counts=4)
 
 
 def test_a_negative_number_of_partitions_is_rejected() -> None:

@@ -58,6 +58,12 @@ def test_a_set_count_must_equal_that_of_the_joined_topic() -> None:
         counts(subtopology("0", "a", sinks="r"), subtopology("1", "b", inner="r", joins=True, fixed=7), a=2, b=5)
 
 
+def test_a_chain_of_repartition_topics_has_the_count_of_its_beginning_in_any_order() -> None:
+    chain = [subtopology("0", "a", sinks="r"), *(subtopology(str(n), inner=chr(114 + n - 1), sinks=chr(114 + n)) for n in range(1, 9))]
+    expected = {chr(114 + n): 3 for n in range(9)}
+    assert counts(*chain, a=3) == counts(*chain[::-1], a=3) == expected
+
+
 def test_a_loop_of_repartition_topics_is_rejected() -> None:
     with pytest.raises(Rejected, match="may be loops"):
         counts(subtopology("0", "a"), subtopology("1", inner="r", sinks="s"), subtopology("2", inner="s", sinks="r"), a=1)
