@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from types import TracebackType
 
@@ -36,6 +37,10 @@ class ShareMember:
         """Let it leave the group and end."""
         self.say("close")
         self._end()
+
+    def pause(self) -> None:
+        """Stop its process, with its connections open: it sends no further request."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         """End it as a crash would."""

@@ -54,7 +54,7 @@ class Bounce:
         settings = {**SETTINGS, "unclean.leader.election.enable": str(unclean).lower()}
         self.cluster = SimCluster(self.loop, Random(seed), 3, **settings)
         self.nemesis = Nemesis(self.loop, self.cluster, synced=False)
-        self.watch = Watch(self.cluster, unclean=unclean)
+        self.watch = Watch(self.cluster)
         self._looked_us = 0
 
     def run(self) -> None:

@@ -68,6 +68,9 @@ NOT_IN_KAFKA_PYTHON = (
     "DescribeShareGroupOffsets",
     "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
+    # Streams groups.
+    "StreamsGroupHeartbeat",
+    "StreamsGroupDescribe",
 )
 LACKING = {("kafka-python", name + kind) for name in NOT_IN_KAFKA_PYTHON for kind in ("Request", "Response")}
 """(library, message) that has no version in the library."""

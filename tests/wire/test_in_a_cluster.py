@@ -7,7 +7,7 @@ import pytest
 from ottla.broker.api.k02_list_offsets import CONSUMER, DEBUGGING
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveTopicRecord, TopicRecord
-from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.metadata.cluster_broker_view import ClusterBrokerView
@@ -112,17 +112,6 @@ def test_a_groups_coordinator_is_the_leader_of_its_offsets_partition(broker: Run
         assert (found.node_id, found.host, found.port) == ((leader, f"h{leader}", 9092) if reached else (-1, "", -1))
         assert found.error_code == (NONE if reached else ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert {partition_of(key, len(leaders)) for key in keys} == set(range(len(leaders)))
-
-
-def test_a_missing_coordinator_topic_is_requested_and_the_client_retries(broker: RunningBroker, client: Client) -> None:
-    (found,) = coordinators(client, "tx", key_type=1)
-    assert (found.node_id, found.error_code) == (-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    for _ in range(10_000):
-        (found,) = coordinators(client, "tx", key_type=1)
-        if found.error_code == NONE:
-            break
-    assert found.node_id == 1
-    assert broker.broker.services.topics.topic(TRANSACTION_STATE) is not None
 
 
 @pytest.mark.parametrize("version", [9, 10, 13])
