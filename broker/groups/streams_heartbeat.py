@@ -6,6 +6,9 @@ Invariants:
   topic names are rejected, as in Kafka 4.3.
 * A member with the epoch before its current one is accepted if it owns only tasks assigned to it: the response with the new epoch was lost.
   Any other wrong epoch fences the member, which must rejoin without tasks.
+* A request that lists the member's tasks is answered with its assignment, as in consumer groups. Kafka's client lists them after a lost
+  response. Kafka 4.3 answers only with changes: the client then leaves tasks that it got with that response unprocessed, and may go on with
+  tasks that it took away, which another member processes, too.
 * The first heartbeat of a group with a topology whose internal topics are missing asks for them, as do all later ones until they exist.
 
 Source: Kafka's GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid, GroupMetadataManager.streamsGroupHeartbeat,
@@ -133,12 +136,13 @@ def heartbeat(
         due_ms = draft.now.mono_ms + draft.config.initial_rebalance_delay_ms
         draft.deadlines.set_if_absent(DeadlineKind.INITIAL_REBALANCE, "", due_ms)
     _assign(draft, status)
-    member = draft.reconcile(beat.member_id, _owned(beat))
+    owned = _owned(beat)
+    member = draft.reconcile(beat.member_id, owned)
     draft.start_session(member.member_id, draft.config.session_timeout_ms)
     if beat.shutdown_application:
         request_shutdown(draft, beat.member_id)
-    tells = beat.member_epoch == JOIN_EPOCH or member.assigned != before.assigned
-    if tells and member.user_endpoint is not None:
+    is_changed = beat.member_epoch == JOIN_EPOCH or member.assigned != before.assigned
+    if is_changed and member.user_endpoint is not None:
         draft.soft.endpoint_epoch += 1
     _note_problems(draft, status)
     return StreamsHeartbeatAnswer(
@@ -146,7 +150,7 @@ def heartbeat(
         epoch=member.epoch,
         heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
         status=status,
-        tasks=member.assigned if tells else None,
+        tasks=member.assigned if is_changed or owned is not None else None,
         endpoint_epoch=draft.soft.endpoint_epoch if exists else 0,
         endpoints=_endpoints(draft, member) if draft.soft.endpoint_epoch != beat.endpoint_information_epoch else None,
         topics_to_create=draft.configured.internal_topics_to_create,

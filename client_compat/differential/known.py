@@ -32,6 +32,7 @@ FEWER = "Features that Ottla lacks"
 NOTHING = "A full fetch of nothing opens a session"
 FIXED = "Settings that can change while the broker runs"
 TWICE = "Items that a request names twice are answered twice"
+LISTED = "A streams member that lists its tasks gets its assignment only if that has changed"
 OTHER = "the reference node's own settings"
 
 OWN_SETTINGS = "|".join(
@@ -56,6 +57,15 @@ OWN_SETTINGS = "|".join(
 )
 """Settings whose values differ because each broker is configured differently or has a different default."""
 
+ASSIGNED_AGAIN = KnownDifference(
+    LISTED,
+    "STREAMS_GROUP_HEARTBEAT",
+    "(active|standby|warmup)_tasks",
+    label="owning all|owning some|an earlier epoch|a still owns all",
+    kafka="None",
+    ours=r"\[.*\]",
+)
+
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
     KnownDifference(TEXT, "SHARE_FETCH", r".*error_message", kafka="None"),
@@ -75,6 +85,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(OTHER, "API_VERSIONS", "finalized_features_epoch"),
     KnownDifference(TWICE, "CONSUMER_GROUP_DESCRIBE", r"groups\[(0|1|cg-adm)\]", label=r"describe \['cg-adm', 'cg-adm'\].*"),
     KnownDifference(TWICE, "DESCRIBE_CONFIGS", r"results\[(0|1|conf)\]", label="a resource twice"),
+    ASSIGNED_AGAIN,
     KnownDifference(NOTHING, "FETCH", "session_id", label="session of nothing"),
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
@@ -86,6 +97,7 @@ KNOWN: tuple[KnownDifference, ...] = (
 KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
     KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[2\]\.configs\[[^\]]+\]", label="all of a broker.*", ours="None"),
+    ASSIGNED_AGAIN,
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\]\.(value|synonyms\[[^\]]+\]\.value)"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version)\]", kafka="None"),

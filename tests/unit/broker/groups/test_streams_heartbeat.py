@@ -68,7 +68,8 @@ def test_the_first_member_gets_all_tasks() -> None:
         "TargetAssignmentMetadata",
         "CurrentMemberAssignment",
     ]
-    assert driver.confirm("a").tasks is None
+    assert driver.beat("a", 2).tasks is None
+    assert driver.confirm("a").epoch == 2
     assert driver.kinds == []
     assert driver.group.state is ModernState.STABLE
 
@@ -79,7 +80,7 @@ def test_a_second_member_gets_its_tasks_when_the_first_has_revoked_them() -> Non
     assert driver.join("b").tasks == TaskSet()
     first = driver.beat("a", 2, **owning(active(0, 1)))
     assert (first.epoch, len(first.tasks.active["0"])) == (2, 1)  # type: ignore[union-attr] # its tasks have changed
-    assert driver.confirm("b").tasks is None, "the first has not confirmed"
+    assert driver.confirm("b").tasks == TaskSet(), "the first has not confirmed"
     assert driver.confirm("a").epoch == 3
     assert driver.confirm("b").tasks == driver.group.target("b")
     assert driver.group.state is ModernState.STABLE
@@ -126,6 +127,19 @@ def test_a_lost_response_is_repeated_only_to_a_member_that_owns_no_more_than_it_
     assert driver.refused("a", 1) is ErrorCode.FENCED_MEMBER_EPOCH
     assert driver.refused("a", 4) is ErrorCode.FENCED_MEMBER_EPOCH
     assert driver.beat("a", 2, **owning(driver.member("a").assigned)).epoch == 3
+
+
+def test_a_member_that_lists_its_tasks_gets_its_assignment_again() -> None:
+    driver = StreamsDriver()
+    driver.join("a")
+    got = driver.beat("a", 2, **owning(TaskSet()))
+    assert got.tasks == active(0, 1), "the response with these tasks may be lost"
+    driver.join("b")
+    driver.beat("a", 2)
+    kept = driver.member("a").assigned
+    got = driver.beat("a", 2, **owning(TaskSet()))
+    assert (got.epoch, got.tasks) == (3, kept), "the response without the other task may be lost"
+    assert driver.beat("a", 3).tasks is None
 
 
 def test_a_full_group_takes_nobody_not_even_a_member_that_rejoins() -> None:
