@@ -2,8 +2,8 @@
 
 Promises:
 * The response is sent when its effects are durable. Missing internal topics are created after it; a later heartbeat assigns the tasks.
-* Tasks are returned when they have changed, and to a member that joins or lists its tasks; the endpoints of all members when any of them may
-  have changed.
+* Tasks are returned when they have changed, and to a member that joins or lists its tasks; the endpoints of all members when any of them
+  may have changed.
 * What keeps the group from working is in the response's status: missing or wrongly partitioned topics, a delayed assignment, an older
   topology, a requested shutdown.
 * An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH, a group of another type GROUP_ID_NOT_FOUND. Without the feature
