@@ -53,7 +53,7 @@ async def admin_port(
         raise OSError(error.errno, f"cannot listen on http://{host_and_port(host, port)}, the admin port: {reason}") from error
     api, open_paths, closed_paths = make_api(broker, faults, clock), frozenset[str](), frozenset[str]()
     if console:
-        from ottla.broker.admin.console.rooms import RECORDS, add_console  # noqa: PLC0415 # costs start time only when it is asked for
+        from ottla.broker.admin.console.views import RECORDS, add_console  # noqa: PLC0415 # costs start time only when it is asked for
 
         open_paths = add_console(api, broker, faults, clock)
         if broker.services.authorizer is not None:

@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.broker.admin.console.shown import BytesShown
+from ottla.broker.admin.console.rendering import RenderedBytes
 
 DECODED_MAX: Final = 256 << 10
 """Longer keys and values are not decoded."""
@@ -51,7 +51,7 @@ class AvroSchema:
             raise SchemaRefused(f"this is no Avro schema: {type(error).__name__}: {error}") from error
         return AvroSchema(text, parsed)
 
-    def shown(self, data: bytes, max_bytes: int) -> BytesShown | None:
+    def render(self, data: bytes, max_bytes: int) -> RenderedBytes | None:
         """Return the decoded value as JSON, or None if the bytes do not fit the schema. Every byte must be used."""
         if len(data) > DECODED_MAX:
             return None
@@ -59,7 +59,7 @@ class AvroSchema:
         for candidate in (framed, data):
             if candidate is not None and (found := self._read(candidate)) is not None:
                 text = found.encode(errors="replace")[:max_bytes].decode(errors="ignore")
-                return BytesShown(form="avro", text=text, size=len(data), cut=len(text) < len(found))
+                return RenderedBytes(form="avro", text=text, size=len(data), cut=len(text) < len(found))
         return None
 
     def _read(self, data: bytes) -> str | None:

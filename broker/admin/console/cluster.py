@@ -13,7 +13,7 @@ from typing import Final, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.reading import tail
+from ottla.broker.admin.console.log_ranges import read_tail
 from ottla.broker.app import Broker
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import (
@@ -76,7 +76,7 @@ class ClusterEvent(BaseModel):
     bad: bool = Field(description="whether it is a degradation: a lost leader, a smaller ISR, a fenced broker")
 
 
-class ClusterShown(BaseModel):
+class ClusterPage(BaseModel):
     """The cluster as this broker knows it."""
 
     cluster_id: str
@@ -97,14 +97,14 @@ def cluster_router(broker: Broker) -> APIRouter:
     router = APIRouter()
 
     @router.get("/cluster")
-    async def cluster() -> ClusterShown:
+    async def cluster() -> ClusterPage:
         """Brokers, controllers and recent events, according to this broker's metadata."""
         image = broker.services.topics.image
         log = broker.log_dir.logs.get((CLUSTER_METADATA, 0))
         names = {topic_id: topic.name for topic_id, topic in image.topics.items()}
         happened = [] if log is None else await asyncio.to_thread(events, _end_of(log), names)
         partitions = [each for topic in image.topics.values() for each in topic.partitions.values()]
-        return ClusterShown(
+        return ClusterPage(
             cluster_id=broker.services.cluster_id,
             node_id=broker.settings.node_id,
             alone=broker.standalone is not None,
@@ -158,7 +158,7 @@ def _address(listeners: Mapping[str, object]) -> str:
 
 def _end_of(log: PartitionLog) -> bytes:
     try:
-        return tail(log, _RECORDS_BACK, _BYTES_BACK, Isolation.READ_UNCOMMITTED)[0]
+        return read_tail(log, _RECORDS_BACK, _BYTES_BACK, Isolation.READ_UNCOMMITTED)[0]
     except (Rejected, RecordsError):
         return b""
 

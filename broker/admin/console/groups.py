@@ -55,7 +55,7 @@ class GroupRows(BaseModel):
     left_out: int
 
 
-class MemberShown(BaseModel):
+class MemberView(BaseModel):
     """One member of a group."""
 
     member_id: str
@@ -67,7 +67,7 @@ class MemberShown(BaseModel):
     assigned_count: int
 
 
-class OffsetShown(BaseModel):
+class OffsetView(BaseModel):
     """A group's position in one partition; `committed` is the next offset to read, None if no offset is committed."""
 
     topic: str
@@ -80,13 +80,13 @@ class OffsetShown(BaseModel):
     member_id: str | None
 
 
-class GroupShown(GroupRow):
+class GroupView(GroupRow):
     """One group with its members and offsets; `offsets_left_out` counts the offsets beyond the response's limit."""
 
     protocol: str | None
     generation: int = Field(description="the generation; of a group of the consumer protocol, the group epoch")
-    member_rows: list[MemberShown]
-    offsets: list[OffsetShown]
+    member_rows: list[MemberView]
+    offsets: list[OffsetView]
     offsets_left_out: int
 
 
@@ -107,7 +107,7 @@ def groups_router(broker: Broker) -> APIRouter:
         return GroupRows(groups=rows, left_out=max(0, len(names) - GROUPS_MAX))
 
     @router.get("/group")
-    async def group(name: str) -> GroupShown:
+    async def group(name: str) -> GroupView:
         """One group; 404 if this broker does not coordinate a group of that name."""
         machine = next((each for each in broker.services.groups.machines() if name in _names(each)), None)
         if machine is None:
@@ -146,13 +146,13 @@ def _kind(group: Group) -> str:
     return group.PROTOCOL_TYPE if isinstance(group, ModernGroup) else "classic"
 
 
-def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupShown:
+def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupView:
     group = machine.groups.get(name)
     members = [] if group is None else list(_of_modern(broker, group) if isinstance(group, ModernGroup) else _of_classic(group))
     owners = {place: member.member_id for member, places in members for place in places}
     offsets = machine.offsets.committed.of_group(name)
     places = sorted({*owners, *((topic, index) for topic, indexes in offsets.items() for index in indexes)})
-    return GroupShown(
+    return GroupView(
         **_row(broker, name, machine).model_dump(),
         protocol=None if group is None or isinstance(group, ModernGroup) else group.protocol_name,
         generation=0 if group is None else group.epoch if isinstance(group, ModernGroup) else group.generation,
@@ -162,13 +162,13 @@ def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupShown:
     )
 
 
-def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberShown, list[Place]]]:
+def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberView, list[Place]]]:
     for each in group.members:
         places = sorted(assigned_places(each.assignment)) if group.uses_consumer_protocol else []
         yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, places), places
 
 
-def _of_modern(broker: Broker, group: ConsumerGroup | ShareGroup | StreamsGroup) -> Iterator[tuple[MemberShown, list[Place]]]:
+def _of_modern(broker: Broker, group: ConsumerGroup | ShareGroup | StreamsGroup) -> Iterator[tuple[MemberView, list[Place]]]:
     known = broker.services.topics.image.topics
     members: Iterable[ConsumerMember | ShareMember | StreamsMember] = group.members.values()
     for each in members:
@@ -197,8 +197,8 @@ def _inputs(broker: Broker, group: ModernGroup[Any, Any], member: StreamsMember)
     ]
 
 
-def _member(member_id: str, instance_id: str | None, client_id: str, host: str, places: list[Place]) -> MemberShown:
-    return MemberShown(
+def _member(member_id: str, instance_id: str | None, client_id: str, host: str, places: list[Place]) -> MemberView:
+    return MemberView(
         member_id=member_id,
         instance_id=instance_id,
         client_id=client_id,
@@ -209,12 +209,12 @@ def _member(member_id: str, instance_id: str | None, client_id: str, host: str, 
     )
 
 
-def _offset(broker: Broker, place: Place, offsets: ByPartition, member_id: str | None) -> OffsetShown:
+def _offset(broker: Broker, place: Place, offsets: ByPartition, member_id: str | None) -> OffsetView:
     topic, index = place
     found, here = offsets.get(topic, {}).get(index), partition_of(broker, topic, index)
     committed = None if found is None else found.value.offset
     end = None if here is None else here.log.high_watermark
-    return OffsetShown(
+    return OffsetView(
         topic=topic,
         partition=index,
         committed=committed,

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.requests import AbsorbedShown, RequestLog
+from ottla.broker.admin.console.requests import AbsorbedView, RequestLog
 from ottla.broker.admin.console.transactions import transactions_here
 from ottla.broker.app import Broker
 from ottla.broker.storage.producer_state import NO_OFFSET, ProducerStateEntry
@@ -19,7 +19,7 @@ _AT_ONCE: Final = 5_000
 """Producers that are read in one turn of the loop."""
 
 
-class BatchShown(BaseModel):
+class BatchView(BaseModel):
     """One batch of the deduplication window; ranges of sequences and offsets include both ends."""
 
     first_sequence: int
@@ -39,9 +39,9 @@ class ProducerRow(BaseModel):
     transactional_id: str | None = Field(description="if this broker coordinates its transactions")
     last_timestamp: int
     open_from: int = Field(description="the first offset of its open transaction")
-    window: list[BatchShown] = Field(description="oldest first, five at most")
+    window: list[BatchView] = Field(description="oldest first, five at most")
     older_in_log: bool = Field(description="whether older batches are searched in the log, as after a restart")
-    absorbed: list[AbsorbedShown] = Field(description="its latest retries that were recognised as duplicates, newest first")
+    absorbed: list[AbsorbedView] = Field(description="its latest retries that were recognised as duplicates, newest first")
     absorbed_count: int = Field(description="all recognised duplicates since the console was turned on")
 
 
@@ -90,7 +90,7 @@ def _row(topic: str, index: int, entry: ProducerStateEntry, transactional_id: st
         last_timestamp=entry.last_timestamp,
         open_from=entry.current_txn_first_offset if entry.current_txn_first_offset != NO_OFFSET else -1,
         window=[
-            BatchShown(
+            BatchView(
                 first_sequence=batch.first_sequence,
                 last_sequence=batch.last_sequence,
                 first_offset=batch.first_offset,

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from ottla.broker.admin.console.avro_schema import DECODED_MAX, SchemaRefused
-from ottla.broker.admin.console.shown import BytesShown
+from ottla.broker.admin.console.rendering import RenderedBytes
 from ottla.broker.admin.protobuf_parts import parts_of
 
 DESCRIPTORS_MAX: Final = 512 << 10
@@ -57,7 +57,7 @@ class ProtobufSchema:
             raise SchemaRefused(f"this describes no message {given.message!r}: {type(error).__name__}: {error}") from error
         return ProtobufSchema(given.message, message)
 
-    def shown(self, data: bytes, max_bytes: int) -> BytesShown | None:
+    def render(self, data: bytes, max_bytes: int) -> RenderedBytes | None:
         """Return the decoded message as JSON, or None if the bytes are not such a message or contain too many values."""
         from google.protobuf import json_format  # noqa: PLC0415 # as above
 
@@ -71,7 +71,7 @@ class ProtobufSchema:
         except Exception:  # noqa: BLE001 # untrusted bytes: whatever the library raises, they do not fit
             return None
         text = found.encode(errors="replace")[:max_bytes].decode(errors="ignore")
-        return BytesShown(form="protobuf", text=text, size=len(data), cut=len(text) < len(found))
+        return RenderedBytes(form="protobuf", text=text, size=len(data), cut=len(text) < len(found))
 
 
 def _without_frame(data: bytes) -> bytes:

@@ -18,9 +18,9 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.reading import stretch, tail
+from ottla.broker.admin.console.log_ranges import read_range, read_tail
+from ottla.broker.admin.console.rendering import RenderedBytes, render
 from ottla.broker.admin.console.schemas import AnySchema, Schemas
-from ottla.broker.admin.console.shown import BytesShown, shown
 from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.admin.console.transactions import transactions_here
 from ottla.broker.app import Broker
@@ -51,11 +51,11 @@ _KEY_BYTES: Final = 1024
 Fate = Literal["none", "open", "committed", "aborted"]
 
 
-class HeaderShown(BaseModel):
+class HeaderView(BaseModel):
     """One header of a record."""
 
     name: str
-    value: BytesShown
+    value: RenderedBytes
 
 
 class RecordRow(BaseModel):
@@ -63,9 +63,9 @@ class RecordRow(BaseModel):
 
     offset: int
     timestamp: int = Field(description="milliseconds since 1970-01-01 UTC")
-    key: BytesShown
-    value: BytesShown
-    headers: list[HeaderShown] = Field(description=f"the first {HEADERS_MAX} headers")
+    key: RenderedBytes
+    value: RenderedBytes
+    headers: list[HeaderView] = Field(description=f"the first {HEADERS_MAX} headers")
     batch: int = Field(description="the batch's base offset")
     batch_records: int
     codec: str
@@ -134,7 +134,7 @@ def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, Fates]:
     """
     start, end = log.log_start_offset, log.log_end_offset
     wanted = min(max(offset if offset >= 0 else end + offset, start), end)
-    data, headers = stretch(log, wanted, READ_BYTES) if offset >= 0 else tail(log, end - wanted, READ_BYTES)
+    data, headers = read_range(log, wanted, READ_BYTES) if offset >= 0 else read_tail(log, end - wanted, READ_BYTES)
     wanted = max(wanted, headers[0].base_offset) if headers else wanted
     return data, wanted, fates(log, wanted, {header.producer_id for header in headers if header.is_transactional})
 
@@ -148,18 +148,18 @@ class View:
     key: AnySchema | None
     value: AnySchema | None
 
-    def key_of(self, data: bytes | None) -> BytesShown:
+    def key_of(self, data: bytes | None) -> RenderedBytes:
         """Render a key, which is cut to `_KEY_BYTES`."""
-        return self._shown(self.key, data, min(self.value_bytes, _KEY_BYTES))
+        return self._rendered(self.key, data, min(self.value_bytes, _KEY_BYTES))
 
-    def value_of(self, data: bytes | None) -> BytesShown:
+    def value_of(self, data: bytes | None) -> RenderedBytes:
         """Render a value."""
-        return self._shown(self.value, data, self.value_bytes)
+        return self._rendered(self.value, data, self.value_bytes)
 
     @staticmethod
-    def _shown(schema: AnySchema | None, data: bytes | None, max_bytes: int) -> BytesShown:
-        decoded = None if schema is None or data is None else schema.shown(bytes(data), max_bytes)
-        return shown(data, max_bytes) if decoded is None else decoded
+    def _rendered(schema: AnySchema | None, data: bytes | None, max_bytes: int) -> RenderedBytes:
+        decoded = None if schema is None or data is None else schema.render(bytes(data), max_bytes)
+        return render(data, max_bytes) if decoded is None else decoded
 
 
 def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
@@ -276,9 +276,9 @@ def _marker(batch: bytes) -> str:
     return "unknown" if kind is None else kind.name.lower().replace("_", " ")
 
 
-def _header(header: Header, value_bytes: int) -> HeaderShown:
+def _header(header: Header, value_bytes: int) -> HeaderView:
     name, value = header
-    return HeaderShown(name=name[:_KEY_BYTES].encode(errors="replace").decode(), value=shown(value, min(value_bytes, _KEY_BYTES)))
+    return HeaderView(name=name[:_KEY_BYTES].encode(errors="replace").decode(), value=render(value, min(value_bytes, _KEY_BYTES)))
 
 
 def _codec(header: BatchHeader) -> str:
@@ -301,8 +301,8 @@ def _row(
     return RecordRow(
         offset=offset,
         timestamp=timestamp,
-        key=shown(None, 0),
-        value=shown(None, 0),
+        key=render(None, 0),
+        value=render(None, 0),
         headers=[],
         batch=header.base_offset,
         batch_records=header.record_count,

@@ -60,7 +60,7 @@ class RequestRows(BaseModel):
     quiet: int
 
 
-class AbsorbedShown(BaseModel):
+class AbsorbedView(BaseModel):
     """A retry that was recognised as a duplicate and answered with the offset of the first write."""
 
     at_ms: int
@@ -74,7 +74,7 @@ class Absorbed:
     """The recognised duplicates of one producer in one partition."""
 
     count: int = 0
-    newest: deque[AbsorbedShown] = field(default_factory=lambda: deque(maxlen=ABSORBED_SHOWN))
+    newest: deque[AbsorbedView] = field(default_factory=lambda: deque(maxlen=ABSORBED_SHOWN))
 
 
 class RequestLog:
@@ -142,7 +142,7 @@ class RequestLog:
         absorbed.count += 1
         client_id = exchange.subject.client_id[:_TEXT]
         absorbed.newest.appendleft(
-            AbsorbedShown(at_ms=exchange.at_ms, client_id=client_id, base_sequence=header.base_sequence, offset=answer.base_offset)
+            AbsorbedView(at_ms=exchange.at_ms, client_id=client_id, base_sequence=header.base_sequence, offset=answer.base_offset)
         )
         return True
 

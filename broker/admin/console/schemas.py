@@ -30,7 +30,7 @@ class SchemaIn(BaseModel):
     protobuf: ProtobufIn | None = None
 
 
-class SchemaShown(BaseModel):
+class SchemaView(BaseModel):
     """An uploaded schema."""
 
     topic: str
@@ -59,9 +59,9 @@ class Schemas:
         """Delete a schema; return whether there was one."""
         return self._given.pop((topic, part), None) is not None
 
-    def __iter__(self) -> Iterator[SchemaShown]:
+    def __iter__(self) -> Iterator[SchemaView]:
         for (topic, part), schema in sorted(self._given.items(), key=lambda each: each[0]):
-            yield SchemaShown(topic=topic, part=part, kind="Avro" if isinstance(schema, AvroSchema) else "Protobuf", text=schema.text)
+            yield SchemaView(topic=topic, part=part, kind="Avro" if isinstance(schema, AvroSchema) else "Protobuf", text=schema.text)
 
 
 def schemas_router(schemas: Schemas) -> APIRouter:
@@ -69,7 +69,7 @@ def schemas_router(schemas: Schemas) -> APIRouter:
     router = APIRouter()
 
     @router.get("/schemas")
-    async def given() -> list[SchemaShown]:
+    async def given() -> list[SchemaView]:
         """All uploaded schemas."""
         return list(schemas)
 

@@ -37,7 +37,7 @@ class TopicRows(BaseModel):
     left_out: int
 
 
-class LogShown(BaseModel):
+class LogView(BaseModel):
     """The log of a replica on this broker. Offsets: log start ≤ last stable ≤ high watermark ≤ end."""
 
     start: int
@@ -49,7 +49,7 @@ class LogShown(BaseModel):
     leads: bool
 
 
-class PartitionShown(BaseModel):
+class PartitionView(BaseModel):
     """One partition: its metadata, and its log if it has a replica here."""
 
     index: int
@@ -57,17 +57,17 @@ class PartitionShown(BaseModel):
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
-    log: LogShown | None
+    log: LogView | None
 
 
-class TopicShown(BaseModel):
+class TopicView(BaseModel):
     """One topic with its partitions; `left_out` counts partitions beyond the response's limit."""
 
     name: str
     topic_id: str
     internal: bool
     settings: dict[str, str] = Field(description="settings of the topic itself, without defaults")
-    partitions: list[PartitionShown]
+    partitions: list[PartitionView]
     left_out: int
 
 
@@ -85,13 +85,13 @@ def topics_router(broker: Broker) -> APIRouter:
         return TopicRows(topics=[_row(broker, topic) for topic in found[:TOPICS_MAX]], left_out=max(0, len(found) - TOPICS_MAX))
 
     @router.get("/topic")
-    async def topic(name: str) -> TopicShown:
+    async def topic(name: str) -> TopicView:
         """One topic; 404 if there is no topic of that name."""
         found = broker.services.topics.topic(name)
         if found is None:
             raise HTTPException(404, f"there is no topic {name!r}")
         indexes = sorted(found.partitions)
-        return TopicShown(
+        return TopicView(
             name=name,
             topic_id=found.topic_id.hex(),
             internal=found.is_internal,
@@ -129,9 +129,9 @@ def _here(broker: Broker, topic: str) -> Iterator[Partition]:
     return iter(()) if found is None else iter(found.partitions.values())
 
 
-def _partition(broker: Broker, topic: str, index: int, known: PartitionRegistration) -> PartitionShown:
+def _partition(broker: Broker, topic: str, index: int, known: PartitionRegistration) -> PartitionView:
     here = partition_of(broker, topic, index)
-    return PartitionShown(
+    return PartitionView(
         index=index,
         leader=known.leader,
         leader_epoch=known.leader_epoch,
@@ -141,9 +141,9 @@ def _partition(broker: Broker, topic: str, index: int, known: PartitionRegistrat
     )
 
 
-def _log(partition: Partition) -> LogShown:
+def _log(partition: Partition) -> LogView:
     log = partition.log
-    return LogShown(
+    return LogView(
         start=log.log_start_offset,
         last_stable=log.last_stable_offset,
         high_watermark=log.high_watermark,

@@ -14,7 +14,7 @@ from typing import Final
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.reading import tail
+from ottla.broker.admin.console.log_ranges import read_tail
 from ottla.broker.app import Broker
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core.rejected import Rejected
@@ -118,7 +118,7 @@ def _ends(broker: Broker) -> list[bytes]:
     pieces = []
     for log in logs:
         try:
-            pieces.append(tail(log, _RECORDS_BACK, BYTES_BACK // len(logs))[0])
+            pieces.append(read_tail(log, _RECORDS_BACK, BYTES_BACK // len(logs))[0])
         except (Rejected, RecordsError):  # the topics view reports a failed disk
             continue
     return pieces

@@ -41,7 +41,7 @@ function enter() {
   newest = null;
   room = ROOMS[name].open(rest, query, ui);
   document.title = `${room.title} · Ottla console`;
-  for (const link of $("rooms").children) {
+  for (const link of $("views").children) {
     if (link.hash !== `#/${name}`) link.removeAttribute("aria-current");
     else {
       link.setAttribute("aria-current", "page");

@@ -15,7 +15,7 @@ import pytest
 from ottla.broker.admin.console.avro_schema import AvroSchema, SchemaRefused
 from ottla.broker.admin.console.cluster import events
 from ottla.broker.admin.console.page import parts
-from ottla.broker.admin.console.shown import shown
+from ottla.broker.admin.console.rendering import render
 from ottla.broker.cluster.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -399,7 +399,7 @@ def test_what_records_of_the_metadata_mean(records: list[MetadataRecord], told: 
     ],
 )
 def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: str) -> None:
-    found = shown(data, 64)
+    found = render(data, 64)
     assert (found.form, found.text, found.size) == (form, text, len(data or b""))
     assert found.cut == (len(data or b"") > 64)
 

@@ -35,7 +35,7 @@ class Choices(BaseModel):
     steps: list[str]
 
 
-class BrokerShown(BaseModel):
+class BrokerView(BaseModel):
     """Data for the header of the page."""
 
     node_id: int
@@ -74,9 +74,9 @@ def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRo
     router = APIRouter()
 
     @router.get("/broker")
-    async def this_broker() -> BrokerShown:
+    async def this_broker() -> BrokerView:
         """Identity, address and clock of this broker, and whether faults are loaded."""
-        return BrokerShown(
+        return BrokerView(
             node_id=broker.settings.node_id,
             cluster_id=broker.services.cluster_id,
             address=host_and_port(*broker.address),

@@ -12,7 +12,7 @@ PIECES_MAX: Final = 32
 """Segments that one range may be read from: with a small segment.bytes there are many."""
 
 
-def stretch(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
+def read_range(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
     """Return whole batches from the one that contains `offset`, up to `max_bytes`; the first batch is returned whatever its size.
 
     `offset` must not be below the log start offset. Raises Rejected, RecordsError.
@@ -32,14 +32,14 @@ def stretch(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation
     return b"".join(pieces), headers
 
 
-def tail(log: PartitionLog, count: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
+def read_tail(log: PartitionLog, count: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
     """Return the last batches of the log, from the one that contains the `count`th offset before the end; fewer if they exceed `max_bytes`.
 
     Raises Rejected, RecordsError.
     """
     end = log.bound(isolation)
     while True:
-        data, headers = stretch(log, max(log.log_start_offset, end - count), max_bytes, isolation)
+        data, headers = read_range(log, max(log.log_start_offset, end - count), max_bytes, isolation)
         if count <= 1 or not headers or headers[-1].next_offset >= end:
             return data, headers
         count //= 2

@@ -14,7 +14,7 @@ _JSON_MAX: Final = 256 << 10
 """A longer document is not parsed; it is shown as text."""
 
 
-class BytesShown(BaseModel):
+class RenderedBytes(BaseModel):
     """A rendered key, value or header value."""
 
     form: Literal["json", "text", "hex", "avro", "protobuf", "none"] = Field(description="`none` is null, which differs from empty")
@@ -23,10 +23,10 @@ class BytesShown(BaseModel):
     cut: bool = Field(default=False, description="whether `text` is only its beginning")
 
 
-NONE: Final = BytesShown(form="none", text="", size=0)
+NONE: Final = RenderedBytes(form="none", text="", size=0)
 
 
-def shown(data: Buffer | None, max_bytes: int) -> BytesShown:
+def render(data: Buffer | None, max_bytes: int) -> RenderedBytes:
     """Render `data`, with at most its first `max_bytes` in the text."""
     if data is None:
         return NONE
@@ -34,8 +34,8 @@ def shown(data: Buffer | None, max_bytes: int) -> BytesShown:
     cut = size > len(begin)
     text = _text(begin, cut=cut)
     if text is None:
-        return BytesShown(form="hex", text=begin.hex(), size=size, cut=cut)
-    return BytesShown(form="json" if _is_json(bytes(data[:_JSON_MAX]), size) else "text", text=text, size=size, cut=cut)
+        return RenderedBytes(form="hex", text=begin.hex(), size=size, cut=cut)
+    return RenderedBytes(form="json" if _is_json(bytes(data[:_JSON_MAX]), size) else "text", text=text, size=size, cut=cut)
 
 
 def _text(data: bytes, *, cut: bool) -> str | None:
