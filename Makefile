@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container dist docs audit-corpus audit-cluster spark-releases java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations soak fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster spark-releases java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings releases fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations soak fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,6 +128,10 @@ apis: $(STAMP) ## Write the APIs that the handlers declare to broker/api/api_tab
 
 settings: $(STAMP) ## Write docs/settings.md from the tables of settings
 	$(PY) -m tests.support.settings_page
+
+releases: $(STAMP) maven ## Record what Apache Kafka's releases offer, from their brokers, and write docs/releases.md (ARGS="4.4.0")
+	@$(PY) -m tests.support.release_tables $(ARGS)
+	@$(PY) -m tests.support.releases_page
 
 fmt: $(STAMP) ## Format the code
 	@$(BIN)/ruff check --fix --quiet . && $(BIN)/ruff format .

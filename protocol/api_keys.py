@@ -1,4 +1,4 @@
-"""Kafka's API keys by number (`ApiKeys`, 4.3), including those that Ottla does not serve, so that logs and errors can name them."""
+"""Kafka's API keys by number (`ApiKeys`, 4.4), including those that Ottla does not serve, so that logs and errors can name them."""
 
 from __future__ import annotations
 
@@ -101,6 +101,8 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
+    UNREGISTER_CONTROLLER = 94
 
     @property
     def camel_case(self) -> str:

@@ -65,6 +65,7 @@ SLOW = {
     "scenario/test_modules_on_an_engine.py",
     "scenario/test_owned_clusters.py",
     "scenario/test_quotas_beside_kafka.py",
+    "scenario/test_release_record.py",
     "scenario/test_replication_beside_kafka.py",
     "scenario/test_samples.py",
     "scenario/test_secured_clients.py",

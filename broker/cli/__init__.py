@@ -35,6 +35,7 @@ COMMANDS = {
     "produce": "ottla.broker.cli.produce:produce",
     "consume": "ottla.broker.cli.consume:consume",
     "dump-log": "ottla.broker.cli.dump_log:dump_log",
+    "releases": "ottla.broker.cli.releases:list_releases",
     "audit": "ottla.broker.cli.audit:audit",
     "explain": "ottla.broker.cli.audit:explain",
     "dedup": "ottla.broker.cli.audit:dedup",

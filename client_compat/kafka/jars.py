@@ -16,6 +16,8 @@ from pathlib import Path
 from client_compat.support import locks
 
 POM = Path(__file__).with_name("pom.xml")
+BROKER_POM = Path(__file__).with_name("broker-pom.xml")
+"""The pom for all versions but the default one: the broker alone."""
 CACHE = Path(__file__).resolve().parents[2] / ".kafka"
 FETCH_TIMEOUT_S = 600.0
 VERSION_VARIABLE = "KAFKA_REFERENCE_VERSION"
@@ -45,16 +47,19 @@ def java() -> str:
 
 
 def jars(version: str | None = None) -> Path:
-    """Return the directory with the jars of `version`; download them if needed. Raises `KafkaMissing`."""
+    """Return the directory with the jars of `version`; download them if needed. Raises `KafkaMissing`.
+
+    The default version comes with Kafka's tools, any other is the broker alone.
+    """
     version = version or default_version()
     java()
-    directory = CACHE / version
+    directory, pom = CACHE / version, POM if version == default_version() else BROKER_POM
 
     def is_complete() -> bool:
-        return all((directory / f"{name}-{version}.jar").exists() for name in _OWN.findall(POM.read_text()))
+        return all((directory / f"{name}-{version}.jar").exists() for name in _OWN.findall(pom.read_text()))
 
     if not is_complete():
-        copy_dependencies(POM, [f"-Dkafka.version={version}"], directory, f"Apache Kafka {version}", is_complete)
+        copy_dependencies(pom, [f"-Dkafka.version={version}"], directory, f"Apache Kafka {version}", is_complete)
     return directory
 
 

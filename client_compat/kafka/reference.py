@@ -1,4 +1,5 @@
-"""Apache Kafka as one KRaft node with its own directory: formatted, started, stopped or killed by its process id.
+"""Apache Kafka as one node with its own directory: formatted, started, stopped or killed by its process id. Releases before 3.3, in which
+KRaft was not ready for production, run with a ZooKeeper of their own.
 
 Rules: ports are chosen before the start, and stay the same over restarts; a formatted directory is used as it is; the heap is small,
 because the machine is shared with tests.
@@ -41,12 +42,24 @@ SETTINGS: Mapping[str, str] = {
     "log.cleaner.dedupe.buffer.size": "2097152",
 }
 
+QUORUM_FOUND_SINCE = (3, 9)
+"""The first release with quorums that change (KIP-853) and that finds controllers by `controller.quorum.bootstrap.servers`."""
+KRAFT_SINCE = (3, 3)
+"""The first release whose KRaft mode is for production (KIP-833)."""
+OF_KRAFT = ("process.roles", "controller.listener.names", "listener.security.protocol.map")
+
 TOLD: Mapping[str, str] = {
     "org.slf4j.simpleLogger.defaultLogLevel": "warn",
     "org.slf4j.simpleLogger.showDateTime": "true",
     "org.slf4j.simpleLogger.log.kafka.coordinator.transaction.TransactionMarkerChannelManager": "info",
 }
 """Log4j settings of the broker: warnings, and the markers that its coordinator gave up (see `audit_corpus.truth`)."""
+
+
+def release_of(version: str) -> tuple[int, int]:
+    """Return the release of a version: (3, 9) for `3.9.2`."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def class_archive(version: str, main_class: str) -> Path:
@@ -88,12 +101,16 @@ class ReferenceBroker:
     """Directory of the project's own classes, which settings name."""
     broker: BrokerProcess = field(init=False)
     controller_port: int = field(init=False)
+    _zookeeper: BrokerProcess | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
+        self.static_voters = self.static_voters or release_of(self.version) < QUORUM_FOUND_SINCE
         port, self.controller_port = free_port(), free_port()
         output = self.data_dir.with_name(f"{self.data_dir.name}-kafka.log")
         argv = java_command(self.version, "kafka.Kafka", str(self._properties_file), properties=TOLD, jvm=self.jvm, classes=self.classes)
         self.broker = BrokerProcess(argv, port, output, name=f"Apache Kafka {self.version}")
+        if release_of(self.version) < KRAFT_SINCE:
+            self._zookeeper = zookeeper(self.version, self.data_dir.with_name(f"{self.data_dir.name}-zookeeper"))
 
     @property
     def port(self) -> int:
@@ -110,6 +127,8 @@ class ReferenceBroker:
     def format(self, cluster_id: str = NEW_CLUSTER_ID, options: Sequence[str] = ()) -> None:
         """Run `kafka-storage format`; a formatted directory stays. Raises `BrokerFailed` with the tool's output."""
         self._write_properties()
+        if self._zookeeper is not None:
+            return
         arguments = [
             "format",
             "-t",
@@ -130,30 +149,47 @@ class ReferenceBroker:
         if not (self.data_dir / "bootstrap.checkpoint").exists() and not (self.data_dir / "meta.properties").exists():
             self.format()
         self._write_properties()
-        self.broker.start(START_TIMEOUT_S)
+        if self._zookeeper is not None and not self._zookeeper.alive:
+            self._zookeeper.start(START_TIMEOUT_S)
+        try:
+            self.broker.start(START_TIMEOUT_S)
+        except BrokerFailed:
+            self._stop_zookeeper()
+            raise
         return self
 
     def stop(self) -> None:
         """Send SIGTERM, and wait for a clean stop."""
         self.broker.stop()
+        self._stop_zookeeper()
 
     def kill(self) -> None:
         """Send SIGKILL, and wait."""
         self.broker.kill()
+        self._stop_zookeeper()
+
+    def _stop_zookeeper(self) -> None:
+        if self._zookeeper is not None and self._zookeeper.alive:
+            self._zookeeper.stop()
 
     def _write_properties(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        client_listener, shared = f"PLAINTEXT://{HOST}:{self.port}", SETTINGS
+        both = f"{client_listener},CONTROLLER://{HOST}:{self.controller_port}"
         own = {
             "node.id": str(self.node_id),
             "log.dirs": str(self.data_dir),
-            "listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self.port},CONTROLLER://{HOST}:{self.controller_port}",
+            "listeners": both,
+            "advertised.listeners": both if release_of(self.version) >= QUORUM_FOUND_SINCE else client_listener,
         }
-        if self.static_voters:
+        if self._zookeeper is not None:
+            shared = {name: value for name, value in SETTINGS.items() if name not in OF_KRAFT}
+            own |= {"listeners": client_listener, "broker.id": own.pop("node.id"), "zookeeper.connect": self._zookeeper.bootstrap}
+        elif self.static_voters:
             own["controller.quorum.voters"] = f"{self.node_id}@{HOST}:{self.controller_port}"
         else:
             own["controller.quorum.bootstrap.servers"] = f"{HOST}:{self.controller_port}"
-        lines = [f"{name}={value}\n" for name, value in {**SETTINGS, **own, **self.settings}.items()]
+        lines = [f"{name}={value}\n" for name, value in {**shared, **own, **self.settings}.items()]
         self._properties_file.write_text("".join(lines))
 
     def __enter__(self) -> ReferenceBroker:
@@ -162,3 +198,11 @@ class ReferenceBroker:
     def __exit__(self, *_: object) -> None:
         if self.broker.alive:
             self.stop()
+
+
+def zookeeper(version: str, data_dir: Path) -> BrokerProcess:
+    """Make the ZooKeeper that comes with a version of Kafka before 4.0. Raises `KafkaMissing`."""
+    port = free_port()
+    properties = {"org.slf4j.simpleLogger.defaultLogLevel": "warn", "zookeeper.admin.enableServer": "false"}
+    argv = java_command(version, "org.apache.zookeeper.server.ZooKeeperServerMain", str(port), str(data_dir), properties=properties)
+    return BrokerProcess(argv, port, data_dir.with_name(f"{data_dir.name}.log"), name=f"ZooKeeper of Kafka {version}")

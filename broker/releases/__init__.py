@@ -1,0 +1,9 @@
+"""The tables of Apache Kafka's releases: APIs with their versions, features, and settings with their defaults.
+
+`tables/` has one JSON file for each release, recorded from its real broker by `make releases`. The newest file is complete; every other one
+has only the differences from the next newer release, so that a file reads as what that newer release changed.
+
+Invariants:
+- A table is data about a broker's listener. What follows from it is decided where it is used.
+- Files are read when a table is asked for; a broker that is not asked to be like a release reads none.
+"""

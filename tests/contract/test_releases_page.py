@@ -1,0 +1,9 @@
+"""The page of releases is made from the tables of releases."""
+
+from __future__ import annotations
+
+from tests.support.releases_page import PAGE, page
+
+
+def test_the_page_shows_the_tables() -> None:
+    assert page(PAGE.read_text()) == PAGE.read_text(), "run `make releases`, or python -m tests.support.releases_page"
