@@ -25,8 +25,8 @@ from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.consumer_member import Assignment as Partitions
 from ottla.broker.groups.consumer_member import assignment_from, topics_of
-from ottla.broker.groups.consumer_records import AssignedTopic
 from ottla.broker.runtime.coordination.group_service import random_member_id
+from ottla.protocol.consumer_group_log import AssignedTopic
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k68_consumer_group_heartbeat import (
     Assignment,

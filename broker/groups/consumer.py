@@ -17,11 +17,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, fields_of_assignment, fields_of_metadata
-from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern import CommittedPlace, OffsetsGroup, SubscriptionGroup
+from ottla.protocol import consumer_group_log as records
+from ottla.protocol.consumer_group_log import ConsumerKey, ConsumerValue
 from ottla.protocol.error_codes import ErrorCode
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

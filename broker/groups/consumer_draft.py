@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
@@ -18,6 +17,7 @@ from ottla.broker.groups.reconciliation import Target, reconcile
 from ottla.broker.groups.regexes import RegexChange, Resolution, is_due
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import MayDescribe, TopicsView, check_regex
+from ottla.protocol import consumer_group_log as records
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,13 @@ from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, MemberState
-from ottla.broker.groups.consumer_records import ConsumerGroupMetadataKey
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.regexes import Resolution
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
+from ottla.protocol.consumer_group_log import ConsumerGroupMetadataKey
 from ottla.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")

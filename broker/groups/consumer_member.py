@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from ottla.broker.groups.consumer_records import (
+from ottla.broker.groups.roster import JoinProtocol
+from ottla.protocol.consumer_group_log import (
     AssignedTopic,
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -27,7 +28,6 @@ from ottla.broker.groups.consumer_records import (
     ConsumerGroupMemberMetadataValue,
     OwnedTopic,
 )
-from ottla.broker.groups.roster import JoinProtocol
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

@@ -27,7 +27,6 @@ from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import ConsumerConfig
 from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
-from ottla.broker.groups.consumer_records import ConsumerKey
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from ottla.broker.groups.modern import CommittedPlace, ModernGroup, OffsetsGroup
 from ottla.broker.groups.modern_groups import ModernGroups
@@ -36,15 +35,16 @@ from ottla.broker.groups.regexes import Resolution
 from ottla.broker.groups.share_draft import ShareConfig
 from ottla.broker.groups.share_group import ShareGroup
 from ottla.broker.groups.share_groups import ShareGroups
-from ottla.broker.groups.share_records import ShareKey
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.broker.groups.streams_draft import StreamsConfig
 from ottla.broker.groups.streams_group import StreamsGroup
 from ottla.broker.groups.streams_groups import StreamsGroups
 from ottla.broker.groups.topics_view import NoTopics, TopicsView
-from ottla.broker.streams.records import StreamsKey
+from ottla.protocol.consumer_group_log import ConsumerKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.offset_log import NO_EXPIRY, OffsetCommitKey, OffsetCommitValue
+from ottla.protocol.share_group_log import ShareKey
+from ottla.protocol.streams_group_log import StreamsKey
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 

@@ -5,22 +5,21 @@ Invariants:
 * A key is a type (i16) and the fields of that type, never flexible and without tags. A value is a version (i16) and the body of that
   version. A record without a value is a tombstone.
 * Every version that Kafka ever wrote can be read. Written are those of Kafka 4.1: OffsetCommitValue 4, or 1 for a commit with its own
-  expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2, and those of consumer groups
-  (`consumer_records`), share groups (`share_records`) and streams groups (`streams/records`).
+  expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2, and those of consumer, share and streams groups.
 * An unknown key type is not an error, because newer brokers write more of them. It is decoded as None and stays in the log.
 
-Source: Kafka's group-coordinator message schemas (`ottla.protocol.offset_log` has those of offsets; GroupMetadataKey,
-GroupMetadataValue), GroupCoordinatorRecordHelpers.
+Source: Kafka's group-coordinator message schemas (GroupMetadataKey, GroupMetadataValue; `ottla.protocol` has the others in `offset_log`,
+`consumer_group_log`, `share_group_log` and `streams_group_log`, because the audit reads them too), GroupCoordinatorRecordHelpers.
 """
 
 from dataclasses import dataclass
 
-from ottla.broker.groups.consumer_records import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
-from ottla.broker.groups.share_records import SHARE_CLASSES, ShareKey, ShareValue
-from ottla.broker.streams.records import STREAMS_CLASSES, StreamsKey, StreamsValue
+from ottla.protocol.consumer_group_log import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.offset_log import NO_EXPIRY, OFFSET_COMMIT, OFFSET_COMMIT_V0, OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string, wire_struct
+from ottla.protocol.share_group_log import SHARE_CLASSES, ShareKey, ShareValue
+from ottla.protocol.streams_group_log import STREAMS_CLASSES, StreamsKey, StreamsValue
 
 GROUP_METADATA = 2
 

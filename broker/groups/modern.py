@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from ottla.broker.groups.consumer_member import Assignment, assignment_from
-from ottla.broker.groups.consumer_records import AssignedTopic
 from ottla.broker.groups.group_records import GroupRecord
+from ottla.protocol.consumer_group_log import AssignedTopic
 from ottla.protocol.error_codes import ErrorCode
 
 NO_EPOCH = -1

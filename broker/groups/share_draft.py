@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ottla.broker.groups import share_records as records
 from ottla.broker.groups.assignors import Subscriber
 from ottla.broker.groups.consumer_member import Assignment, topics_of
 from ottla.broker.groups.modern_draft import RecordClasses, SubscriptionDraft
@@ -24,6 +23,7 @@ from ottla.broker.groups.share_group import (
     united,
 )
 from ottla.broker.groups.simple_assignor import assign_simple
+from ottla.protocol import share_group_log as records
 
 
 @dataclass(frozen=True, slots=True)

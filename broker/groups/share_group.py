@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ottla.broker.groups import share_records as records
 from ottla.broker.groups.consumer_member import Assignment, MemberState, assignment_from, topics_of
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern import ModernState, SubscriptionGroup
-from ottla.broker.groups.share_records import DeletingTopic, ShareKey, ShareValue, TopicPartitionsInfo
+from ottla.protocol import share_group_log as records
+from ottla.protocol.share_group_log import DeletingTopic, ShareKey, ShareValue, TopicPartitionsInfo
 
 SHARE_PROTOCOL_TYPE = "share"
 

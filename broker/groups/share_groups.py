@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import share_heartbeat
-from ottla.broker.groups import share_records as records
 from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
@@ -30,6 +29,7 @@ from ottla.broker.groups.share_group import SharedTopic, SharedTopics, ShareGrou
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
+from ottla.protocol import share_group_log as records
 from ottla.protocol.error_codes import ErrorCode
 
 UNKNOWN_TOPIC = "<UNKNOWN>"

@@ -16,14 +16,14 @@ from ottla.broker.groups.streams_group import StreamsGroup
 from ottla.broker.groups.streams_member import StreamsMember, StreamsMemberState, current_assignment_of, metadata_of, target_of
 from ottla.broker.groups.streams_reconciliation import TaskTarget, reconcile
 from ottla.broker.groups.topics_view import TopicsView
-from ottla.broker.streams import records
 from ottla.broker.streams.internal_topics import ConfiguredTopology, configure
-from ottla.broker.streams.records import StreamsGroupTopologyValue
 from ottla.broker.streams.sticky_assignor import MemberSpec, assign
 from ottla.broker.streams.tasks import TaskSet
 from ottla.broker.streams.topology import Topology
+from ottla.protocol import streams_group_log as records
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.streams_group import KeyValue
+from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 
 NOT_VALIDATED = -1
 

@@ -26,11 +26,11 @@ from ottla.broker.groups.streams_member import (
     fields_of_metadata,
     target_from,
 )
-from ottla.broker.streams import records
 from ottla.broker.streams.internal_topics import ConfiguredTopology
-from ottla.broker.streams.records import StreamsKey, StreamsValue
 from ottla.broker.streams.tasks import TaskSet
 from ottla.broker.streams.topology import Topology, inputs_of
+from ottla.protocol import streams_group_log as records
+from ottla.protocol.streams_group_log import StreamsKey, StreamsValue
 
 STREAMS_PROTOCOL_TYPE = "streams"
 _Task = tuple[str, int]

@@ -24,9 +24,9 @@ from ottla.broker.groups.states import Now
 from ottla.broker.groups.streams_draft import StreamsConfig, StreamsDraft
 from ottla.broker.groups.streams_group import StreamsGroup
 from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
-from ottla.broker.streams.records import StreamsGroupMetadataKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from ottla.protocol.streams_group_log import StreamsGroupMetadataKey
 
 
 class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):

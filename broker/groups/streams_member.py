@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ottla.broker.groups.consumer_member import epochs_per_partition
-from ottla.broker.streams.records import (
+from ottla.broker.streams.tasks import Tasks, TaskSet, sorted_tasks, tasks_from
+from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds
+from ottla.protocol.streams_group_log import (
     OwnedTaskIds,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,
     StreamsGroupTargetAssignmentMemberValue,
 )
-from ottla.broker.streams.tasks import Tasks, TaskSet, sorted_tasks, tasks_from
-from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds
 
 TaskEpochs = Mapping[tuple[str, int], int]
 """Group epochs by subtopology id and partition."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.streams.records import StreamsGroupTopologyValue
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k88_streams_group_heartbeat as k88
 from ottla.protocol.messages import k89_streams_group_describe as k89
 from ottla.protocol.messages.streams_group import Subtopology, TopicInfo
+from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from typing import Any
 from client_compat.kafka.compiled import compiled
 from client_compat.kafka.jars import jars, java
 from ottla.broker.streams.internal_topics import ConfiguredSubtopology, InternalTopic
-from ottla.broker.streams.records import StreamsGroupTopologyValue
 from ottla.broker.streams.sticky_assignor import MemberSpec
 from ottla.broker.streams.tasks import Tasks, TaskSet, sorted_tasks
 from ottla.protocol.messages.streams_group import CopartitionGroup, KeyValue, Subtopology, TopicInfo
+from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 
 OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 TIMEOUT_S = 120

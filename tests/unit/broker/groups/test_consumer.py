@@ -5,11 +5,11 @@ from itertools import permutations
 
 import pytest
 
-from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import ConsumerMember, MemberState
-from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
 from ottla.broker.groups.modern import CommittedPlace, ModernState
+from ottla.protocol import consumer_group_log as records
+from ottla.protocol.consumer_group_log import ConsumerKey, ConsumerValue
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import GroupsDriver, facts_of, topic_id
 

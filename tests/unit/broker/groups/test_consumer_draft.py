@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
 from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import every_topic
+from ottla.protocol import consumer_group_log as records
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, topic_id
 
 

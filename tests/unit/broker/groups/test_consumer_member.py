@@ -13,8 +13,8 @@ from ottla.broker.groups.consumer_member import (
     metadata_of,
     topics_of,
 )
-from ottla.broker.groups.consumer_records import AssignedTopic, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 from ottla.broker.groups.roster import JoinProtocol
+from ottla.protocol.consumer_group_log import AssignedTopic, ConsumerGroupCurrentMemberAssignmentValue, ConsumerGroupMemberMetadataValue
 from tests.support.consumer_groups import topic_id
 
 A, B = topic_id("a"), topic_id("b")

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups import consumer_records, share_records
 from ottla.broker.groups.consumer import ConsumerGroup
-from ottla.broker.groups.consumer_records import AssignedTopic
 from ottla.broker.groups.modern import FIRST_EPOCH, NO_EPOCH, ModernGroup, ModernState
 from ottla.broker.groups.share_group import ShareGroup
+from ottla.protocol import consumer_group_log, share_group_log
+from ottla.protocol.consumer_group_log import AssignedTopic
 
 T = b"t" * 16
 KINDS = pytest.mark.parametrize(
-    ("make", "records", "prefix"), [(ConsumerGroup, consumer_records, "ConsumerGroup"), (ShareGroup, share_records, "ShareGroup")]
+    ("make", "records", "prefix"), [(ConsumerGroup, consumer_group_log, "ConsumerGroup"), (ShareGroup, share_group_log, "ShareGroup")]
 )
 
 

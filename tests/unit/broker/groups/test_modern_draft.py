@@ -15,8 +15,8 @@ from ottla.broker.groups.states import Now
 from ottla.broker.groups.streams_draft import StreamsConfig, StreamsDraft
 from ottla.broker.groups.streams_group import StreamsGroup
 from ottla.broker.groups.streams_member import StreamsMember
-from ottla.broker.streams.records import StreamsGroupTopologyKey
 from ottla.broker.streams.topology import topology_value
+from ottla.protocol.streams_group_log import StreamsGroupTopologyKey
 from tests.support.consumer_groups import FakeTopics
 from tests.support.streams_groups import topology
 

@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups import consumer_records, share_records
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.states import Now
-from ottla.broker.streams import records as streams_records
+from ottla.protocol import consumer_group_log, share_group_log, streams_group_log
 
 KINDS = pytest.mark.parametrize(
     ("kind", "key", "value"),
     [
-        ("consumers", consumer_records.ConsumerGroupMetadataKey("g"), consumer_records.ConsumerGroupMetadataValue(3)),
-        ("shares", share_records.ShareGroupMetadataKey("g"), share_records.ShareGroupMetadataValue(3)),
-        ("streams", streams_records.StreamsGroupMetadataKey("g"), streams_records.StreamsGroupMetadataValue(3)),
+        ("consumers", consumer_group_log.ConsumerGroupMetadataKey("g"), consumer_group_log.ConsumerGroupMetadataValue(3)),
+        ("shares", share_group_log.ShareGroupMetadataKey("g"), share_group_log.ShareGroupMetadataValue(3)),
+        ("streams", streams_group_log.StreamsGroupMetadataKey("g"), streams_group_log.StreamsGroupMetadataValue(3)),
     ],
 )
 

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from ottla.broker.groups.consumer_records import ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.regexes import NAMES_PER_SLICE, REFRESH_MIN_INTERVAL_MS, Resolution
+from ottla.protocol.consumer_group_log import ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue
 from tests.support.consumer_groups import WALL_MS, FakeTopics, GroupsDriver
 
 REGEX_TYPE = b"\0\x10"

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups import share_records as records
-from ottla.broker.groups.consumer_records import AssignedTopic
 from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.share_group import SharedTopic, ShareGroup, ShareMember, StatePartitions, record_of, subtracted, united
+from ottla.protocol import share_group_log as records
+from ottla.protocol.consumer_group_log import AssignedTopic
 
 T, U = b"t" * 16, b"u" * 16
 

@@ -7,10 +7,10 @@ import pytest
 
 from ottla.broker.groups.modern import CommittedPlace, ModernState
 from ottla.broker.groups.streams_group import StreamsGroup
-from ottla.broker.streams import records
-from ottla.broker.streams.records import OwnedTaskIds, StreamsKey, StreamsValue
+from ottla.protocol import streams_group_log as records
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.streams_group import Subtopology, TopicInfo
+from ottla.protocol.streams_group_log import OwnedTaskIds, StreamsKey, StreamsValue
 
 Pair = tuple[StreamsKey, StreamsValue | None]
 COUNTING = Subtopology("0", ["t"], state_changelog_topics=[TopicInfo("log")])

@@ -12,8 +12,8 @@ from ottla.broker.groups.streams_member import (
     target_from,
     target_of,
 )
-from ottla.broker.streams.records import OwnedTaskIds, StreamsGroupCurrentMemberAssignmentValue
 from ottla.broker.streams.tasks import TaskSet
+from ottla.protocol.streams_group_log import OwnedTaskIds, StreamsGroupCurrentMemberAssignmentValue
 
 MEMBER = StreamsMember(
     member_id="m",

@@ -5,10 +5,10 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.streams.internal_topics import ConfiguredTopology, InternalTopic, Status, configure
-from ottla.broker.streams.records import StreamsGroupTopologyValue
 from ottla.broker.streams.topology import Topology
 from ottla.protocol.messages import k89_streams_group_describe as k89
 from ottla.protocol.messages.streams_group import KeyValue, Subtopology, TopicInfo
+from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 
 WORD_COUNT = (
     Subtopology("0", ["text"], [], [], ["words"], [], []),

@@ -4,9 +4,9 @@ import pytest
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.streams.partition_counts import IncorrectlyPartitioned, decide_counts
-from ottla.broker.streams.records import StreamsGroupTopologyValue
 from ottla.broker.streams.topology import Topology
 from ottla.protocol.messages.streams_group import CopartitionGroup, Subtopology, TopicInfo
+from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 
 
 def subtopology(

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.streams.records import StreamsGroupTopologyValue
 from ottla.broker.streams.topology import Topology, topology_value
 from ottla.protocol.messages import k88_streams_group_heartbeat as k88
 from ottla.protocol.messages import k89_streams_group_describe as k89
 from ottla.protocol.messages.streams_group import CopartitionGroup, KeyValue, Subtopology, TopicInfo
+from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 
 VALUE = StreamsGroupTopologyValue(
     3,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups import share_records as records
-from ottla.broker.groups.consumer_records import AssignedTopic
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
+from ottla.protocol import share_group_log as records
+from ottla.protocol.consumer_group_log import AssignedTopic
 
 TOPIC = bytes(range(1, 17))
 GOLDEN = [

@@ -2,7 +2,7 @@
 
 Invariants:
 
-* A key is never flexible and its type is its "version", as for all records of this topic (`groups/group_records`). Every value is version
+* A key is never flexible and its type is its "version", as for all records of this topic. Every value is version
   0 and flexible.
 * A group has its epoch (17), its topology (23), the epoch of its target assignment (20), and for each member its metadata (19), its target
   assignment (21) and its current assignment (22). Type 18 is not in any release of Kafka.

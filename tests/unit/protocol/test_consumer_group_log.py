@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
+from ottla.protocol import consumer_group_log as records
 
 TOPIC = bytes.fromhex("01020304050607081112131415161718")
 

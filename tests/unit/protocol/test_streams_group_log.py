@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.groups.group_records import GroupRecord, decode_record, encode_record
-from ottla.broker.streams import records
-from ottla.broker.streams.records import OwnedTaskIds
+from ottla.protocol import streams_group_log as records
 from ottla.protocol.messages.streams_group import CopartitionGroup, Endpoint, KeyValue, Subtopology, TaskIds, TopicInfo
+from ottla.protocol.streams_group_log import OwnedTaskIds
 
 TOPOLOGY = records.StreamsGroupTopologyValue(
     2,

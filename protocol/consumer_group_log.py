@@ -2,7 +2,7 @@
 
 Invariants:
 
-* A key is never flexible and its type is its "version", as for all records of this topic (`group_records`). Every value is version 0 and
+* A key is never flexible and its type is its "version", as for all records of this topic. Every value is version 0 and
   flexible.
 * A group has many records: its epoch (3), the epoch of its target assignment (6), for each member its metadata (5), its target assignment
   (7) and its current assignment (8), and the topics of each regular expression (16). Kafka 4.0 wrote type 4 in place of the hash in type

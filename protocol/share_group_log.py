@@ -2,7 +2,7 @@
 
 Invariants:
 
-* A key is never flexible and its type is its "version", as for all records of this topic (`group_records`). Every value is version 0 and
+* A key is never flexible and its type is its "version", as for all records of this topic. Every value is version 0 and
   flexible.
 * A group has its epoch (11), the epoch of its target assignment (12), the state of its share partitions (15), and for each member its
   metadata (10), its target assignment (13) and its current assignment (14).
@@ -13,7 +13,7 @@ Source: Kafka's group-coordinator message schemas (ShareGroup*Key, ShareGroup*Va
 
 from __future__ import annotations
 
-from ottla.broker.groups.consumer_records import AssignedTopic
+from ottla.protocol.consumer_group_log import AssignedTopic
 from ottla.protocol.schema import Message, array, int8, int32, int64, string, uuid, wire_struct
 
 SHARE_MEMBER_METADATA = 10
