@@ -31,6 +31,7 @@ COMMANDS = {
     "acls": "ottla.broker.cli.acls:app",
     "faults": "ottla.broker.cli.faults:app",
     "clock": "ottla.broker.cli.faults:clock",
+    "gateway": "ottla.broker.cli.gateway:gateway",
     "verify": "ottla.broker.cli.verify:verify",
     "produce": "ottla.broker.cli.produce:produce",
     "consume": "ottla.broker.cli.consume:consume",

@@ -335,3 +335,24 @@ messages would take seconds and 170 MB. A client that reports a thousand partiti
 
 TELEMETRY_IDLE_MS = 60_000
 """An instance that is silent for this long, and for three push intervals, is removed (Kafka's ClientMetricsManager)."""
+
+# --- the gateway ------------------------------------------------------------------------------------------------------------------
+GATEWAY_NODES_MAX = 1_000
+"""Brokers of the cluster behind a gateway, each with a port: ten times the largest clusters in use."""
+
+GATEWAY_WRITE_HIGH_BYTES = 256 * KIB
+GATEWAY_WRITE_LOW_BYTES = 64 * KIB
+"""Above the first number of bytes that one side of a connection has not taken, the other side is not read; below the second it is read
+again. One connection holds at most this and a read of READ_CHUNK_BYTES in each direction: 1 MiB, besides collected responses.
+"""
+
+GATEWAY_IN_FLIGHT = 1_000
+"""Requests of one connection that wait for responses, above which its client is not read. Clients have 5 by default, and librdkafka
+1,000,000 at most, which brokers do not handle at the same time either.
+"""
+
+GATEWAY_HEAD_BYTES = 128 * KIB
+"""The most bytes before `acks` in a Produce request: a client id and a transactional id of at most 32 KiB each."""
+
+GATEWAY_DIAL_MS = 10_000
+"""The longest time of a connection attempt to one broker with its TLS handshake: Kafka's socket.connection.setup.timeout.ms."""

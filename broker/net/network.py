@@ -46,7 +46,7 @@ class Sockets:
     """TCP of the operating system, on the running loop."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
-        return _BoundSocket(_bound(host, port))
+        return _BoundSocket(bound_socket(host, port))
 
     async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
         transport, _ = await asyncio.get_running_loop().create_connection(make, host, port)
@@ -68,7 +68,8 @@ class _BoundSocket:
         self._socket.close()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int) -> socket.socket:
+    """Return a socket bound to an address (port 0: any port). Raises OSError."""
     named = host.encode() if host.isascii() else host  # for a str, Python loads Unicode tables, whatever it contains
     found = socket.getaddrinfo(named, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # A name of both families (localhost) is bound at IPv4, as in Java: some clients connect to nothing else.

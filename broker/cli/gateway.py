@@ -1,0 +1,81 @@
+"""`ottla gateway`: a gateway in front of any Kafka cluster."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.broker.cli.basics import CliError, host_port
+from ottla.broker.cli.common import command
+from ottla.broker.cli.security import security_in
+from ottla.broker.core.peer_log import PEERS, PeerLines
+from ottla.broker.gateway.address_book import Address
+from ottla.broker.net.gateway import Gateway, GatewaySettings
+from ottla.broker.process import StartError, run_node
+
+
+@command
+def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
+    to: Annotated[str, typer.Option(metavar="HOST:PORT[,…]", help="Brokers of the cluster; one that can be reached is enough.")],
+    to_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TLS towards the cluster: security.protocol and ssl.… as in Kafka's client.properties."),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port for clients; a broker gets this plus 1 plus its node id. 0: any free ports.")
+    ] = 19_092,
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
+    advertised_host: Annotated[
+        str | None, typer.Option(metavar="HOST", help="The host name that clients get; default: the address to which they connect.")
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS.")
+    ] = None,
+    port_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the port to this file once the gateway listens.")] = None,
+    log_level: Annotated[str, typer.Option(metavar="debug|info|warning|error", help="How much to log.")] = "info",
+) -> None:
+    """Stand between programs and any Kafka cluster: clients connect to the gateway, and stay there.
+
+    The gateway rewrites the brokers' addresses in responses, so that clients reach every broker through it. Everything else passes as it
+    is: records, transactions, also APIs that Ottla does not know. It needs no credentials: clients authenticate through it.
+
+    For example: ottla gateway --to localhost:9092, then use localhost:19092 as the bootstrap server (docs/gateway.md).
+    """
+    logging.basicConfig(
+        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger(PEERS).addFilter(PeerLines())
+    settings = GatewaySettings(
+        [Address(*host_port(item)) for item in to.split(",") if item],
+        host,
+        port,
+        advertised_host,
+        None if tls_certificate is None else _server_tls(tls_certificate),
+        None if to_config is None else _cluster_tls(to_config),
+    )
+    try:
+        raise typer.Exit(run_node(lambda: Gateway(settings), port_file))
+    except StartError as error:
+        raise CliError(f"{error}; stop the other program, or choose another port with --port") from None
+
+
+def _server_tls(file: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(file)
+    except (OSError, ssl.SSLError) as error:
+        raise CliError(f"--tls-certificate {file} is not a PEM file with a certificate and its key: {error}", exit_code=2) from None
+    return context
+
+
+def _cluster_tls(file: Path) -> ssl.SSLContext | None:
+    security = security_in(file)
+    try:
+        return security.tls() if security.encrypted else None
+    except OSError as error:
+        raise CliError(f"{file}: TLS cannot be set up: {error}", exit_code=2) from None

@@ -1,0 +1,66 @@
+"""The brokers of the cluster behind a gateway: their addresses there, and the gateway's own port for each.
+
+Rules:
+- A broker is its node id. It keeps its port of the gateway while the gateway runs, also when it moves or is down.
+- Addresses are learned from the responses that pass, so the gateway needs no credentials of its own. The newest response is right.
+- A cluster that names brokers without end gets no more than GATEWAY_NODES_MAX ports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.broker.core import limits
+from ottla.protocol.errors import ProtocolError
+
+_PORTS = range(1, 65_536)
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+
+class AddressBook:
+    """The address book of one gateway. `bootstrap` are the given addresses of the cluster; `open_port` opens the gateway's port for a
+    node id, or raises OSError.
+    """
+
+    def __init__(self, bootstrap: Sequence[Address], open_port: Callable[[int], int]) -> None:
+        self._bootstrap = list(bootstrap)
+        self._open_port = open_port
+        self._nodes: dict[int, Address] = {}
+        self._ports: dict[int, int] = {}
+
+    @property
+    def ports(self) -> dict[int, int]:
+        """The gateway's port of each broker, by node id."""
+        return dict(self._ports)
+
+    def candidates(self, node_id: int | None) -> list[Address]:
+        """Return the addresses to try, in order, for a broker; for None, those of any broker: the given ones, then the known ones."""
+        if node_id is not None:
+            return [self._nodes[node_id]]
+        return list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))
+
+    def exchange(self, own_host: str, node_id: int, host: str, port: int) -> Address:
+        """Note a broker's address, and return the gateway's address for it, under the host name `own_host`.
+
+        An entry that names no broker (FindCoordinator answers node -1 and port -1 with an error) is returned as it is. Raises
+        ProtocolError if the cluster names too many brokers, or if the gateway has no port for one more.
+        """
+        if node_id < 0 or not host or port not in _PORTS:
+            return Address(host, port)
+        own = self._ports.get(node_id)
+        if own is None:
+            if len(self._ports) >= limits.GATEWAY_NODES_MAX:
+                raise ProtocolError(f"the cluster names more than {limits.GATEWAY_NODES_MAX} brokers")
+            try:
+                own = self._ports[node_id] = self._open_port(node_id)
+            except OSError as error:
+                raise ProtocolError(f"the gateway has no port for broker {node_id}: {error}") from error
+        self._nodes[node_id] = Address(host, port)
+        return Address(own_host, own)

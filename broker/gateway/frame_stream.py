@@ -1,0 +1,106 @@
+"""Splits a byte stream into frames of which most pass: their bytes are handed on as they arrive, and never stored.
+
+Rules:
+- For each frame, `decide` sees its first bytes and returns PASS, COLLECT or MORE. A frame that is collected goes to `take` when it is
+  complete; its size is checked before a byte of it is stored.
+- Neighbouring frames that pass stay one buffer, which is a view of the received data.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from enum import Enum
+
+from ottla.protocol.errors import FrameTooLarge
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.wire import Buffer
+
+_SIZE = struct.Struct(">i")
+
+
+class FrameFate(Enum):
+    """What happens to a frame."""
+
+    PASS = "pass"
+    COLLECT = "collect"
+    MORE = "more"
+    """More of the frame is needed to decide."""
+
+
+Decide = Callable[[memoryview, int, int, int], FrameFate]
+"""Takes received data, the positions of the frame's first byte and of the end of what is there of it, and its size. It may be called again
+for the same frame unless it returned PASS."""
+
+
+class FrameStream:
+    """One direction of a connection. `take` gets each collected frame, without its size. After an exception it cannot be used."""
+
+    __slots__ = ("_decide", "_left", "_stored", "_take", "_wanted", "max_collected")
+
+    def __init__(self, decide: Decide, take: Callable[[memoryview], object], max_collected: int) -> None:
+        self._decide = decide
+        self._take = take
+        self.max_collected = max_collected
+        self._left = 0
+        self._stored = bytearray()
+        self._wanted = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """The number of stored bytes."""
+        return len(self._stored)
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether a passing frame is not complete."""
+        return self._left > 0
+
+    def feed(self, data: Buffer, out: list[Buffer]) -> None:
+        """Process received bytes; append those that pass to `out`. Raises ProtocolError."""
+        view = memoryview(data)
+        if self._stored:
+            if self._wanted:
+                at = min(self._wanted - len(self._stored), len(view))
+                self._stored += view[:at]
+                if len(self._stored) < self._wanted:
+                    return
+                frame, self._stored, self._wanted = self._stored, bytearray(), 0
+                self._take(memoryview(frame)[PREFIX_BYTES:])
+                view = view[at:]
+            else:
+                joined, self._stored = self._stored, bytearray()
+                joined += view
+                view = memoryview(joined)
+        self._split(view, out)
+
+    def _split(self, view: memoryview, out: list[Buffer]) -> None:
+        end = len(view)
+        pos = min(self._left, end)
+        self._left -= pos
+        passed = 0
+        while pos < end:
+            start = pos + PREFIX_BYTES
+            verdict, size = FrameFate.MORE, 0
+            if start <= end:
+                (size,) = _SIZE.unpack_from(view, pos)
+                if size < 0:
+                    raise FrameTooLarge(size, self.max_collected)
+                verdict = self._decide(view, start, min(start + size, end), size)
+            stop = start + size
+            if verdict is FrameFate.PASS:
+                pos = min(stop, end)
+                self._left = stop - pos
+                continue
+            if verdict is FrameFate.COLLECT and size > self.max_collected:
+                raise FrameTooLarge(size, self.max_collected)
+            if pos > passed:
+                out.append(view[passed:pos])
+            if verdict is FrameFate.MORE or stop > end:
+                self._stored += view[pos:]
+                self._wanted = stop - pos if verdict is FrameFate.COLLECT else 0
+                return
+            self._take(view[start:stop])
+            passed = pos = stop
+        if end > passed:
+            out.append(view[passed:])

@@ -1,0 +1,218 @@
+"""One client connection on its way through a gateway: bytes in from either side, bytes out to the other. No I/O, no loop, no clock.
+
+Rules:
+- A broker answers the requests of a connection in order, so a response belongs to the oldest request that waits. Its correlation id has to
+  agree; a cluster that answers something else is not trusted, and the connection ends.
+- A request passes undecoded, except SaslHandshake. A response passes undecoded unless it may have to be changed (`rewriting`).
+- Answers of the gateway's own keep their place in the order of responses.
+- Requests and responses are matched in memory only: whatever passes is not stored.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.broker.core import limits
+from ottla.broker.core.peer_log import PEERS, shown
+from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
+from ottla.broker.gateway.rewriting import GSSAPI, Exchange, is_rewritten, is_understood, newer_client_response, rewritten
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_request, decode_response, encode_response, request_class
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import MalformedHeader, ProtocolError, UnsupportedVersion
+from ottla.protocol.headers import read_request_header, skip_header_tags
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
+from ottla.protocol.wire import Bad, Buffer, read_uvarint
+
+_REQUEST: Final = struct.Struct(">hhi")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_SHORT: Final = struct.Struct(">h")
+_SIZE: Final = struct.Struct(">i")
+_BARE_TOKENS: Final[Mapping[str, int]] = {"PLAIN": 1, "OAUTHBEARER": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
+"""How many tokens a client sends, by mechanism, after SaslHandshake version 0: as bare frames without any header."""
+
+peer_logger = logging.getLogger(PEERS)
+
+
+class _Asked:
+    """A request that waits for its response. `answer` is the gateway's own answer; `mechanism` is that of a SaslHandshake."""
+
+    __slots__ = ("answer", "api_key", "collected", "correlation_id", "is_bare", "mechanism", "version")
+
+    def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.collected = is_rewritten(api_key, version)
+        self.answer: list[Buffer] | None = None
+        self.mechanism: str | None = None
+        self.is_bare = False
+
+
+class Passage:
+    """The bytes of one connection. `exchange` gives the gateway's addresses for the cluster's."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._asked: deque[_Asked] = deque()
+        self._bare_tokens = 0
+        self._to_client: list[Buffer] = []
+        self._to_cluster: list[Buffer] = []
+        self._requests = FrameStream(self._request, self._take_request, limits.STRUCTURED_REQUEST_BYTES)
+        self._responses = FrameStream(self._response, self._take_response, limits.NODE_RESPONSE_BYTES)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many requests wait that the client should not be read."""
+        return len(self._asked) >= limits.GATEWAY_IN_FLIGHT
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of incomplete frames that are stored."""
+        return self._requests.held_bytes + self._responses.held_bytes
+
+    def from_client(self, data: Buffer) -> None:
+        """Process bytes of the client. Raises ProtocolError, after which the connection has to end."""
+        self._requests.feed(data, self._to_cluster)
+
+    def from_cluster(self, data: Buffer) -> None:
+        """Process bytes of the cluster. Raises ProtocolError, after which the connection has to end."""
+        self._responses.feed(data, self._to_client)
+        self._answer_due()
+
+    def take_to_client(self) -> list[Buffer]:
+        """Return what is to be written to the client now, in order."""
+        out = self._to_client
+        if out:
+            self._to_client = []
+        return out
+
+    def take_to_cluster(self) -> list[Buffer]:
+        """Return what is to be written to the cluster now, in order."""
+        out = self._to_cluster
+        if out:
+            self._to_cluster = []
+        return out
+
+    # --- requests --------------------------------------------------------------------------------------------------------------
+
+    def _request(self, buf: memoryview, start: int, end: int, size: int) -> FrameFate:
+        if self._bare_tokens:
+            self._bare_tokens -= 1
+            asked = _Asked(-1, 0, 0)
+            asked.is_bare = True
+            self._asked.append(asked)
+            return FrameFate.PASS
+        if end - start < _REQUEST.size:
+            return _more(end - start, size, "request")
+        api_key, version, correlation_id = _REQUEST.unpack_from(buf, start)
+        if api_key == ApiKey.SASL_HANDSHAKE:
+            return FrameFate.COLLECT
+        if api_key == ApiKey.PRODUCE:
+            acks = _acks(buf[start:end], version)
+            if acks is None:
+                return _more(end - start, size, "Produce request")
+            if acks == 0:
+                return FrameFate.PASS
+        elif is_rewritten(api_key, version) and not is_understood(api_key, version):
+            if api_key == ApiKey.API_VERSIONS:
+                return FrameFate.COLLECT
+            raise UnsupportedVersion(api_key, version, correlation_id)
+        self._asked.append(_Asked(api_key, version, correlation_id))
+        return FrameFate.PASS
+
+    def _take_request(self, frame: memoryview) -> None:
+        api_key, version, correlation_id = _REQUEST.unpack_from(frame)
+        asked = _Asked(api_key, version, correlation_id)
+        if api_key == ApiKey.API_VERSIONS:
+            asked.answer = encode_response(api_key, 0, correlation_id, newer_client_response())
+        else:
+            asked.mechanism = decode_request(frame).body.mechanism
+            if asked.mechanism == GSSAPI:
+                peer_logger.warning(
+                    "Refused GSSAPI: a Kerberos ticket is for the host that the client connects to, which is this gateway and not the "
+                    "broker. Use PLAIN, SCRAM or OAUTHBEARER, or connect to the cluster without the gateway"
+                )
+                refused = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+                asked.answer = encode_response(api_key, version, correlation_id, refused)
+        self._asked.append(asked)
+        if asked.answer is None:
+            self._to_cluster += [_SIZE.pack(len(frame)), frame]
+        else:
+            self._answer_due()
+
+    # --- responses -------------------------------------------------------------------------------------------------------------
+
+    def _response(self, buf: memoryview, start: int, end: int, size: int) -> FrameFate:
+        if not self._asked:
+            raise ProtocolError("the cluster sent a response without a request")
+        asked = self._asked[0]
+        if asked.answer is not None:
+            return FrameFate.COLLECT
+        if not asked.is_bare:
+            if end - start < _CORRELATION_ID.size:
+                return _more(end - start, size, "response")
+            (correlation_id,) = _CORRELATION_ID.unpack_from(buf, start)
+            if correlation_id != asked.correlation_id:
+                raise ProtocolError(f"the cluster answered request {correlation_id} instead of {asked.correlation_id}")
+            if asked.collected:
+                return FrameFate.COLLECT
+        self._asked.popleft()
+        return FrameFate.PASS
+
+    def _take_response(self, frame: memoryview) -> None:
+        while self._asked and (answer := self._asked[0].answer) is not None:
+            self._to_client += answer
+            self._asked.popleft()
+        # The verdict may be that of a gateway's own answer before this response.
+        if self._response(frame, 0, len(frame), len(frame)) is FrameFate.PASS:
+            self._to_client += [_SIZE.pack(len(frame)), frame]
+            return
+        asked = self._asked.popleft()
+        self._to_client += rewritten(asked.api_key, asked.version, frame, self._exchange)
+        if asked.mechanism is not None and asked.version == 0:
+            self._expect_bare_tokens(asked.mechanism, decode_response(asked.api_key, asked.version, frame)[1])
+
+    def _expect_bare_tokens(self, mechanism: str, response: Any) -> None:
+        if response.error_code:
+            return
+        tokens = _BARE_TOKENS.get(mechanism)
+        if tokens is None:
+            raise ProtocolError(f"SaslHandshake version 0 with the mechanism {shown(mechanism)}, whose tokens the gateway cannot count")
+        self._bare_tokens = tokens
+
+    def _answer_due(self) -> None:
+        """Give the gateway's own answers whose turn it is."""
+        asked = self._asked
+        if asked and asked[0].answer is not None and not self._responses.in_frame:
+            while asked and (answer := asked[0].answer) is not None:
+                self._to_client += answer
+                asked.popleft()
+
+
+def _more(have: int, size: int, what: str) -> FrameFate:
+    """Wait for more of a frame's head. Raises MalformedHeader if there is no more, or too much of it already."""
+    if have >= size or have > limits.GATEWAY_HEAD_BYTES:
+        raise MalformedHeader(f"{what} of {size} bytes")
+    return FrameFate.MORE
+
+
+def _acks(head: memoryview, version: int) -> int | None:
+    """Return `acks` of a Produce request that begins with `head`, or None if `head` is too short. A request with acks 0 has no response."""
+    message = request_class(ApiKey.PRODUCE)
+    try:
+        _, at = read_request_header(head)
+        if version >= message.FLEXIBLE_SINCE:
+            at = skip_header_tags(head, at)
+            length, at = read_uvarint(head, at)
+            at += max(0, length - 1)
+        elif version >= 3:
+            at += 2 + max(0, _SHORT.unpack_from(head, at)[0])
+        acks: int = _SHORT.unpack_from(head, at)[0]
+    except (MalformedHeader, Bad, IndexError, struct.error):
+        return None
+    return acks

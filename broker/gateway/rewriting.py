@@ -1,0 +1,124 @@
+"""The responses that a gateway changes: those with brokers' addresses, and ApiVersions.
+
+Rules:
+- Every other response passes as bytes. So do versions of these that have no addresses yet, and responses in which nothing changes.
+- ApiVersions offers a rewritten API up to the version that this project knows. All other APIs are offered as the cluster offers them, also
+  unknown ones. The first versions stay, too: Kafka lists Produce from 0 for old librdkafka, which then does not use them (KIP-896).
+- GSSAPI is not offered: its tickets are for the host name that the client connects to, which is the gateway's.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any, Final
+
+from ottla.broker.gateway.address_book import Address
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_response, encode_response, response_class
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
+from ottla.protocol.wire import Buffer
+
+Exchange = Callable[[int, str, int], Address]
+"""Takes a broker's node id and address in the cluster; returns the address to give to the client."""
+
+GSSAPI: Final = "GSSAPI"
+_SIZE: Final = struct.Struct(">i")
+_UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+_ERROR_CODE: Final = slice(4, 6)
+"""Where ApiVersions has its error code in every version, after the correlation id."""
+
+
+def _brokers(response: Any, exchange: Exchange) -> bool:
+    return _moved(response.brokers, "broker_id" if response.API_KEY == ApiKey.DESCRIBE_CLUSTER else "node_id", exchange)
+
+
+def _coordinators(response: Any, exchange: Exchange) -> bool:
+    return _moved([response, *response.coordinators], "node_id", exchange)
+
+
+def _endpoints(response: Any, exchange: Exchange) -> bool:
+    return _moved(response.node_endpoints, "node_id", exchange)
+
+
+def _offered(response: Any, _: Exchange) -> bool:
+    return offer(response)
+
+
+def _mechanisms(response: Any, _: Exchange) -> bool:
+    before = len(response.mechanisms)
+    response.mechanisms = [name for name in response.mechanisms if name != GSSAPI]
+    return len(response.mechanisms) != before
+
+
+_CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, Exchange], bool]]]] = {
+    ApiKey.PRODUCE: (10, _endpoints),
+    ApiKey.FETCH: (16, _endpoints),
+    ApiKey.METADATA: (0, _brokers),
+    ApiKey.FIND_COORDINATOR: (0, _coordinators),
+    ApiKey.SASL_HANDSHAKE: (0, _mechanisms),
+    ApiKey.API_VERSIONS: (0, _offered),
+    ApiKey.DESCRIBE_CLUSTER: (0, _brokers),
+    ApiKey.SHARE_FETCH: (0, _endpoints),
+    ApiKey.SHARE_ACKNOWLEDGE: (0, _endpoints),
+}
+"""For each rewritten API, the first version with addresses, and what changes a response in place and returns whether it did."""
+
+
+def is_rewritten(api_key: int, version: int) -> bool:
+    """Return whether responses of this version may have to be changed."""
+    change = _CHANGES.get(api_key)
+    return change is not None and version >= change[0]
+
+
+def is_understood(api_key: int, version: int) -> bool:
+    """Return whether responses of this version can be decoded."""
+    message = response_class(api_key)
+    return message.MIN_VERSION <= version <= message.MAX_VERSION
+
+
+def rewritten(api_key: int, version: int, frame: memoryview, exchange: Exchange) -> list[Buffer]:
+    """Return the response to send in place of `frame`, with its size. Raises ProtocolError for an invalid response."""
+    if api_key == ApiKey.API_VERSIONS and frame[_ERROR_CODE] == _UNSUPPORTED:
+        version = 0  # KIP-511
+    correlation_id, response = decode_response(api_key, version, frame)
+    if not _CHANGES[api_key][1](response, exchange):
+        return [_SIZE.pack(len(frame)), frame]
+    return encode_response(api_key, version, correlation_id, response)
+
+
+def change_response(api_key: int, version: int, response: Any, exchange: Exchange) -> bool:
+    """Change a decoded response in place; return whether anything changed."""
+    return is_rewritten(api_key, version) and _CHANGES[api_key][1](response, exchange)
+
+
+def offer(response: ApiVersionsResponse) -> bool:
+    """Restrict the rewritten APIs to versions that both the cluster and this project know; return whether anything changed."""
+    before = [(api.api_key, api.max_version) for api in response.api_keys]
+    response.api_keys = [api for api in response.api_keys if _restricted(api)]
+    return before != [(api.api_key, api.max_version) for api in response.api_keys]
+
+
+def newer_client_response() -> ApiVersionsResponse:
+    """Return the answer to an ApiVersions request of a newer version, to be encoded as version 0: the client asks again (KIP-511)."""
+    last = response_class(ApiKey.API_VERSIONS).MAX_VERSION
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(ApiKey.API_VERSIONS, 0, last)])
+
+
+def _restricted(api: ApiVersion) -> bool:
+    if api.api_key in _CHANGES:
+        api.max_version = min(api.max_version, response_class(api.api_key).MAX_VERSION)
+    return api.min_version <= api.max_version
+
+
+def _moved(entries: Iterable[Any], id_field: str, exchange: Exchange) -> bool:
+    """Replace the address of each entry by the gateway's; return whether anything changed."""
+    changed = False
+    for entry in sorted(entries, key=attrgetter(id_field)):  # so that brokers that are new together get their ports in order
+        address = exchange(getattr(entry, id_field), entry.host, entry.port)
+        if address != (entry.host, entry.port):
+            entry.host, entry.port = address
+            changed = True
+    return changed

@@ -1,0 +1,118 @@
+"""A gateway in front of a cluster: one port for any broker, and one for each broker that the cluster names.
+
+Rules:
+- A broker's port is the first port plus one plus its node id, if that is free: so it is the same after a restart of the gateway, too.
+  With port 0, all ports are chosen by the system.
+- A port stays open while the gateway runs. If its broker cannot be reached, its clients' connections are closed, as the broker's would be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.timers import Timers
+from ottla.broker.gateway.address_book import Address, AddressBook
+from ottla.broker.net.gateway_connection import GatewayConnections
+from ottla.broker.net.listeners import host_and_port
+from ottla.broker.net.network import bound_socket
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
+
+logger = logging.getLogger("ottla.broker")
+
+_PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """A gateway's settings. `cluster` are addresses of brokers; `advertised_host` is the host name that clients get (by default the address
+    to which they connect); the TLS contexts are for the clients' and for the cluster's side.
+    """
+
+    cluster: Sequence[Address]
+    host: str = "127.0.0.1"
+    port: int = 19_092
+    advertised_host: str | None = None
+    client_tls: ssl.SSLContext | None = field(default=None, repr=False)
+    cluster_tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+
+class Gateway:
+    """One gateway on the running loop (`ottla.broker.process.ServingNode`)."""
+
+    def __init__(self, settings: GatewaySettings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or Clock()
+        self.timers = Timers()
+        self.book = AddressBook(settings.cluster, self._open_port)
+        self.connections = GatewayConnections(self.book, self.clock, self.timers, settings.cluster_tls, settings.advertised_host)
+        self._driver = TimerDriver(self.timers, self.clock)
+        self._servers: list[asyncio.Server] = []
+        self._opening: set[asyncio.Task[None]] = set()
+        self._port = settings.port
+
+    async def start(self) -> None:
+        """Accept clients. Raises OSError if the port is in use."""
+        host, port = self.settings.host, self.settings.port
+        try:
+            bound = bound_socket(host, port)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {host_and_port(host, port)}: {error.strerror}") from error
+        self._port = bound.getsockname()[1]
+        self._driver.start()
+        await self._accept(bound, None)
+
+    async def warm_up(self) -> None:
+        """Do nothing: a gateway has nothing to load."""
+
+    async def stop(self) -> None:
+        """Close all ports and connections."""
+        for server in self._servers:
+            server.close()
+        for task in self._opening:
+            task.cancel()
+        await self.connections.close()
+        self._driver.stop()
+
+    @property
+    def ports(self) -> list[int]:
+        """The port for any broker, then those of the brokers that are known, by node id."""
+        return [self._port, *(port for _, port in sorted(self.book.ports.items()))]
+
+    def greeting(self) -> str:
+        """Return the line printed after the start."""
+        cluster = ",".join(host_and_port(*address) for address in self.settings.cluster)
+        at = host_and_port(self.settings.host, self._port)
+        return f"Ottla's gateway to {cluster} is listening on {at} (brokers get their ports when a client asks for them)"
+
+    def _open_port(self, node_id: int) -> int:
+        """Open the port of a broker. Raises OSError."""
+        host = self.settings.host
+        wanted = self._port + 1 + node_id if self.settings.port else 0
+        try:
+            bound = bound_socket(host, wanted if wanted <= _PORT_MAX else 0)
+        except OSError as error:
+            logger.warning("Broker %d gets another port, because %s is not free: %s", node_id, host_and_port(host, wanted), error.strerror)
+            bound = bound_socket(host, 0)
+        bound.listen(limits.ACCEPT_BACKLOG)  # a client may connect before the task below runs
+        task = asyncio.get_running_loop().create_task(self._accept(bound, node_id))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+        port: int = bound.getsockname()[1]
+        logger.info("Broker %d is at %s", node_id, host_and_port(host, port))
+        return port
+
+    async def _accept(self, bound: socket.socket, node_id: int | None) -> None:
+        tls = self.settings.client_tls
+        patience_s = None if tls is None else limits.TLS_HANDSHAKE_MS / 1000
+        server = await asyncio.get_running_loop().create_server(
+            partial(self.connections.make, node_id), sock=bound, backlog=limits.ACCEPT_BACKLOG, ssl=tls, ssl_handshake_timeout=patience_s
+        )
+        self._servers.append(server)

@@ -1,0 +1,255 @@
+"""The asyncio shell of one connection through a gateway: a transport to the client, one to a broker, and a passage between them.
+
+Rules:
+- A side that does not take its bytes stops the reading of the other side, so the gateway stores no more than the limits of one connection.
+- The end of one side ends the other, after it has what was on its way.
+- An invalid frame of either side ends this connection and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, cast
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.timers import Timers
+from ottla.broker.gateway.address_book import Address, AddressBook
+from ottla.broker.gateway.passage import Passage
+from ottla.broker.net.listeners import host_and_port, plain_address
+from ottla.broker.net.session import ByteBudget
+from ottla.broker.net.shedding import Shedding
+from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+from ottla.protocol.errors import ProtocolError
+
+peer_logger = logging.getLogger(PEERS)
+
+
+class GatewayConnections:
+    """What all connections of a gateway share. `cluster_tls` is the TLS towards the cluster; `own_host` is the host name that clients get,
+    None for the address to which a client connected.
+    """
+
+    def __init__(self, book: AddressBook, clock: Clock, timers: Timers, cluster_tls: ssl.SSLContext | None, own_host: str | None) -> None:
+        self.book = book
+        self.clock = clock
+        self.timers = timers
+        self.cluster_tls = cluster_tls
+        self.own_host = own_host
+        self.open: dict[GatewayConnection, None] = {}
+        self.budget = ByteBudget()
+        self._shedding = Shedding(self.budget, limits.NODE_RESPONSE_BYTES, timers, clock.mono_ms, lambda: None)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def make(self, node_id: int | None) -> asyncio.Protocol:
+        """Return the protocol of a new client's connection to a broker; None stands for any broker."""
+        return GatewayConnection(self, node_id).client
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a task of one connection."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def memory_is_short(self) -> None:
+        """Close the connections that hold much and move little."""
+        self._shedding.memory_is_short(self.open)
+
+    async def close(self) -> None:
+        """Close all connections at once."""
+        for connection in list(self.open):
+            connection.abort()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Side(asyncio.Protocol):
+    """One of the two transports. `receive` takes its bytes."""
+
+    def __init__(self, connection: GatewayConnection, receive: Callable[[bytes], None]) -> None:
+        self._connection = connection
+        self._receive = receive
+        self._reading = True
+        self.transport: asyncio.Transport | None = None
+        self.is_full = False
+        """Whether the transport holds too many unsent bytes."""
+        self.is_lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(limits.GATEWAY_WRITE_HIGH_BYTES, limits.GATEWAY_WRITE_LOW_BYTES)
+        connected = transport.get_extra_info("socket")
+        if connected is not None:  # a peer that vanished without a word would keep both connections for ever
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._connection.made(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.received(self._receive, data)
+
+    def pause_writing(self) -> None:
+        self.is_full = True
+        self._connection.settle()
+
+    def resume_writing(self) -> None:
+        self.is_full = False
+        self._connection.settle()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_lost = True
+        self._connection.lost()
+
+    def write(self, buffers: list[Any]) -> None:
+        """Send buffers, unless the transport is closing."""
+        if buffers and self.transport is not None and not self.transport.is_closing():
+            self.transport.writelines(buffers)
+
+    def read(self, wanted: bool) -> None:
+        """Read or do not read from now on."""
+        if self._reading != wanted and self.transport is not None and not self.transport.is_closing():
+            self._reading = wanted
+            if wanted:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def unsent(self) -> int:
+        """Return the bytes that the peer has not taken."""
+        return 0 if self.transport is None or self.is_lost else self.transport.get_write_buffer_size()
+
+
+class GatewayConnection:
+    """One connection of a client to the broker `node_id`, or to any broker for None."""
+
+    def __init__(self, shared: GatewayConnections, node_id: int | None) -> None:
+        self._shared = shared
+        self._node_id = node_id
+        self._accounted = self._last_held = 0
+        self._dialling: asyncio.Task[None] | None = None
+        self.client = _Side(self, self._from_client)
+        self._cluster = _Side(self, self._from_cluster)
+        self._passage: Passage
+
+    def made(self, side: _Side) -> None:
+        """Dial a broker for a new client, or begin to read the client when the broker is connected."""
+        shared, transport = self._shared, side.transport
+        assert transport is not None
+        if side is self._cluster:
+            self.flush()
+            return
+        local = transport.get_extra_info("sockname")
+        host = shared.own_host or plain_address(local[0])
+        self._passage = Passage(partial(shared.book.exchange, host))
+        shared.open[self] = None
+        side.read(False)
+        self._dialling = shared.start(self._dial())
+
+    def received(self, receive: Callable[[bytes], None], data: bytes) -> None:
+        """Process bytes of a side."""
+        try:
+            receive(data)
+        except ProtocolError as error:
+            peer_logger.warning("Closing a connection: %s", error)
+            self.flush()
+            self._end()
+            return
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what is ready, and read the sides that may be read."""
+        if self.client.transport is not None:
+            self.client.write(self._passage.take_to_client())
+        if self._cluster.transport is not None:
+            self._cluster.write(self._passage.take_to_cluster())
+        self.settle()
+
+    def settle(self) -> None:
+        """Read each side only while the other side takes its bytes."""
+        self.client.read(self._cluster.transport is not None and not self._cluster.is_full and not self._passage.is_full)
+        self._cluster.read(not self.client.is_full)
+        self._account()
+
+    def lost(self) -> None:
+        """End the connection, because one side has ended."""
+        self._end()
+        if self.client.is_lost:
+            self._shared.open.pop(self, None)
+            if self._dialling is not None:
+                self._dialling.cancel()
+        self._account()
+
+    def held_bytes(self) -> int:
+        """Return the bytes that this connection stores."""
+        return self._passage.held_bytes + self.client.unsent() + self._cluster.unsent()
+
+    def moved_bytes(self) -> int:
+        """Return by how much `held_bytes` changed since the last call."""
+        before, self._last_held = self._last_held, self.held_bytes()
+        return abs(self._last_held - before)
+
+    def abort(self) -> None:
+        """Close both sides at once."""
+        for side in (self.client, self._cluster):
+            if side.transport is not None:
+                side.transport.abort()
+
+    def _from_client(self, data: bytes) -> None:
+        self._passage.from_client(data)
+
+    def _from_cluster(self, data: bytes) -> None:
+        self._passage.from_cluster(data)
+
+    def _end(self) -> None:
+        for side in (self.client, self._cluster):
+            if side.transport is not None and not side.transport.is_closing():
+                side.transport.close()
+
+    def _account(self) -> None:
+        held = 0 if self.client.is_lost else self.held_bytes()
+        budget = self._shared.budget
+        budget.used += held - self._accounted
+        self._accounted = held
+        if budget.is_exhausted():
+            self._shared.memory_is_short()
+
+    async def _dial(self) -> None:
+        """Connect to the first broker of the candidates that can be reached, or close the client's connection."""
+        failures = []
+        for address in self._shared.book.candidates(self._node_id):
+            try:
+                await self._connect(address)
+            except OSError as error:  # ssl.SSLError among them
+                failures.append(f"{host_and_port(*address)}: {_reason(error)}")
+            else:
+                return
+        broker = "the cluster" if self._node_id is None else f"broker {self._node_id}"
+        peer_logger.warning("Closing a client's connection, because %s cannot be reached: %s", broker, "; ".join(failures))
+        self.abort()
+
+    async def _connect(self, address: Address) -> None:
+        shared, loop = self._shared, asyncio.get_running_loop()
+        tls = shared.cluster_tls
+        name = None if tls is None else address.host
+        attempt = asyncio.ensure_future(loop.create_connection(lambda: self._cluster, *address, ssl=tls, server_hostname=name))
+        try:
+            if await wait_at_most(shared.timers, shared.clock, limits.GATEWAY_DIAL_MS, [attempt]):
+                raise TimeoutError(f"no connection in {limits.GATEWAY_DIAL_MS} ms")
+            await attempt
+        finally:
+            attempt.cancel()
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return getattr(error, "verify_message", None) or error.reason or str(error)
+    return error.strerror or str(error) or type(error).__name__

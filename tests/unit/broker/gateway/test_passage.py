@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.broker.core import limits
+from ottla.broker.gateway.address_book import Address
+from ottla.broker.gateway.passage import Passage
+from ottla.protocol.codec import decode_response, encode_request, encode_response
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+METADATA = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 9092)])
+
+
+def passage() -> Passage:
+    return Passage(lambda node_id, _host, _port: Address("gw", 20_000 + node_id))
+
+
+def request(message: Any, version: int, correlation_id: int) -> bytes:
+    return b"".join(encode_request(message.API_KEY, version, correlation_id, "test", message))
+
+
+def response(message: Any, version: int, correlation_id: int) -> bytes:
+    return b"".join(encode_response(message.API_KEY, version, correlation_id, message))
+
+
+def to_client(passing: Passage) -> bytes:
+    return b"".join(passing.take_to_client())
+
+
+def to_cluster(passing: Passage) -> bytes:
+    return b"".join(passing.take_to_cluster())
+
+
+def unknown(correlation_id: int, body: bytes = b"body") -> bytes:
+    frame = struct.pack(">hhih", 999, 7, correlation_id, -1) + body
+    return struct.pack(">i", len(frame)) + frame
+
+
+def produce(acks: int, version: int, correlation_id: int) -> bytes:
+    topics = [TopicProduceData("t", partition_data=[PartitionProduceData(0, b"r" * 30)])]
+    return request(ProduceRequest(transactional_id="tx", acks=acks, topic_data=topics), version, correlation_id)
+
+
+def test_an_api_that_is_not_known_passes_in_both_directions() -> None:
+    passing, answer = passage(), struct.pack(">ii", 9, 5) + b"hello"
+    passing.from_client(unknown(5))
+    passing.from_cluster(answer)
+    assert (to_cluster(passing), to_client(passing)) == (unknown(5), answer)
+
+
+@given(st.lists(st.integers(1, 20), min_size=1))
+def test_addresses_are_rewritten_among_responses_that_pass_however_the_bytes_arrive(steps: list[int]) -> None:
+    passing = passage()
+    asked = request(MetadataRequest([]), 9, 1) + request(HeartbeatRequest("g"), 4, 2) + request(MetadataRequest([]), 12, 3)
+    answers = response(METADATA, 9, 1) + response(HeartbeatResponse(), 4, 2) + response(METADATA, 12, 3)
+    for data, feed in ((asked, passing.from_client), (answers, passing.from_cluster)):
+        at = turn = 0
+        while at < len(data):
+            feed(data[at : at + steps[turn % len(steps)]])
+            at, turn = at + steps[turn % len(steps)], turn + 1
+    at_gateway = MetadataResponse(brokers=[MetadataResponseBroker(1, "gw", 20_001)])
+    assert to_cluster(passing) == asked
+    assert to_client(passing) == response(at_gateway, 9, 1) + response(HeartbeatResponse(), 4, 2) + response(at_gateway, 12, 3)
+    assert passing.held_bytes == 0
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+def test_a_produce_request_without_acknowledgements_has_no_response(version: int) -> None:
+    passing = passage()
+    passing.from_client(produce(0, version, 1) + produce(1, version, 2) + produce(-1, version, 3))
+    with pytest.raises(ProtocolError, match="answered request 1 instead of 2"):
+        passing.from_cluster(struct.pack(">ii", 4, 1))
+    passing = passage()
+    passing.from_client(produce(0, version, 1) + request(HeartbeatRequest("g"), 4, 2))
+    passing.from_cluster(response(HeartbeatResponse(), 4, 2))
+    assert to_client(passing) == response(HeartbeatResponse(), 4, 2)
+
+
+def test_a_response_without_a_request_is_not_trusted() -> None:
+    with pytest.raises(ProtocolError, match="without a request"):
+        passage().from_cluster(struct.pack(">ii", 4, 1))
+
+
+def test_a_response_to_another_request_is_not_trusted() -> None:
+    passing = passage()
+    passing.from_client(unknown(5))
+    with pytest.raises(ProtocolError, match="answered request 6 instead of 5"):
+        passing.from_cluster(struct.pack(">ii", 4, 6))
+
+
+@pytest.mark.parametrize("frame", [b"", b"\0\3", struct.pack(">hhi", 0, 13, 1), struct.pack(">hhih", 0, 13, 1, 30_000) + bytes(20)])
+def test_a_request_that_ends_before_its_head_is_rejected(frame: bytes) -> None:
+    with pytest.raises(MalformedHeader):
+        passage().from_client(struct.pack(">i", len(frame)) + frame)
+
+
+def test_a_response_without_room_for_a_correlation_id_is_rejected() -> None:
+    passing = passage()
+    passing.from_client(unknown(5))
+    with pytest.raises(MalformedHeader):
+        passing.from_cluster(struct.pack(">i", 2) + b"\0\0")
+
+
+def test_the_head_of_a_produce_request_is_bounded() -> None:
+    passing, tags = passage(), b"\x01\x09\xff\xff\xff\x7f"  # one tagged field of 2**28 - 1 bytes
+    passing.from_client(struct.pack(">ihhih", 2**29, 0, 13, 1, -1) + tags)
+    passing.from_client(bytes(limits.GATEWAY_HEAD_BYTES - 100))
+    with pytest.raises(MalformedHeader):
+        passing.from_client(bytes(1_000))
+
+
+def test_a_rewritten_api_in_a_version_that_is_not_known_ends_the_connection() -> None:
+    with pytest.raises(UnsupportedVersion):
+        passage().from_client(struct.pack(">ihhih", 10, 3, 99, 1, -1))
+
+
+def test_a_response_that_would_be_collected_and_is_too_large_is_rejected_before_it_arrives() -> None:
+    passing = passage()
+    passing.from_client(request(MetadataRequest([]), 9, 1))
+    with pytest.raises(FrameTooLarge):
+        passing.from_cluster(struct.pack(">ii", 2**31 - 1, 1))
+
+
+def test_a_client_with_very_many_pending_requests_is_not_read() -> None:
+    passing = passage()
+    passing.from_client(b"".join(map(unknown, range(limits.GATEWAY_IN_FLIGHT - 1))))
+    assert not passing.is_full
+    passing.from_client(unknown(7_777))
+    assert passing.is_full
+    passing.from_cluster(struct.pack(">ii", 4, 0))
+    assert not passing.is_full
+
+
+def test_a_newer_api_versions_request_is_answered_in_its_turn_and_does_not_reach_the_cluster() -> None:
+    passing, first, last = passage(), unknown(1), unknown(3)
+    newer = struct.pack(">ihhih", 10, 18, 99, 2, -1)
+    passing.from_client(first + newer + last)
+    assert to_cluster(passing) == first + last
+    assert to_client(passing) == b""
+    answers = struct.pack(">iii", 8, 1, 11), struct.pack(">iii", 8, 3, 33)
+    passing.from_cluster(b"".join(answers))
+    data = to_client(passing)
+    assert (data[:12], data[-12:]) == answers
+    correlation_id, own = decode_response(18, 0, data[16:-12])
+    assert (correlation_id, own.error_code) == (2, ErrorCode.UNSUPPORTED_VERSION)
+
+
+def test_an_own_answer_waits_for_the_end_of_the_response_before_it() -> None:
+    passing = passage()
+    passing.from_client(unknown(1))
+    passing.from_cluster(struct.pack(">ii", 10, 1))
+    passing.from_client(struct.pack(">ihhih", 10, 18, 99, 2, -1))
+    assert to_client(passing) == struct.pack(">ii", 10, 1)
+    passing.from_cluster(b"123456")
+    assert to_client(passing)[:6] == b"123456"
+
+
+def test_gssapi_is_refused_without_asking_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    passing = passage()
+    passing.from_client(request(SaslHandshakeRequest("GSSAPI"), 1, 4))
+    assert to_cluster(passing) == b""
+    _, refused = decode_response(17, 1, to_client(passing)[4:])
+    assert refused.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert "Kerberos" in caplog.text
+
+
+def test_bare_tokens_of_an_old_handshake_pass_and_requests_follow() -> None:
+    passing = passage()
+    passing.from_client(request(SaslHandshakeRequest("SCRAM-SHA-256"), 0, 1))
+    passing.from_cluster(response(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]), 0, 1))
+    to_client(passing)
+    for token, answer in ((b"n,,n=u", b"r=1"), (b"c=biws", b"")):
+        framed = struct.pack(">i", len(token)) + token
+        passing.from_client(framed)
+        passing.from_cluster(struct.pack(">i", len(answer)) + answer)
+        assert to_client(passing) == struct.pack(">i", len(answer)) + answer
+    passing.from_client(request(MetadataRequest([]), 9, 2))
+    passing.from_cluster(response(METADATA, 9, 2))
+    assert decode_response(3, 9, to_client(passing)[4:])[1].brokers[0].host == "gw"
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_any_bytes_pass_or_are_rejected(of_client: bytes, of_cluster: bytes) -> None:
+    passing = passage()
+    try:
+        passing.from_client(of_client)
+        passing.from_cluster(of_cluster)
+    except ProtocolError:
+        return

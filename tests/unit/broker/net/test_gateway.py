@@ -1,0 +1,276 @@
+"""A gateway between real sockets, in front of one broker, a cluster, or a scripted cluster that misbehaves."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.gateway.address_book import Address
+from ottla.broker.net.gateway import GatewaySettings
+from ottla.broker.testing.in_process_gateway import InProcessGateway
+from ottla.protocol.client import Client
+from ottla.protocol.codec import encode_request, encode_response
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from tests.support.running_broker import HOST, RunningBroker
+from tests.support.topic_calls import create, produce
+
+TIMEOUT_S = 20
+ANY_REQUEST = struct.pack(">ihhih", 10, 999, 0, 1, -1)
+METADATA = b"".join(encode_request(3, 9, 1, None, MetadataRequest([])))
+
+
+def client_of(gateway: InProcessGateway, node_id: int | None = None) -> Client:
+    port = gateway.node.ports[0] if node_id is None else gateway.node.book.ports[node_id]
+    return Client(HOST, port)
+
+
+@contextmanager
+def scripted(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A cluster of one node that does with each connection what `serve` says, on a thread of its own; yields its port."""
+    with closing(socket.create_server((HOST, 0))) as listening:
+
+        def accept() -> None:
+            while True:
+                try:
+                    connected, _ = listening.accept()
+                except OSError:
+                    return
+                connected.settimeout(TIMEOUT_S)
+                threading.Thread(target=run, args=(connected,), daemon=True).start()
+
+        def run(connected: socket.socket) -> None:
+            with connected:
+                try:
+                    serve(connected)
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join(TIMEOUT_S)
+
+
+def answering_with(*answers: bytes) -> Callable[[socket.socket], None]:
+    """Send one of these bytes for each read, and then nothing more until the peer closes."""
+
+    def serve(connected: socket.socket) -> None:
+        for answer in answers:
+            connected.recv(65_536)
+            connected.sendall(answer)
+        while connected.recv(65_536):
+            pass
+
+    return serve
+
+
+def read_to_the_end(client: Client, data: bytes) -> None:
+    """Send bytes, and read responses. Raises ConnectionError when the peer closes the connection."""
+    client.send_raw(data)
+    while True:
+        client.read_frame()
+
+
+def waits(event: threading.Event) -> None:
+    event.wait(TIMEOUT_S)
+
+
+def test_a_client_reaches_the_broker_through_the_gateway_and_is_given_its_port(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway, client_of(gateway) as client:
+        create(client, "t")
+        (named,) = client.call(MetadataRequest([])).brokers
+        assert (named.host, named.port) == (HOST, gateway.node.book.ports[named.node_id])
+        assert named.port != broker.port
+        with client_of(gateway, named.node_id) as direct:
+            assert [produce(direct, "t", value) for value in (b"a", b"b")] == [0, 1]
+
+
+def test_everything_but_addresses_is_what_the_broker_answers(tmp_path: Path) -> None:
+    with (
+        RunningBroker(tmp_path / "data") as broker,
+        InProcessGateway(broker.bootstrap) as gateway,
+        client_of(gateway) as client,
+        broker.client() as beside,
+    ):
+        create(client, "t")
+        asked = ApiVersionsRequest("x", "1")
+        assert client.call(asked, 4) == beside.call(asked, 4)
+        through, own = client.call(MetadataRequest(None), 12), beside.call(MetadataRequest(None), 12)
+        assert (through.topics, through.cluster_id) == (own.topics, own.cluster_id)
+
+
+def test_a_large_response_arrives_whole_at_a_slow_reader_and_the_gateway_does_not_store_it(tmp_path: Path) -> None:
+    value, count = b"v" * 900_000, 24
+    with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway, client_of(gateway) as client:
+        create(client, "t")
+        for _ in range(count):
+            produce(client, "t", value)
+        partition = FetchPartition(partition_max_bytes=100_000_000)
+        sent = client.send(FetchRequest(max_bytes=100_000_000, topics=[FetchTopic("t", partitions=[partition])]), 12)
+        (connection,) = gateway.node.connections.open
+        gateway.call_until(lambda _: connection.held_bytes() > limits.GATEWAY_WRITE_HIGH_BYTES)
+        held = gateway.call(lambda _: connection.held_bytes())
+        frame = client.read_frame()
+        assert struct.unpack_from(">i", frame)[0] == sent
+        assert len(frame) > count * len(value)
+        assert held <= limits.GATEWAY_WRITE_HIGH_BYTES + limits.READ_CHUNK_BYTES
+        assert gateway.call(lambda node: node.connections.budget.used) == 0
+
+
+def test_a_client_that_leaves_ends_the_connection_to_the_broker(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway:
+        with client_of(gateway) as client:
+            client.call(MetadataRequest([]))
+            assert broker.call(lambda node: node.connection_count) == 1
+        broker.call_until(lambda node: node.connection_count == 0)
+        gateway.call_until(lambda node: not node.connections.open)
+
+
+def test_a_broker_that_stops_ends_its_clients_connections_and_is_reached_again_after_its_return(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway:
+        with client_of(gateway) as client:
+            client.call(MetadataRequest([]))
+            broker.restart()
+            with pytest.raises(ConnectionError):
+                client.call(MetadataRequest([]))
+        with client_of(gateway) as again:
+            assert again.call(MetadataRequest([])).brokers
+
+
+def test_a_cluster_that_cannot_be_reached_ends_the_connection_and_names_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    with closing(socket.create_server((HOST, 0))) as taken:
+        port = taken.getsockname()[1]
+    with InProcessGateway(f"{HOST}:{port}") as gateway, client_of(gateway) as client, pytest.raises(ConnectionError):
+        client.call(MetadataRequest([]))
+    assert f"the cluster cannot be reached: {HOST}:{port}: " in caplog.text
+
+
+def test_a_broker_that_moves_is_followed_and_keeps_its_port() -> None:
+    def named(port: int) -> bytes:
+        return b"".join(encode_response(3, 9, 1, MetadataResponse(brokers=[MetadataResponseBroker(5, HOST, port)])))
+
+    def saying(word: bytes) -> bytes:
+        return struct.pack(">ii", 7, 1) + word
+
+    with scripted(answering_with(saying(b"old"))) as old, scripted(answering_with(saying(b"new"))) as new:
+        answers = iter([named(old), named(new)])
+
+        def serve(connected: socket.socket) -> None:
+            answering_with(next(answers))(connected)
+
+        with scripted(serve) as seed, InProcessGateway(f"{HOST}:{seed}") as gateway:
+            ports, heard = [], []
+            for _ in range(2):
+                with client_of(gateway) as client:
+                    ports.append(client.call(MetadataRequest([]), 9).brokers[0].port)
+                with Client(HOST, ports[-1]) as direct:
+                    direct.send_raw(ANY_REQUEST)
+                    heard.append(bytes(direct.read_frame())[4:])
+    assert ports[0] == ports[1]
+    assert heard == [b"old", b"new"]
+
+
+def test_the_first_cluster_address_that_answers_is_used(tmp_path: Path) -> None:
+    with closing(socket.create_server((HOST, 0))) as taken:
+        dead = taken.getsockname()[1]
+    with (
+        RunningBroker(tmp_path / "data") as broker,
+        InProcessGateway(f"{HOST}:{dead},{broker.bootstrap}") as gateway,
+        client_of(gateway) as client,
+    ):
+        assert client.call(MetadataRequest([])).brokers
+
+
+LIES = {
+    "a negative length": struct.pack(">i", -5),
+    "a response of two gigabytes that has to be decoded": struct.pack(">ii", 2**31 - 1, 1),
+    "another correlation id": struct.pack(">ii", 4, 99),
+    "a body that is not Metadata": struct.pack(">ii", 24, 1) + b"\xff" * 20,
+    "two responses": b"".join(encode_response(3, 9, 1, MetadataResponse())) * 2,
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_a_cluster_that_lies_loses_the_connection_and_no_other(tmp_path: Path, lie: bytes) -> None:
+    with scripted(answering_with(lie)) as port, InProcessGateway(f"{HOST}:{port}") as gateway, client_of(gateway) as other:
+        with client_of(gateway) as client, pytest.raises(ConnectionError):
+            read_to_the_end(client, METADATA)
+        assert other.fileno() > 0
+        gateway.call_until(lambda node: len(node.connections.open) == 1)
+
+
+def test_a_cluster_that_names_brokers_without_end_gets_a_bounded_number_of_ports() -> None:
+    many = MetadataResponse(brokers=[MetadataResponseBroker(number, HOST, 9_092) for number in range(limits.GATEWAY_NODES_MAX + 1)])
+    answer = b"".join(encode_response(3, 9, 1, many))
+    with scripted(answering_with(answer)) as port, InProcessGateway(f"{HOST}:{port}") as gateway:
+        with client_of(gateway) as client, pytest.raises(ConnectionError):
+            client.call(MetadataRequest([]), 9)
+        assert gateway.call(lambda node: len(node.book.ports)) == limits.GATEWAY_NODES_MAX
+
+
+@pytest.mark.parametrize(
+    "lie", [struct.pack(">i", -1), struct.pack(">ihhi", 8, 3, 99, 1), struct.pack(">ih", 2, 0), struct.pack(">ihhi", 8, 0, 9, 1)]
+)
+def test_a_client_that_lies_loses_its_connection_and_no_other(tmp_path: Path, lie: bytes) -> None:
+    with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway, client_of(gateway) as other:
+        with client_of(gateway) as liar, pytest.raises(ConnectionError):
+            read_to_the_end(liar, lie)
+        assert other.call(MetadataRequest([])).brokers
+
+
+def test_a_cluster_that_never_answers_stops_the_reading_of_its_client_and_of_no_other(tmp_path: Path) -> None:
+    never = threading.Event()
+    with (
+        scripted(lambda _: waits(never)) as port,
+        InProcessGateway(f"{HOST}:{port}") as gateway,
+        socket.create_connection((HOST, gateway.node.ports[0])) as client,
+    ):
+        gateway.call_until(lambda node: bool(node.connections.open))
+        (connection,) = gateway.node.connections.open
+        client.sendall(struct.pack(">ihhih", 2**30, 999, 0, 1, -1))
+        client.setblocking(False)
+        while gateway.call(lambda _: connection.held_bytes()) <= limits.GATEWAY_WRITE_HIGH_BYTES:
+            with suppress(BlockingIOError):
+                client.send(bytes(1_000_000))
+        assert gateway.call(lambda _: connection.held_bytes()) <= limits.GATEWAY_WRITE_HIGH_BYTES + limits.READ_CHUNK_BYTES
+        never.set()
+
+
+def test_a_brokers_port_follows_from_its_node_id_or_is_another_if_that_is_taken(tmp_path: Path) -> None:
+    with closing(socket.create_server((HOST, 0))) as probe:
+        port = probe.getsockname()[1]
+    port = port if port < 60_000 else port - 10_000
+    with RunningBroker(tmp_path / "data", {"node.id": "3"}) as broker:
+        with InProcessGateway(broker.bootstrap, port=port) as gateway, client_of(gateway) as client:
+            assert [(each.node_id, each.port) for each in client.call(MetadataRequest([])).brokers] == [(3, port + 4)]
+        with (
+            closing(socket.create_server((HOST, port + 4))),
+            InProcessGateway(broker.bootstrap, port=port) as gateway,
+            client_of(gateway) as client,
+        ):
+            (moved,) = client.call(MetadataRequest([])).brokers
+            assert moved.port not in {port, port + 4}
+
+
+def test_the_advertised_host_is_what_clients_get(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker:
+        settings = GatewaySettings([Address(HOST, broker.port)], port=0, advertised_host="localhost")
+        with InProcessGateway(settings=settings) as gateway, client_of(gateway) as client:
+            assert client.call(MetadataRequest([])).brokers[0].host == "localhost"
+
+
+def test_a_port_that_is_in_use_stops_the_start() -> None:
+    with closing(socket.create_server((HOST, 0))) as taken, pytest.raises(OSError, match="cannot listen on 127"):
+        InProcessGateway(f"{HOST}:1", port=taken.getsockname()[1]).start()

@@ -1,0 +1,77 @@
+"""A gateway that ends TLS, begins it anew towards the cluster, and lets SASL pass."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaConnectionError
+
+from ottla.broker.gateway.address_book import Address
+from ottla.broker.net.gateway import GatewaySettings
+from ottla.broker.testing.in_process import InProcessBroker
+from ottla.broker.testing.in_process_gateway import InProcessGateway
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from tests.support.certificates import Certificates
+from tests.support.running_broker import HOST, RunningBroker
+
+USERS = {"ann": "secret"}
+
+
+def server_tls(certificates: Certificates) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.server)
+    return context
+
+
+def test_tls_ends_at_the_gateway(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    trusting = ssl.create_default_context(cafile=certificates.ca)
+    with RunningBroker(tmp_path / "data") as broker:
+        settings = GatewaySettings([Address(HOST, broker.port)], port=0, client_tls=server_tls(certificates))
+        with InProcessGateway(settings=settings) as gateway:
+            for port in (gateway.node.ports[0], *gateway.node.book.ports.values()):
+                with Client(HOST, port, wrap=lambda plain: trusting.wrap_socket(plain, server_hostname=HOST)) as client:
+                    assert client.call(MetadataRequest([])).brokers
+            with Client(HOST, gateway.node.ports[0]) as plain, pytest.raises(ConnectionError):
+                plain.call(MetadataRequest([]))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_tls_begins_anew_and_sasl_passes(tmp_path: Path, mechanism: str, caplog: pytest.LogCaptureFixture) -> None:
+    with InProcessBroker(tmp_path / "data", tls=True, users=USERS) as broker:
+        own = broker.client_properties("aiokafka", mechanism=mechanism)
+        settings = GatewaySettings([Address(HOST, broker.port)], port=0, cluster_tls=own["ssl_context"])
+        with InProcessGateway(settings=settings) as gateway:
+            named = {**own, "bootstrap_servers": gateway.bootstrap, "security_protocol": "SASL_PLAINTEXT", "ssl_context": None}
+
+            async def send(password: str) -> int:
+                producer = AIOKafkaProducer(**{**named, "sasl_plain_password": password})
+                try:
+                    await producer.start()
+                    return (await producer.send_and_wait("t", b"x")).offset
+                finally:
+                    await producer.stop()
+
+            assert asyncio.run(send("secret")) == 0
+            with pytest.raises(KafkaConnectionError):
+                asyncio.run(send("wrong"))
+            assert "SaslAuthenticationFailed: Authentication failed" in caplog.text
+
+
+def test_a_cluster_whose_certificate_is_not_trusted_is_not_reached(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stranger = ssl.create_default_context(cafile=Certificates(tmp_path / "certificates").ca)
+    with InProcessBroker(tmp_path / "data", tls=True) as broker:
+        settings = GatewaySettings([Address(HOST, broker.port)], port=0, cluster_tls=stranger)
+        with (
+            InProcessGateway(settings=settings) as gateway,
+            Client(HOST, gateway.node.ports[0]) as client,
+            pytest.raises(ConnectionError),
+        ):
+            client.call(MetadataRequest([]))
+    assert "cannot be reached" in caplog.text
+    assert "certificate" in caplog.text
