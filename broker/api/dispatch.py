@@ -186,9 +186,11 @@ class Dispatcher:
         """Handle an ordinary Produce at `at` by the fast path. Return the reply and the position of the next frame; None if
         `handle` must be used.
         """
-        if self._faults.active or self.throttling is not None or not data.startswith(_PRODUCE_KEY, at + PREFIX_BYTES):
+        if self._faults.active or not data.startswith(_PRODUCE_KEY, at + PREFIX_BYTES):
             return None
         try:
+            if self.throttling is not None:
+                return self._lane.charged(peer, data, at, self.throttling)
             return self._lane.answer(peer, data, at)
         except Exception as error:  # noqa: BLE001 # the same catch-all, for the fast path
             header, _ = read_request_header(memoryview(data)[at + PREFIX_BYTES :])
@@ -200,7 +202,8 @@ class Dispatcher:
         services = cast("Services", self._services)  # a broker's services: a controller's dispatcher has no fast path
         from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # imported when needed, like the handlers
 
-        return ProduceLane(services.partitions, services.txn_verification, services.authorizer, services.settings.socket_request_max_bytes)
+        max_bytes = services.settings.socket_request_max_bytes
+        return ProduceLane(services.partitions, services.txn_verification, services.authorizer, max_bytes, services.clock.spent_ns)
 
     async def drain(self, timeout_ms: int) -> int:
         """Wait for pending responses, then cancel the remaining ones; return how many were cancelled."""

@@ -1,24 +1,26 @@
 """The Produce fast path: an ordinary Produce is parsed, checked, appended and answered without a message object, a Context or a task.
 
 Rules:
-* A request is ordinary if it has version 9 to 13, acks 1 or all, one topic, one partition, one whole batch and no tagged fields. This
-  broker must be the partition's only replica, and acknowledge without a sync. A transactional batch must have a transactional id, and no
-  other batch may; this broker must know at once that the partition belongs to the transaction.
+* A request is ordinary if it has version 9 to 13, acks 1 or all, one topic, one partition, one whole batch and no tagged fields. The
+  append must be acknowledged without a sync, and with acks=all without other replicas. A transactional batch must have a transactional
+  id, and no other batch may; this broker must know at once that the partition belongs to the transaction.
 * Any other request is recognized before anything is written, and is handled by `k00_produce`, which also reports its errors. Both paths
   make the same checks and append by the same call. A rejected append has written nothing, and `k00_produce` rejects it again.
 * A request that the authorizer denies is one of the others, and `k00_produce` logs the denial.
+* A request under client quotas is charged as `throttling` charges others.
 * tests/property/test_produce_lane.py sends the same bytes by both paths, and compares responses, logs and state.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.api.authorizer import Authorizer
 from ottla.broker.api.context import Peer
 from ottla.broker.api.k00_produce import ADDING_SINCE, ATTRIBUTES_AT, is_whole
-from ottla.broker.api.reply import Reply
+from ottla.broker.api.reply import Buffer
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -31,6 +33,9 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import TRANSACTIONAL
 
+if TYPE_CHECKING:
+    from ottla.broker.api.throttling import Throttling
+
 _KEY: Final = int(ApiKey.PRODUCE)
 _FIRST_VERSION: Final = 9
 """The first version with compact fields."""
@@ -41,6 +46,7 @@ _ONE: Final = 2
 
 _HEAD: Final = struct.Struct(">ihhih")
 """Size, key, version, correlation id, and the length of the client id that follows."""
+_ID_AT: Final = _HEAD.size
 _BODY: Final = struct.Struct(">BBhiB")
 """The header's tags (none), the length of the transactional id that follows, acks, timeout, topics."""
 _SHORT: Final = 0x7F
@@ -60,23 +66,52 @@ _ANSWER: Final = struct.Struct(">BihqqqBBBBiB")
 """Partitions, index, error, base offset, append time, log start offset, no record errors, no message, no tags of either, throttle
 time, no tags.
 """
+_THROTTLE_TIME: Final = struct.Struct(">iB")
+"""The last fields of the answer."""
 _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 
 
 class ProduceLane:
-    """The fast path of all connections; `max_bytes` is the largest request (socket.request.max.bytes)."""
+    """The fast path of all connections; `max_bytes` is the largest request (socket.request.max.bytes), `spent_ns` the clock that
+    measures what a request takes.
+    """
 
-    __slots__ = ("_authorizer", "_max_bytes", "_partitions", "_verification", "answered")
+    __slots__ = ("_authorizer", "_max_bytes", "_partitions", "_spent_ns", "_verification", "answered")
 
-    def __init__(self, partitions: Partitions, verification: TxnVerification, authorizer: Authorizer | None, max_bytes: int) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        verification: TxnVerification,
+        authorizer: Authorizer | None,
+        max_bytes: int,
+        spent_ns: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._partitions = partitions
+        self._spent_ns = spent_ns
         self._verification = verification
         self._authorizer = authorizer
         self._max_bytes = max_bytes
         self.answered = [0] * (_LAST_VERSION + 1)
         """The number of requests by version since the start."""
 
-    def answer(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
+    def charged(self, peer: Peer, data: bytes, at: int, throttling: Throttling) -> tuple[list[Buffer], int] | None:
+        """Handle a frame like `answer`, and charge it to the client's quotas."""
+        id_size = int.from_bytes(data[at + _ID_AT - 2 : at + _ID_AT], "big", signed=True)
+        try:
+            client_id = data[at + _ID_AT : at + _ID_AT + max(id_size, 0)].decode()
+        except UnicodeDecodeError:
+            return None
+        begun_ns = self._spent_ns()
+        found = self.answer(peer, data, at)
+        if found is None:
+            return None
+        (reply,), stop = found
+        wait_ms = throttling.produced(peer, client_id, stop - at - _SIZE_BYTES, self._spent_ns() - begun_ns)
+        if not wait_ms:
+            return found
+        return [b"".join([reply[: -_THROTTLE_TIME.size], _THROTTLE_TIME.pack(wait_ms, 0)])], stop
+
+    def answer(self, peer: Peer, data: bytes, at: int) -> tuple[list[Buffer], int] | None:
         """Handle the frame whose size is at `at`. Return the reply and the position of the next frame; None if the frame is not
         ordinary.
         """
@@ -114,14 +149,15 @@ class ProduceLane:
             return None
         records = memoryview(data)[pos:end]
         topic = data[topic_at:topic_end]
-        partition = self._partition(topic, version, index)
+        acks_all = acks == -1
+        partition = self._partition(topic, version, index, acks_all=acks_all)
         if partition is None or is_transactional == (transactional_id is None):
             return None
         try:  # the append rejects what is not one whole batch
             if self._authorizer is not None:
                 _check_access(self._authorizer, peer, partition.topic, transactional_id)
             guard = None if transactional_id is None else self._guard(transactional_id, version, partition, records)
-            info = partition.append(records, guard=guard, acks_all=acks == -1)
+            info = partition.append(records, guard=guard, acks_all=acks_all)
         except (Rejected, TooMuchAtOnce, UnicodeDecodeError):
             return None
         head = _ANSWER_HEAD.pack(_ANSWER_BYTES + topic_end - topic_at, correlation_id, 0, _ONE)
@@ -141,7 +177,7 @@ class ProduceLane:
         writer = Writer(transactional_id.decode(), producer_id, epoch, adds=version >= ADDING_SINCE)
         return self._verification.at_once(writer, partition, sequence)
 
-    def _partition(self, topic: bytes, version: int, index: int) -> Partition | None:
+    def _partition(self, topic: bytes, version: int, index: int, *, acks_all: bool) -> Partition | None:
         """Return the partition if this broker has it, clients may write to it, and appends are acknowledged at once."""
         known = self._partitions
         # Valid topic names are ASCII, so other bytes do not match any topic.
@@ -149,7 +185,7 @@ class ProduceLane:
         if found is None or found.is_internal or found.name == CLUSTER_METADATA:
             return None
         partition = found.partitions.get(index)
-        return partition if partition is not None and partition.acknowledges_at_once else None
+        return partition if partition is not None and partition.acknowledges_at_once(acks_all=acks_all) else None
 
 
 def _check_access(authorizer: Authorizer, peer: Peer, topic: str, transactional_id: bytes | None) -> None:

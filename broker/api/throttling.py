@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ottla.broker.api.api_table import APIS
-from ottla.broker.api.context import Context
+from ottla.broker.api.context import Context, Peer
 from ottla.broker.api.routes import Answer
 from ottla.broker.api.services import NodeServices
 from ottla.broker.core.clock import Clock
@@ -63,6 +63,22 @@ class Throttling:
             return self._later(ctx, request, size, spent_ns, answer)
         return self._throttled(ctx, request, size, spent_ns, answer)
 
+    def produced(self, peer: Peer, client_id: str, size: int, spent_ns: int) -> int:
+        """Charge a Produce that the fast path has handled, and pause its connection; return the throttle time in milliseconds."""
+        user, now_ms = peer.principal.name, self._clock.mono_ms()
+        wait_ms = max(self._of_time(user, client_id, spent_ns, now_ms), self._of_produced(user, client_id, size, now_ms))
+        if wait_ms:
+            peer.throttle(wait_ms)
+        return wait_ms
+
+    def _of_time(self, user: str, client_id: str, spent_ns: int, now_ms: int) -> int:
+        quota = self._quotas.request
+        return quota.waits(quota.use(user, client_id, spent_ns * NANOS_TO_PERCENT, now_ms)) if quota else 0
+
+    def _of_produced(self, user: str, client_id: str, size: int, now_ms: int) -> int:
+        quota = self._quotas.produce
+        return quota.waits(quota.use(user, client_id, size, now_ms)) if quota else 0
+
     async def _later(
         self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, answer: Awaitable[Message | None]
     ) -> Message | None:
@@ -76,10 +92,9 @@ class Throttling:
         user, client_id = ctx.peer.principal.name, ctx.client_id or ""
         given_ms = wait_ms = getattr(response, "throttle_time_ms", 0)
         if key != ApiKey.PRODUCE or request.body.acks != 0:
-            used_ms = quotas.request.use(user, client_id, spent_ns * NANOS_TO_PERCENT, now_ms)
-            wait_ms = max(wait_ms, quotas.request.waits(used_ms))
+            wait_ms = max(wait_ms, self._of_time(user, client_id, spent_ns, now_ms))
         if key == ApiKey.PRODUCE:
-            wait_ms = max(wait_ms, quotas.produce.waits(quotas.produce.use(user, client_id, size, now_ms)))
+            wait_ms = max(wait_ms, self._of_produced(user, client_id, size, now_ms))
         elif isinstance(response, FetchResponse | ShareFetchResponse) and quotas.fetch:
             written = sum(map(len, encode_response(key, ctx.version, 0, response)))
             response_bytes = written - (_HEADER_BYTES if ctx.version >= response.FLEXIBLE_SINCE else _OLD_HEADER_BYTES)

@@ -173,7 +173,7 @@ class Session:
         """Answer frames by the fast path, up to the first one that it does not handle; return the rest."""
         at, end, turn_end_ns = 0, len(data), 0
         for _ in range(limits.REQUESTS_PER_TURN):
-            if self._out_bytes >= limits.WRITE_HIGH_BYTES:
+            if self._out_bytes >= limits.WRITE_HIGH_BYTES or self.throttled:
                 break
             found = self._at_once(data, at)
             if found is None:

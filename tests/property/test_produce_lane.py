@@ -1,7 +1,7 @@
 """The fast path does what the normal path does: two brokers get the same bytes, one with its fast path closed by an observer.
 
 For any bytes in any pieces, the responses, the end of the connection, all files and the producer state are equal. With an authorizer, a
-topic and a transactional id are denied.
+topic and a transactional id are denied; with a quota, clients are throttled.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pytest
 from ottla.broker.api.authorizer import Authorizer
 from ottla.broker.api.context import Peer
 from ottla.broker.api.produce_lane import ProduceLane
+from ottla.broker.api.throttling import Throttling
 from ottla.broker.app import Broker
 from ottla.broker.core.acl import STANDARD_AUTHORIZER, Operation, Pattern, Permission, Resource
 from ottla.broker.core.clock import VirtualClock
@@ -39,6 +40,7 @@ from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
 from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.simulation import TimelessLoop, settle
@@ -59,13 +61,14 @@ DENIED = [
     AclCreation(kind, name, Pattern.LITERAL, "User:ANONYMOUS", "*", Operation.WRITE, Permission.DENY)
     for kind, name in ((Resource.TOPIC, "compacted"), (Resource.TRANSACTIONAL_ID, "other"))
 ]
+QUOTA = [EntryData([EntityData("client-id", None)], [OpData("producer_byte_rate", 150)])]
 STEPS = 300
 
 
 class Side:
     """One broker on a disk of its own; what it is sent it gets on one connection, which is made anew when the broker ends it."""
 
-    def __init__(self, seed: int, *, closed: bool, secured: bool) -> None:
+    def __init__(self, seed: int, *, closed: bool, secured: bool, throttled: bool) -> None:
         self.files = MemoryFiles()
         self.clock = VirtualClock()
         self.network = MemoryNetwork()
@@ -76,7 +79,7 @@ class Side:
         environment = Environment(self.clock, self.files, self.network, Random(seed), InlineThreads)
         self.broker = Broker(load(wanted, {}, None).settings, faults, environment, exit_now=lambda code: None)
         self.client = MemoryClient()
-        self.secured = secured
+        self.secured, self.throttled = secured, throttled
 
     async def start(self) -> None:
         await self.broker.start()
@@ -92,6 +95,9 @@ class Side:
             await settle(400)
         if self.secured:
             self.client.send(CreateAclsRequest(DENIED), 3)
+            await settle(400)
+        if self.throttled:
+            self.client.send(AlterClientQuotasRequest(QUOTA), 1)
             await settle(400)
 
     async def connect(self) -> None:
@@ -128,11 +134,16 @@ class Side:
         txns = self.broker.services.txns.shards.of(transactional_id).machine.transactions
         return txns[transactional_id].holder if transactional_id in txns else (77, 0)
 
+    def throttles(self) -> tuple[int, int]:
+        """The number of requests that were throttled, and the sum of their throttle times."""
+        quotas = self.broker.services.quotas
+        return (0, 0) if quotas is None else (quotas.produce.throttled, quotas.produce.waited_ms)
+
     def state(self) -> list[object]:
-        """The state of each partition."""
+        """The state of each partition, and what the quota has measured."""
         logs = [partition.log for partition in self.broker.services.partitions]
         ends = [(log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset) for log in logs]
-        return [*ends, str([list(log.producers()) for log in logs])]
+        return [*ends, str([list(log.producers()) for log in logs]), self.throttles()]
 
     def disk(self) -> dict[Path, bytes]:
         return {path: bytes(node.data) for path, node in sorted(self.files.nodes.items())}
@@ -247,10 +258,10 @@ class Producers:
 @contextmanager
 def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Counts the requests that the fast path gets and answers, and those that began a transaction in their partition."""
-    answer, at_once, allows = ProduceLane.answer, TxnVerification.at_once, Authorizer.allows
+    answer, at_once, allows, produced = ProduceLane.answer, TxnVerification.at_once, Authorizer.allows, Throttling.produced
 
-    def asked(self: ProduceLane, peer: Peer, data: bytes, at: int) -> Any:
-        found = answer(self, peer, data, at)
+    def asked(self: ProduceLane, *given: Any) -> Any:
+        found = answer(self, *given)
         taken["passed on" if found is None else "answered"] += 1
         return found
 
@@ -264,16 +275,22 @@ def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         taken["allowed" if found else f"denied {resource.name}"] += 1
         return found
 
+    def charged(self: Throttling, *given: Any) -> int:
+        wait_ms = produced(self, *given)
+        taken["throttled"] += wait_ms > 0
+        return wait_ms
+
     with monkeypatch.context() as patch:
+        patch.setattr(Throttling, "produced", charged)
         patch.setattr(Authorizer, "allows", judged)
         patch.setattr(ProduceLane, "answer", asked)
         patch.setattr(TxnVerification, "at_once", verified)
         yield
 
 
-async def compare(seed: int, *, secured: bool) -> None:
+async def compare(seed: int, *, secured: bool, throttled: bool) -> None:
     draw = Random(seed)
-    lane, ordinary = Side(seed, closed=False, secured=secured), Side(seed, closed=True, secured=secured)
+    lane, ordinary = (Side(seed, closed=closed, secured=secured, throttled=throttled) for closed in (False, True))
     for side in (lane, ordinary):
         await side.start()
     assert lane.topic_id("t") == ordinary.topic_id("t") != bytes(16)
@@ -293,17 +310,19 @@ async def compare(seed: int, *, secured: bool) -> None:
     assert lane.disk() == ordinary.disk()
 
 
-@pytest.mark.parametrize("secured", [False, True])
+@pytest.mark.parametrize("rules", ["", "authorizer", "quota"])
 @pytest.mark.parametrize("seed", range(6))
 def test_what_comes_through_the_lane_is_answered_and_stored_as_by_the_ordinary_way(
-    seed: int, secured: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, rules: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Printed with -s: how many frames were compared."""
     taken: Counter[str] = Counter()
+    secured, throttled = rules == "authorizer", rules == "quota"
     with counted(taken, monkeypatch), asyncio.Runner(loop_factory=TimelessLoop) as runner:
-        runner.run(compare(seed, secured=secured))
+        runner.run(compare(seed, secured=secured, throttled=throttled))
     print(f"seed {seed}: {dict(taken)}")
-    assert taken["answered"] > STEPS / 5, taken
+    assert taken["answered"] > STEPS / (10 if throttled else 5), taken  # a throttled client is answered less often
     assert taken["passed on"] > STEPS / 10, taken
-    assert taken["verified"] + taken["added"] > STEPS / (150 if secured else 50), taken  # the authorizer denies one of two ids
+    assert taken["verified"] + taken["added"] > STEPS / (150 if rules else 50), taken  # the authorizer denies one of two ids
+    assert throttled == (taken["throttled"] > 0), taken
     assert secured == (taken["denied TOPIC"] > 0) == (taken["denied TRANSACTIONAL_ID"] > 0), taken

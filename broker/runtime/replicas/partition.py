@@ -153,11 +153,10 @@ class Partition:
         """Whether this broker leads the partition."""
         return self.replica.leads
 
-    @property
-    def acknowledges_at_once(self) -> bool:
-        """Whether every append is acknowledged without a wait: this broker is the only replica, and flush.messages is not set."""
+    def acknowledges_at_once(self, *, acks_all: bool) -> bool:
+        """Return whether every append is acknowledged without a wait: flush.messages is not set, and no other replica must confirm it."""
         replica = self.replica
-        return replica.leads and not replica.shared and self.log.config.flush_messages == INT64_MAX
+        return replica.leads and not (acks_all and replica.shared) and self.log.config.flush_messages == INT64_MAX
 
     def append(
         self,

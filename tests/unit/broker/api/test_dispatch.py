@@ -243,6 +243,7 @@ def with_lane(*faults: str, broken: bool = False, observed: bool = False) -> Dis
         txn_verification=None,
         settings=SimpleNamespace(socket_request_max_bytes=1 << 20),
         authorizer=None,
+        clock=VirtualClock(),
     )
     return Dispatcher(cast(Services, services), script)
 

@@ -13,11 +13,14 @@ import pytest
 from ottla.broker.api.authorizer import Authorizer
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.produce_lane import ProduceLane
+from ottla.broker.api.throttling import Throttling
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core.acl import Operation, Pattern, Permission, Resource
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.principal import Principal
+from ottla.broker.quotas.quotas import Quotas
+from ottla.broker.quotas.rates import Windows
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.protocol.codec import decode_response, encode_request
@@ -161,6 +164,44 @@ def test_tags_and_trailing_bytes_are_left_to_the_normal_path(scene: PartitionSce
     tagged = longer[:-2] + b"\1\0"
     assert lane(scene).answer(PEER, longer, 0) is None
     assert lane(scene).answer(PEER, tagged, 0) is None
+
+
+def test_a_replicated_partition_uses_the_fast_path_with_acks_1(scene: PartitionScene) -> None:
+    first = next(iter(scene.partitions))
+    first.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
+    told: list[int] = []
+    first.end_watchers["a follower"] = told.append
+    assert lane(scene).answer(PEER, frame(produce(acks=1), 9), 0) is not None
+    assert (ends(scene), first.log.high_watermark, told) == ([1, 0], 0, [len(BATCH)])
+
+
+def test_a_request_is_charged_to_the_clients_quota_and_told_its_throttle_time(scene: PartitionScene) -> None:
+    quotas = Quotas(Windows(), Windows())
+    quotas.change({frozenset({("client-id", "me")}): {"producer_byte_rate": 10.0}})
+    throttling, paused_ms = Throttling(quotas, VirtualClock(), None), []
+    peer = replace(PEER, throttle=paused_ms.append)
+    data = frame(produce(), 9)
+    found = lane(scene).charged(peer, b"before" + data, 6, throttling)
+    assert found is not None
+    reply, at = found
+    _, answer = decode_response(0, 9, b"".join(reply)[4:])
+    assert (at, answer.throttle_time_ms) == (6 + len(data), paused_ms[0])
+    # Ten windows of a second each cover the first request (KAFKA Rate).
+    assert paused_ms == [round(((len(data) - 4) / 10 - 10) / 10 * 10_000)]
+
+
+def test_a_request_within_its_quota_or_not_ordinary_is_not_throttled(scene: PartitionScene) -> None:
+    quotas = Quotas(Windows(), Windows())
+    quotas.change({frozenset({("client-id", None)}): {"producer_byte_rate": 1e9}})
+    throttling = Throttling(quotas, VirtualClock(), None)
+    found = lane(scene).charged(PEER, frame(produce(), 9), 0, throttling)
+    assert found is not None
+    assert decode_response(0, 9, b"".join(found[0])[4:])[1].throttle_time_ms == 0
+    assert quotas.produce.measured == 1
+    for unusual in UNUSUAL.values():
+        assert lane(scene).charged(PEER, frame(*unusual), 0, throttling) is None
+    assert lane(scene).charged(PEER, frame(produce(), 9).replace(b"me", b"\xff\xff", 1), 0, throttling) is None
+    assert (ends(scene), quotas.produce.measured) == ([1, 0], 1)
 
 
 def test_a_partition_that_waits_for_syncs_or_replicas_is_left_to_the_normal_path(scene: PartitionScene) -> None:

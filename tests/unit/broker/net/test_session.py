@@ -321,6 +321,20 @@ async def test_the_fast_path_is_used_only_while_no_request_is_pending(scene: Sce
     assert asked == [0, 6, 12, 0]
 
 
+def test_the_fast_path_handles_nothing_more_of_a_read_once_the_client_is_throttled(scene: Scene) -> None:
+    def at_once(data: bytes, at: int) -> tuple[Reply, int] | None:
+        scene.session.throttled = True
+        return [b"<fast>"], at + 5
+
+    scene.session = Session(scene.handle, scene.wake, scene.budget, 1 << 20, at_once)
+    scene.session.receive(frame(b"a") + frame(b"b"))
+    assert scene.session.take_output() == [b"<fast>"]
+    assert scene.handled == []
+    scene.session.throttled = False
+    scene.session.run()
+    assert scene.handled == [b"b"]
+
+
 def test_the_fast_path_yields_to_other_connections(scene: Scene) -> None:
     scene.session = Session(scene.handle, scene.wake, scene.budget, 1 << 20, lambda _, at: ([b"."], at + 5))
     scene.session.receive(frame(b"x") * (3 * limits.REQUESTS_PER_TURN))
