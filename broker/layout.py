@@ -7,7 +7,8 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,8 +16,9 @@ from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import Files
-from ottla.broker.storage.formatting import format_directory
-from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, random_id
+from ottla.broker.storage.formatting import METADATA_DIRECTORY, format_directory
+from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, encode_meta, random_id
+from ottla.broker.storage.partition_metadata import FILE_NAME as PARTITION_METADATA
 from ottla.broker.storage.partition_metadata import encode_uuid
 
 CONTROLLER_ID: Final = 3000
@@ -101,6 +103,31 @@ class Layout(NamedTuple):
             return None
         except ValueError as error:
             raise LogDirRefused(f"{path}: {error}") from error
+
+
+def brokers_in(path: Path, nodes: Collection[Path]) -> int | None:
+    """Return the number of brokers in a data directory with these nodes' directories; None if it has another layout than this."""
+    count = len(nodes) - 1
+    layout = Layout(path, count)
+    expected = {layout.controller_directory, *(layout.directory_of(number) for number in range(1, count + 1))}
+    return count if count > 0 and expected == set(nodes) else None
+
+
+def separate(path: Path, brokers: int, random_bytes: Callable[[int], bytes], now_ms: int) -> None:
+    """Make the copy of a cluster's directory another cluster: its metadata names the controller of the original, which may be running.
+
+    The nodes get a new cluster id, so that none of the original's accepts them. The brokers read the metadata log from their own
+    controller again. Raises OSError, ValueError for a damaged meta.properties.
+    """
+    layout, cluster_id = Layout(path, brokers), encode_uuid(random_id(random_bytes))
+    directories = [layout.directory_of(number) for number in range(1, brokers + 1)]
+    for directory in (layout.controller_directory, *directories):
+        meta = decode_meta((directory / FILE_NAME).read_bytes())
+        (directory / FILE_NAME).write_bytes(encode_meta(replace(meta, cluster_id=cluster_id), now_ms))
+    for directory in directories:
+        for file in (directory / METADATA_DIRECTORY).glob("*"):  # without one in a broker that was never started
+            if file.name != PARTITION_METADATA:
+                file.unlink()
 
 
 def _of_node(node_id: int, directory: Path, controller_at: str) -> dict[str, str]:

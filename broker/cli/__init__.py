@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "serve": "ottla.broker.cli.serve:serve",
+    "fork": "ottla.broker.cli.fork:fork_",
     "format": "ottla.broker.cli.format:format_",
     "health": "ottla.broker.cli.health:health",
     "cluster": "ottla.broker.cli.cluster_status:app",

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,18 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     made.add_argument("--data-dir", metavar="DIR", help="the data directory (log.dir; default ottla-data)")
+    made.add_argument(
+        "--on-copy-of",
+        type=Path,
+        metavar="DIR",
+        help="serve a copy (ottla fork) of this data directory of Ottla or Apache Kafka, in use or not, and never change it; the copy "
+        "is --data-dir, or a temporary directory beside DIR that is removed at the end (docs/fork-and-rewind.md)",
+    )
+    made.add_argument(
+        "--alone",
+        action="store_true",
+        help="with --on-copy-of a directory of one node of a cluster: lead every partition that it has, without the other nodes",
+    )
     made.add_argument("--port", type=_port, help="the port to listen on; 0 chooses a free one (default 9092)")
     made.add_argument("--host", help="the address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
     made.add_argument(
@@ -157,7 +169,8 @@ def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
     logging.getLogger(PEERS).addFilter(PeerLines())
     try:
         options.users += _users_of_variables(os.environ)
-        return _run_together(options) if options.brokers is not None else _run_one(options, in_place)
+        with _copied(options):
+            return _run_together(options) if options.brokers is not None else _run_one(options, in_place)
     except (SettingsError, FaultSyntax) as error:
         print(f"ottla serve: {error}{in_place.origin(str(error)) if in_place is not None else ''}", file=sys.stderr)
         return EXIT_USAGE
@@ -166,6 +179,14 @@ def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
         option = "--admin-port" if "the admin port" in str(error) else "--port"
         print(f"ottla serve: {error}{advice.format(option)}", file=sys.stderr)
         return 1
+
+
+def _copied(options: argparse.Namespace) -> AbstractContextManager[None]:
+    if options.on_copy_of is None and not options.alone:
+        return nullcontext()
+    from ottla.broker.cli.on_copy import on_copy  # noqa: PLC0415 # most starts copy nothing
+
+    return on_copy(options)
 
 
 def _address_in_use(error: BaseException | None) -> bool:

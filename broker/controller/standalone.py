@@ -1,4 +1,5 @@
-"""Decides the start of a standalone node, which is the only broker of its metadata log: it registers itself and leads every partition.
+"""Decides the start of a standalone node, which is the only broker of its metadata log: it registers itself and leads every partition that
+it has a replica of.
 
 A cluster broker instead registers with the controller, which fences it until it has caught up.
 """
@@ -7,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.cluster.metadata_records import MetadataRecord, PartitionChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord
+from ottla.broker.cluster.metadata_records import (
+    NO_LEADER,
+    MetadataRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
 from ottla.broker.cluster.record_versions import DIRECTORIES
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
@@ -15,6 +22,9 @@ from ottla.broker.core.effects import Effects
 
 def register_standalone(state: ControllerState, me: RegisterBrokerRecord, *, clean: bool) -> Effects[MetadataRecord, int]:
     """Register this node, remove the brokers of another cluster, and elect this node for every partition that it does not lead alone.
+
+    A partition of which only the removed brokers have replicas gets no leader: led from here, it would look as if it were empty. Those of
+    internal topics are led nevertheless, because groups and transactions need a coordinator.
 
     After an unclean shutdown every partition gets a new leader epoch, so that clients can detect records that replaced those they have read
     (KIP-320). Return the broker epoch.
@@ -31,6 +41,10 @@ def _elections(state: ControllerState, me: RegisterBrokerRecord, *, clean: bool)
     for topic in state.catalog.topics():
         for index, partition in topic.partitions.items():
             if clean and partition.leader == me.broker_id and partition.replicas == partition.isr == alone:
+                continue
+            if me.broker_id not in partition.replicas and not topic.is_internal:
+                if partition.leader != NO_LEADER:
+                    yield PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
                 continue
             elected = PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, isr=[me.broker_id], leader=me.broker_id)
             if partition.replicas != alone:

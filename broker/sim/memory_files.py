@@ -115,6 +115,9 @@ class MemoryFiles(Files):
         self.on_call("open", path)
         return self._new_fd(self.nodes[path], path)
 
+    def own(self, path: Path) -> None:
+        """Do nothing: these files have no hard links."""
+
     def open_read(self, path: Path) -> int:
         self.on_call("read", path)
         return self._new_fd(self._node(path), path)

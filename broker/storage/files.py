@@ -2,6 +2,9 @@
 
 Invariants: `pwrite` writes everything or raises; `pread` returns fewer bytes only at the end of the file; `write_atomic` leaves either the
 old or the new content under the final name, also after a power loss. Every failure is an `OSError`.
+
+A file with several hard links belongs to a fork, too (`ottla.broker.storage.fork`), or to a backup, and is never changed in place: `open`
+gives a descriptor that cannot write, and `own` replaces the name by a copy first.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from ottla.broker.storage.copying import copy_file
 from ottla.broker.storage.dir_lock import DirLock
 
 Buffer = bytes | bytearray | memoryview
@@ -43,8 +47,23 @@ class Files:
         return DirLock(directory)
 
     def open(self, path: Path) -> int:
-        """Open for reading and writing, creating the file if it does not exist."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
+        """Open for reading and writing, creating the file if it does not exist. A file with several hard links is opened for reading."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
+        if os.fstat(fd).st_nlink <= 1:
+            return fd
+        os.close(fd)
+        return self.open_read(path)
+
+    def own(self, path: Path) -> None:
+        """Replace a file that has several hard links by a copy on disk, before it is changed. Other files stay, and so do open
+        descriptors, which have the old file. Blocks for as long as the copy takes."""
+        if links_of(path) <= 1:
+            return
+        copy = path.with_name(path.name + ".tmp")
+        copy_file(path, copy)
+        self.sync_path(copy)
+        self.rename(copy, path)
+        self.sync_dir(path.parent)
 
     def open_read(self, path: Path) -> int:
         return os.open(path, os.O_RDONLY | _BINARY)
@@ -128,6 +147,8 @@ class Files:
 
     def write(self, path: Path, data: Buffer, *, sync: bool) -> None:
         """Replace the content in place: for files with a checksum of their own, which are worthless when torn."""
+        if links_of(path) > 1:
+            self.remove(path)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)
         try:
             self.pwrite(fd, [data], 0)
@@ -167,6 +188,14 @@ class Files:
 
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)
+
+
+def links_of(path: Path) -> int:
+    """Return the number of a file's hard links, 0 if it does not exist."""
+    try:
+        return path.stat().st_nlink
+    except FileNotFoundError:
+        return 0
 
 
 def _entry(entry: os.DirEntry[str]) -> FileEntry:

@@ -72,6 +72,7 @@ class Segment:
         "_rolling_timestamp",
         "_time_index",
         "_txn_index",
+        "_write_fd",
         "base_offset",
         "created_ms",
         "jitter_ms",
@@ -93,7 +94,8 @@ class Segment:
     ) -> None:
         self._files = files
         self._open_files = open_files
-        self._fd = -1
+        self._fd = self._write_fd = -1
+        """The open file, and the same once it is known that it may be written: another directory may share it (`Files.own`)."""
         self._make_directory = make_directory
         self._directory = directory
         self._path: Path | None = None
@@ -155,7 +157,7 @@ class Segment:
     def create_files(self) -> None:
         """Create the three files that Kafka expects of a segment. Raises `OSError`."""
         if self.is_made:
-            self._files.truncate(self.fd, 0)
+            self._files.truncate(self._to_write(), 0)
             self.offset_index.create_file()
             self.time_index.create_file()
         else:
@@ -198,6 +200,21 @@ class Segment:
                 self._make()
         return self._fd
 
+    def _to_write(self) -> int:
+        """Return a descriptor for writing. A file that has several hard links is first replaced by a copy. Raises `OSError`."""
+        if self._write_fd < 0:
+            if self.is_made:
+                if self.is_open:
+                    self._close()
+                self._files.own(self.path)
+            self._write_fd = self.fd
+        return self._write_fd
+
+    def _close(self) -> None:
+        self._files.close(self._fd)
+        self._fd = self._write_fd = -1
+        self._open_files.closed(self)
+
     def _open(self) -> int:
         try:
             return self._files.open(self.path)
@@ -232,7 +249,7 @@ class Segment:
         if self._bytes_since_index > index_interval:  # loaded now, because nothing may fail once the batch is written
             self.offset_index.load()
             self.time_index.load()
-        self._files.pwrite(self._fd if self._fd >= 0 else self.fd, buffers, position)
+        self._files.pwrite(self._write_fd if self._write_fd >= 0 else self._to_write(), buffers, position)
         self._note(position, size, last_offset, max_timestamp, index_interval)
         self.size = position + size
 
@@ -254,7 +271,7 @@ class Segment:
     def cut_back(self) -> None:
         """Truncate the remains of a failed write after the last complete batch. Raises `OSError`."""
         if self.is_made and self._files.size(self.fd) != self.size:
-            self._files.truncate(self.fd, self.size)
+            self._files.truncate(self._to_write(), self.size)
 
     # --- timestamps ----------------------------------------------------------------------------------------------------------
 
@@ -283,7 +300,8 @@ class Segment:
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     def pread(self, size: int, position: int) -> bytes:
-        return self._files.pread(self.fd, min(size, self.size - position), position)
+        """Return bytes of the segment, none beyond its end: after a truncation and a crash, an index may still lead there."""
+        return self._files.pread(self.fd, max(min(size, self.size - position), 0), position)
 
     def header_at(self, position: int) -> BatchHeader:
         """Return the header at `position`. Raises `CorruptBatch` if there is none."""
@@ -361,7 +379,7 @@ class Segment:
 
     def truncate_at(self, position: int, offset: int) -> None:
         """Truncate the file at `position`, where the batch with base offset `offset` begins, and the indexes with it."""
-        self._files.truncate(self.fd, position)
+        self._files.truncate(self._to_write(), position)
         self.size = position
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -445,9 +463,7 @@ class Segment:
     def release(self) -> None:
         """Close the file and free memory; unsaved index entries stay in memory."""
         if self.is_open:
-            self._files.close(self._fd)
-            self._fd = -1
-            self._open_files.closed(self)
+            self._close()
         self._fresh = False
         for index in self._indexes:
             index.release()

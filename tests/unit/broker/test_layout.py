@@ -5,10 +5,11 @@ from random import Random
 
 import pytest
 
-from ottla.broker.layout import CONTROLLER_ID, Layout, fitted
+from ottla.broker.layout import CONTROLLER_ID, Layout, brokers_in, fitted, separate
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.storage.errors import LogDirRefused
-from ottla.broker.storage.meta_properties import decode_meta
+from ottla.broker.storage.files import Files
+from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta
 
 DATA = Path("/data")
 
@@ -50,3 +51,23 @@ def test_internal_topics_have_up_to_three_replicas(brokers: int, replicas: str, 
         **given,
     }
     assert "offsets.topic.replication.factor" not in fitted(given, {"offsets.topic.replication.factor": "file"}, brokers)
+
+
+def test_a_separated_copy_is_another_cluster_whose_brokers_read_the_metadata_again(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, 2)
+    layout.format(Files(), Random(1).randbytes, 0, "a-cluster")
+    log = layout.directory_of(1) / "__cluster_metadata-0" / "00000000000000000000.log"
+    log.parent.mkdir(exist_ok=True)
+    (log.parent / "partition.metadata").touch()
+    log.write_bytes(b"the address of the original's controller")
+    nodes = [layout.controller_directory, layout.directory_of(1), layout.directory_of(2)]
+    before = [decode_meta((node / FILE_NAME).read_bytes()) for node in nodes]
+    assert brokers_in(tmp_path, nodes) == 2
+    assert brokers_in(tmp_path, nodes[1:]) is None
+    separate(tmp_path, 2, Random(2).randbytes, 0)
+    after = [decode_meta((node / FILE_NAME).read_bytes()) for node in nodes]
+    (cluster_id,) = {meta.cluster_id for meta in after}
+    assert cluster_id != "a-cluster"
+    assert [(meta.node_id, meta.directory_id) for meta in after] == [(meta.node_id, meta.directory_id) for meta in before]
+    assert [file.name for file in log.parent.iterdir()] == ["partition.metadata"]
+    assert len(list((layout.controller_directory / "__cluster_metadata-0").iterdir())) > 1

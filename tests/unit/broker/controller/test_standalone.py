@@ -28,7 +28,7 @@ def test_a_new_leader_epoch_begins_only_after_an_unclean_shutdown(controller: Li
 def test_the_brokers_of_another_cluster_are_removed_and_lead_nothing(controller: LiveController) -> None:
     controller.add_broker(2)
     controller.add_broker(3)
-    controller.add_topic("t", replicas(2, 3))
+    controller.add_topic("t", replicas(2, 1, 3))
     effects = register_standalone(controller.state, me(controller), clean=True)
     assert [type(record) for record in effects.records] == [
         UnregisterBrokerRecord,
@@ -41,6 +41,16 @@ def test_the_brokers_of_another_cluster_are_removed_and_lead_nothing(controller:
     partition = topic.partitions[0]
     assert (partition.leader, partition.replicas, partition.isr) == (1, (1,), (1,))
     assert list(controller.state.sessions.usable()) == [1]
+
+
+def test_a_partition_without_a_replica_here_gets_no_leader_unless_it_is_internal(controller: LiveController) -> None:
+    controller.add_broker(2)
+    controller.add_topic("t", replicas(2))
+    controller.add_topic("__consumer_offsets", replicas(2))
+    for _ in range(2):  # a second start finds it so
+        controller.run(register_standalone(controller.state, me(controller), clean=True))
+        leaders = {topic.name: topic.partitions[0].leader for topic in controller.state.catalog.topics()}
+        assert leaders == {"t": -1, "__consumer_offsets": 1}
 
 
 def test_a_registration_has_no_directories_below_the_level_that_knows_them(controller: LiveController) -> None:

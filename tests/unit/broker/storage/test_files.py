@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,48 @@ def test_a_power_loss_keeps_synced_content_under_synced_names() -> None:
     files.power_loss()
     assert files.read_bytes(Path("/kept")) == b"synced"
     assert [e.name for e in files.scan(Path("/"))] == ["kept", "nameless"]
+
+
+# --- files with several hard links -------------------------------------------------------------------------------------------------
+
+
+def linked(tmp_path: Path) -> tuple[Path, Path]:
+    shared, other = tmp_path / "shared", tmp_path / "other"
+    shared.write_bytes(b"content")
+    os.link(shared, other)
+    return shared, other
+
+
+def test_a_file_with_several_hard_links_cannot_be_written_through_a_descriptor(tmp_path: Path) -> None:
+    files, (shared, other) = Files(), linked(tmp_path)
+    fd = files.open(shared)
+    for change in (lambda: files.pwrite(fd, [b"X"], 0), lambda: files.truncate(fd, 1)):
+        with pytest.raises(OSError, match=r"\[Errno"):
+            change()
+    files.close(fd)
+    assert other.read_bytes() == b"content"
+
+
+def test_an_owned_file_is_changed_without_the_other_name(tmp_path: Path) -> None:
+    files, (shared, other) = Files(), linked(tmp_path)
+    files.own(shared)
+    fd = files.open(shared)
+    files.pwrite(fd, [b"X"], 0)
+    files.close(fd)
+    assert (shared.read_bytes(), other.read_bytes()) == (b"Xontent", b"content")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "shared"]
+
+
+def test_a_rewritten_file_leaves_the_other_name_alone(tmp_path: Path) -> None:
+    files, (shared, other) = Files(), linked(tmp_path)
+    files.write(shared, b"new", sync=False)
+    assert (shared.read_bytes(), other.read_bytes()) == (b"new", b"content")
+
+
+def test_a_file_of_one_name_is_not_copied_to_own_it(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"content")
+    inode = path.stat().st_ino
+    Files().own(path)
+    Files().own(tmp_path / "none")
+    assert path.stat().st_ino == inode

@@ -435,3 +435,16 @@ def test_a_directory_on_a_read_only_disk_can_be_read(tmp_path: Path) -> None:
     files.make_read_only()
     box.open(clean=True)
     assert offsets(box) == list(range(12))
+
+
+def test_an_index_that_leads_beyond_a_truncated_log_is_rebuilt(tmp_path: Path) -> None:
+    box = LogBox(tmp_path / "t-0", LogConfig(index_interval_bytes=100))
+    for _ in range(20):
+        box.append(batch(size=100))
+    box.log.flush()
+    flushed = box.log.recovery_point
+    box.log.truncate_to(5, NOW_MS)  # in memory; the index file is written at the next flush
+    box.log.release()
+    log = box.open(clean=False, recovery_point=flushed)
+    assert log.log_end_offset == 5
+    assert [header.base_offset for header in box.headers()] == list(range(5))

@@ -1,0 +1,43 @@
+"""Forks for commands: the copy of a cluster becomes a cluster of its own, and a fork is reported in one line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ottla.broker.core.clock import Clock
+from ottla.broker.layout import brokers_in, separate
+from ottla.broker.storage.fork import ForkRefused, ForkReport, fork, node_directories
+
+
+def fork_directory(source: Path, target: Path, *, links: bool = True) -> ForkReport:
+    """Fork a data directory; see `fork`. The copy of `ottla serve --brokers` gets a new cluster id. Raises ForkRefused."""
+    brokers = brokers_in(source, node_directories(source))
+
+    def finish(copy: Path) -> None:
+        if brokers is not None:
+            try:
+                separate(copy, brokers, os.urandom, Clock().now_ms())
+            except ValueError as error:
+                raise ForkRefused(f"a meta.properties in {source} is damaged: {error}") from error
+
+    return fork(source, target, links=links, finish=finish)
+
+
+def told(report: ForkReport) -> str:
+    """Return one line about a fork."""
+    parts = [
+        f"{count} {how} ({size / 1e6:,.1f} MB)"
+        for how, count, size in (
+            ("hard-linked", report.linked, report.linked_bytes),
+            ("reflinked", report.cloned, report.cloned_bytes),
+            ("copied", report.copied, report.copied_bytes),
+        )
+        if count
+    ]
+    state = "shut down cleanly" if report.clean else "in use or crashed, so the copy begins with a recovery"
+    nodes = "" if report.nodes == 1 else f" of {report.nodes} nodes"
+    return (
+        f"{report.target} is a copy of {report.source}: {report.partitions} partitions{nodes}, files: {', '.join(parts) or 'none'}, "
+        f"in {report.seconds:.2f} s; the original was {state}"
+    )

@@ -1,0 +1,107 @@
+"""`ottla serve --on-copy-of DIR`: forks a data directory and points the options at the copy."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ottla.broker.cli.common import CliError
+from ottla.broker.cli.forking import fork_directory, told
+from ottla.broker.cli.metadata_dir import METADATA_DIR, read_image
+from ottla.broker.core.settings_load import SettingsError, parse_assignments, source_of
+from ottla.broker.layout import brokers_in
+from ottla.broker.process import StartError
+from ottla.broker.storage.fork import ForkRefused, node_directories
+from ottla.broker.storage.meta_properties import FILE_NAME, MetaProperties, decode_meta
+
+
+@contextmanager
+def on_copy(options: argparse.Namespace) -> Iterator[None]:
+    """Fork the directory of `--on-copy-of`, and change `options` so that they serve the copy; remove a temporary copy at the end.
+
+    Raises SettingsError for options that contradict each other or the directory, StartError.
+    """
+    if options.on_copy_of is None:
+        raise SettingsError("--alone goes with --on-copy-of DIR, the directory of one node of a cluster")
+    source: Path = options.on_copy_of
+    try:
+        directories = node_directories(source)
+        if directories == [source]:
+            _as_one_node(options, source)
+        else:
+            _as_cluster(options, source, directories)
+        with _place(options, source) as target:
+            report = fork_directory(source, target)
+            print(f"ottla serve: {told(report)}", file=sys.stderr)
+            options.data_dir = str(target)
+            yield
+    except ForkRefused as refused:
+        raise StartError(str(refused)) from refused
+
+
+@contextmanager
+def _place(options: argparse.Namespace, source: Path) -> Iterator[Path]:
+    if options.data_dir is not None:
+        yield Path(options.data_dir)
+        return
+    source = source.absolute()
+    try:
+        holder = Path(tempfile.mkdtemp(prefix=f"{source.name}-fork-", dir=source.parent))
+    except OSError as error:
+        problem = f"no directory can be created beside {source} ({error.strerror}): name one with --data-dir"
+        raise StartError(problem) from error
+    try:
+        yield holder / "data"
+    finally:
+        shutil.rmtree(holder, ignore_errors=True)
+
+
+def _as_one_node(options: argparse.Namespace, source: Path) -> None:
+    """Serve the copy as a standalone node with the id of the original."""
+    if options.brokers is not None:
+        raise SettingsError(f"{source} is the directory of one node: leave out --brokers")
+    asked = parse_assignments(options.assignments)
+    if source_of("process.roles", asked, os.environ, options.config) is not None:
+        raise SettingsError("--on-copy-of starts a standalone node, which must not join a cluster: leave out process.roles")
+    meta = _meta(source)
+    if not options.alone and (source / METADATA_DIR).is_dir():
+        _check_is_whole(source, meta)
+    options.assignments.append(f"node.id={meta.node_id}")
+
+
+def _check_is_whole(source: Path, meta: MetaProperties) -> None:
+    try:
+        brokers = sorted(read_image(source).brokers)
+    except CliError:  # being written, or torn by a crash: the start recovers it, or says what is wrong
+        return
+    if brokers not in ([], [meta.node_id]):
+        listed = ", ".join(map(str, brokers))
+        raise SettingsError(
+            f"{source} is the directory of node {meta.node_id} of a cluster with the brokers {listed}: "
+            "add --alone to serve what this node has"
+        )
+
+
+def _as_cluster(options: argparse.Namespace, source: Path, directories: list[Path]) -> None:
+    """Serve the copy like the original was, by `--brokers`."""
+    if options.alone:
+        raise SettingsError(f"{source} is the directory of several nodes: name the one to serve alone, such as {directories[0]}")
+    count = brokers_in(source, directories)
+    if count is None:
+        raise SettingsError(f"{source} is not the directory of `ottla serve --brokers`: serve the copy of one node with --alone")
+    if options.brokers not in (None, count):
+        raise SettingsError(f"{source} has {count} brokers: leave out --brokers {options.brokers}")
+    options.brokers = count
+
+
+def _meta(directory: Path) -> MetaProperties:
+    try:
+        return decode_meta((directory / FILE_NAME).read_bytes())
+    except (OSError, ValueError) as error:
+        raise StartError(f"{directory / FILE_NAME}: {error}") from error

@@ -1,0 +1,325 @@
+"""Copies a data directory of Ottla or Apache Kafka to a new one, which can be used like any other; also while a broker uses the original.
+
+Invariants:
+- The original is only read. Closed segments of both share their bytes: by reflinks where the file system has them, otherwise by hard links,
+  which Ottla never writes through (`Files.own`). Everything else is copied.
+- A copy of a directory in use is what a crash leaves behind. Checkpoints are read first, because a log may have more than its checkpoint
+  says, but not less. Then all logs are cut at (nearly) one moment, and bytes appended later are left out.
+- The cut is consistent: a record is in it only with the metadata and the transaction state that it depends on. The metadata log and the
+  transaction log (GUARDS) have the same length before and after the other logs were measured; otherwise they are measured again.
+- The new directory gets its name when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.storage.copying import copy_file
+from ottla.broker.storage.dir_lock import LOCK_FILE
+from ottla.broker.storage.dir_names import FUTURE_SUFFIX, STRAY_SUFFIX, parse_live
+from ottla.broker.storage.log_dir import CLEAN_SHUTDOWN
+from ottla.broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
+
+GUARDS: Final = ("__cluster_metadata-", "__transaction_state-")
+"""Logs that say what records of other logs mean: which topics exist, which transactions are open."""
+FIRST: Final = ("__consumer_offsets-", "__share_group_state-")
+"""Logs that refer to records of other logs, and are therefore measured before them."""
+SETTLE_S: Final = 2.0
+"""How long a consistent cut is looked for. Under load it is found within milliseconds."""
+ATTEMPTS: Final = 5
+"""How often the copy is begun again because a file was removed meanwhile."""
+_DELETED: Final = ".deleted"
+
+
+class ForkRefused(Exception):
+    """The directory cannot be forked; the message says why and what to do."""
+
+
+@dataclass(slots=True)
+class ForkReport:
+    """What a fork consists of. `linked` files are shared by hard links, `cloned` ones by reflinks, `copied` ones not at all."""
+
+    source: Path
+    target: Path
+    nodes: int = 0
+    partitions: int = 0
+    linked: int = 0
+    linked_bytes: int = 0
+    cloned: int = 0
+    cloned_bytes: int = 0
+    copied: int = 0
+    copied_bytes: int = 0
+    clean: bool = False
+    """Whether the original was shut down cleanly and is not in use."""
+    consistent: bool = True
+    """Whether all logs were cut at a moment at which no transaction and no topic changed."""
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition's directory: the inode and size of each file, without deleted ones."""
+
+    path: Path
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+    active: str = ""
+    """The name of the newest segment."""
+    cut: int = 0
+    """The size at which the active segment is cut."""
+
+    def look(self) -> None:
+        """List the directory; an empty one has no active segment."""
+        self.files = {}
+        with os.scandir(self.path) as entries:
+            for entry in entries:
+                if entry.is_file(follow_symlinks=False) and not entry.name.endswith(_DELETED):
+                    found = entry.stat(follow_symlinks=False)
+                    self.files[entry.name] = found.st_ino, found.st_size
+        self.active = max((name for name in self.files if name.endswith(".log")), default="")
+        self.measure()
+
+    def measure(self) -> int:
+        """Cut the active segment at its present size, and return it."""
+        self.cut = self.active_size()
+        return self.cut
+
+    def active_size(self) -> int:
+        """Return the active segment's present size."""
+        return (self.path / self.active).stat().st_size if self.active else 0
+
+    def segments(self) -> dict[str, int]:
+        """Return the inodes of the segments, also of those that compaction is putting in place."""
+        return {name: inode for name, (inode, _) in self.files.items() if ".log" in name and not name.endswith(".cleaned")}
+
+
+@dataclass(slots=True)
+class _Node:
+    """One node's directory."""
+
+    path: Path
+    small: dict[str, bytes]
+    """The files beside the partitions: checkpoints, meta.properties."""
+    marker: tuple[int, int] | None
+    """Identity of the clean-shutdown marker."""
+    partitions: list[_Partition]
+
+
+def node_directories(directory: Path) -> list[Path]:
+    """Return the directories of the nodes in a data directory: itself, or those that it contains. Raises ForkRefused without any."""
+    if (directory / META_PROPERTIES).is_file():
+        return [directory]
+    if not directory.is_dir():
+        raise ForkRefused(f"{directory} is not a directory")
+    found = sorted(child for child in directory.iterdir() if (child / META_PROPERTIES).is_file())
+    if not found:
+        raise ForkRefused(f"{directory} is no data directory: neither it nor a directory in it has the file {META_PROPERTIES}")
+    return found
+
+
+def fork(source: Path, target: Path, *, links: bool = True, finish: Callable[[Path], object] = lambda _: None) -> ForkReport:
+    """Copy a data directory of one node, or of several (`ottla serve --brokers 3`), to `target`, which must not exist.
+
+    Without `links` nothing is shared by hard links: for a copy that Apache Kafka will use, because it truncates closed segments in place.
+    `finish` is called with the complete copy before it gets its name. Raises ForkRefused.
+    """
+    began = time.monotonic()
+    source, target = source.absolute(), target.absolute()
+    directories = node_directories(source)
+    if os.path.lexists(target):
+        raise ForkRefused(f"{target} exists already: give the copy a new name")
+    if target.resolve().is_relative_to(source.resolve()):
+        raise ForkRefused(f"{target} is inside {source}: put the copy beside it")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    except OSError as error:
+        raise ForkRefused(f"{target} cannot be created: {error.strerror}") from error
+    try:
+        report = _copied(source, directories, partial, links=links)
+        finish(partial)
+        partial.chmod(source.stat().st_mode & 0o777)
+        partial.rename(target)
+    except OSError as error:
+        raise ForkRefused(f"{source} cannot be copied: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    report.target, report.seconds = target, time.monotonic() - began
+    return report
+
+
+def _copied(source: Path, directories: list[Path], partial: Path, *, links: bool) -> ForkReport:
+    if _has_reflinks(directories[0], partial):
+        links = False
+    else:
+        _check_space(directories, partial, links=links)
+    for attempt in range(1, ATTEMPTS + 1):
+        report = ForkReport(source, partial, nodes=len(directories))
+        try:
+            nodes = [_surveyed(directory) for directory in directories]
+            report.consistent = _cut(nodes)
+            for node in nodes:
+                _copy_node(node, partial / node.path.relative_to(source), report, links=links)
+        except FileNotFoundError as error:  # retention, compaction or a deleted topic
+            shutil.rmtree(partial)
+            partial.mkdir(mode=0o700)
+            if attempt == ATTEMPTS:
+                raise ForkRefused(f"{source} changes too fast: {error.filename} was removed while it was copied; try again") from error
+            continue
+        markers = [_copy_marker(node, partial / node.path.relative_to(source)) for node in nodes]
+        report.clean = all(markers)
+        return report
+    raise AssertionError("the last attempt returns or raises")
+
+
+# --- what there is to copy -------------------------------------------------------------------------------------------------------------
+
+
+def _surveyed(directory: Path) -> _Node:
+    marker, small = _identity(directory / CLEAN_SHUTDOWN), {}
+    for entry in sorted(directory.iterdir()):
+        if entry.name not in {LOCK_FILE, CLEAN_SHUTDOWN} and not entry.name.endswith(".tmp") and entry.is_file():
+            with suppress(FileNotFoundError):  # removed at this moment
+                small[entry.name] = entry.read_bytes()
+    return _Node(directory, small, marker, _partitions(directory))
+
+
+def _partitions(directory: Path) -> list[_Partition]:
+    """Return the partitions in a node's directory, without deleted ones."""
+    found = sorted(entry for entry in directory.iterdir() if parse_live(entry.name) or entry.name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)))
+    return [_Partition(entry) for entry in found if entry.is_dir()]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _cut(nodes: list[_Node]) -> bool:
+    """Choose the size at which each log is cut. Return whether it is certain that the cut is consistent."""
+    for partition in (partition for node in nodes for partition in node.partitions):
+        partition.look()
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        partitions = [partition for node in nodes for partition in node.partitions]
+        guards = [partition for partition in partitions if partition.path.name.startswith(GUARDS)]
+        others = [partition for partition in partitions if not partition.path.name.startswith(GUARDS)]
+        before = [partition.measure() for partition in guards]
+        for partition in sorted(others, key=lambda partition: not partition.path.name.startswith(FIRST)):
+            partition.measure()
+        after = [partition.active_size() for partition in guards]
+        changed = [_look_again(node) for node in nodes]  # all of them, although one is enough
+        if before == after and not any(changed):
+            return True
+        if time.monotonic() > deadline:
+            return False
+
+
+def _look_again(node: _Node) -> bool:
+    """Return whether a partition or a segment was added, removed or replaced since the last look, and include it."""
+    known = {partition.path: partition for partition in node.partitions}
+    node.partitions = [known.get(partition.path, partition) for partition in _partitions(node.path)]
+    changed = known.keys() != {partition.path for partition in node.partitions}
+    for partition in node.partitions:
+        before, cut = partition.segments(), partition.cut
+        partition.look()
+        if partition.segments() == before:
+            partition.cut = cut
+        else:
+            changed = True
+    return changed
+
+
+def _check_space(directories: list[Path], target: Path, *, links: bool) -> None:
+    needed = 0
+    for partition in (partition for directory in directories for partition in _partitions(directory)):
+        partition.look()
+        for name in partition.files:
+            if not links or not _is_closed(partition, name):
+                with suppress(FileNotFoundError):
+                    needed += _used_bytes(partition.path / name)
+    free = shutil.disk_usage(target).free
+    if needed > free:
+        raise ForkRefused(f"{target.parent} has {free / 1e6:,.0f} MB of free space, and the copy needs {needed / 1e6:,.0f} MB")
+
+
+def _used_bytes(path: Path) -> int:
+    found = path.stat()
+    return min(found.st_size, found.st_blocks * 512) if hasattr(found, "st_blocks") else found.st_size
+
+
+def _has_reflinks(directory: Path, target: Path) -> bool:
+    """Return whether a copy of the directory's files to `target` shares their blocks."""
+    trial = target / META_PROPERTIES
+    try:
+        return copy_file(directory / META_PROPERTIES, trial)
+    finally:
+        trial.unlink(missing_ok=True)
+
+
+def _is_closed(partition: _Partition, name: str) -> bool:
+    return name.endswith(".log") and name != partition.active
+
+
+# --- copying ---------------------------------------------------------------------------------------------------------------------------
+
+
+def _copy_node(node: _Node, target: Path, report: ForkReport, *, links: bool) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for name, content in node.small.items():
+        (target / name).write_bytes(content)
+    report.partitions += len(node.partitions)
+    for partition in node.partitions:
+        directory = target / partition.path.name
+        directory.mkdir()
+        for name in _in_order(partition):
+            _copy(partition, name, directory / name, report, links=links)
+
+
+def _in_order(partition: _Partition) -> Iterator[str]:
+    """Yield the names of the files, those with the batches last: an index or a snapshot may lag behind the log, but not lead."""
+    yield from sorted(partition.files, key=lambda name: (".log" in name, name))
+
+
+def _copy(partition: _Partition, name: str, target: Path, report: ForkReport, *, links: bool) -> None:
+    source = partition.path / name
+    size = partition.cut if name == partition.active else None
+    if links and _is_closed(partition, name) and _link(partition, name, target):
+        report.linked += 1
+        report.linked_bytes += partition.files[name][1]
+        return
+    if copy_file(source, target, size):
+        report.cloned += 1
+        report.cloned_bytes += target.stat().st_size
+    else:
+        report.copied += 1
+        report.copied_bytes += target.stat().st_size
+
+
+def _link(partition: _Partition, name: str, target: Path) -> bool:
+    """Share a closed segment. Return False if it must be copied: it is on another file system, or belongs to another user."""
+    try:
+        os.link(partition.path / name, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _copy_marker(node: _Node, target: Path) -> bool:
+    """Copy the clean-shutdown marker if it was there all the time: a broker that starts removes it before it changes anything."""
+    if node.marker is None or _identity(node.path / CLEAN_SHUTDOWN) != node.marker:
+        return False
+    shutil.copy2(node.path / CLEAN_SHUTDOWN, target / CLEAN_SHUTDOWN)
+    return True
