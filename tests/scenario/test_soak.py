@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.soak import SHORT_DAYS, SHORT_TICKS, grown, live
 
-GROWTH, FEW = 0.25, 15
+GROWTH, FEW = 0.1, 8
 """A short day has little of everything, so one piece counts for more."""
 
 
