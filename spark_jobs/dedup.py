@@ -1,9 +1,12 @@
-"""`ottla dedup DIR... --to OUT`: writes the committed records of a log to Parquet, each of them once.
+"""`ottla dedup DIR... --to TABLES`: writes the committed records of a log to a table, each of them once, and tables of its producers and
+transactions.
 
 Invariants:
 - A record is written if a read_committed consumer can receive it, and only its first copy: the first of each (producer id, epoch,
   sequence), with the sequence continued past its wrap; or, with a business key, the first of each key in its topic.
 - Every record is counted: records read = written + aborted + open + duplicates. Unreadable batches are counted as batches.
+- The records' table stores the offset up to which each partition was written, and a run appends what follows. Everything below the last
+  stable offset is decided, so a later run would decide nothing else about it.
 - The log is only read.
 """
 
@@ -11,10 +14,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
@@ -24,12 +29,18 @@ from rich.text import Text
 from ottla.protocol.printable import printable
 from ottla.spark_jobs import views
 from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, spark_runs, start
-from ottla.spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, choose
+from ottla.spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, Row, choose
 from ottla.spark_jobs.judging import BusinessKey
+from ottla.spark_jobs.log_directory import TRANSACTION_STATE
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.report import progress
 from ottla.spark_jobs.session import CannotJudge
+from ottla.spark_jobs.sinks import FormatOption, Sink, TableFormat, open_sink, require
 from ottla.spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, SpoolDir, Wire, sources, with_server
+
+if TYPE_CHECKING:
+    from ottla.spark_jobs.sinks.files import DataFile
+    from ottla.spark_jobs.sinks.schemas import TableSpec
 
 RECORDS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, offset bigint, timestamp bigint, "
@@ -37,31 +48,38 @@ RECORDS_NEED: Final = (
     "sequence int"
 )
 OUTCOMES: Final = """
-    SELECT log_dir, file, position, outcome FROM (
-        SELECT log_dir, file, position, control,
+    SELECT log_dir, topic, partition, file, position, base_offset, outcome FROM (
+        SELECT log_dir, topic, partition, file, position, base_offset, control,
             first_value(marker, true) OVER (PARTITION BY log_dir, topic, partition, producer_id ORDER BY segment, position
                                             ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS outcome
         FROM batches WHERE transactional
     ) WHERE NOT control
 """
 """The outcome of the transaction of each transactional batch; null while it is open."""
+STABLE: Final = """
+    SELECT log_dir, topic, partition, min(base_offset) AS last_stable_offset FROM outcomes WHERE outcome IS NULL
+    GROUP BY log_dir, topic, partition
+"""
+"""Each partition with an open transaction: a read_committed consumer gets no record from this offset on."""
 
 JUDGED: Final = """
     SELECT *,
-        CASE WHEN in_transaction AND outcome = 'abort' THEN 'aborted'
-             WHEN in_transaction AND outcome IS NULL THEN 'open'
+        CASE WHEN is_open THEN 'open'
+             WHEN in_transaction AND outcome = 'abort' THEN 'aborted'
              WHEN NOT is_first THEN 'duplicate'
              ELSE 'written' END AS fate
     FROM (
         SELECT *,
             once IS NULL OR row_number() OVER (
-                PARTITION BY {scope}, once, in_transaction AND coalesce(outcome, 'open') <> 'commit'
+                PARTITION BY {scope}, once, is_open OR in_transaction AND outcome = 'abort'
                 ORDER BY timestamp_first, log_dir, partition, offset) = 1 AS is_first
         FROM (
             SELECT r.log_dir, r.topic, r.partition, r.offset, r.timestamp, r.key, r.value, r.headers, r.producer_id, r.producer_epoch,
-                r.sequence, o.file IS NOT NULL AS in_transaction, o.outcome, {once} AS once, {first} AS timestamp_first
+                r.sequence, o.file IS NOT NULL AS in_transaction, o.outcome,
+                coalesce(r.offset >= t.last_stable_offset, false) AS is_open, {once} AS once, {first} AS timestamp_first
             FROM records r
             LEFT JOIN outcomes o ON o.log_dir = r.log_dir AND o.file = r.file AND o.position = r.position
+            LEFT JOIN stable t ON t.log_dir = r.log_dir AND t.topic = r.topic AND t.partition = r.partition
             LEFT JOIN sequences s ON s.log_dir = r.log_dir AND s.file = r.file AND s.position = r.position
             WHERE NOT r.control AND NOT startswith(r.topic, '__')
         )
@@ -84,16 +102,41 @@ UNREADABLE: Final = """
     WHERE (error IS NOT NULL AND NOT torn OR NOT crc_ok OR magic < 2 OR records_fault IS NOT NULL) AND NOT startswith(topic, '__')
     GROUP BY topic
 """
-WRITTEN: Final = """
-    SELECT topic, partition, offset, timestamp, key, value, headers, producer_id, producer_epoch, sequence
-    FROM judged WHERE fate = 'written' ORDER BY topic, partition, offset
+ENDS: Final = """
+    SELECT b.topic, b.partition, count(DISTINCT b.log_dir) AS copies, max(b.last_offset) + 1 AS end_offset,
+        min(t.last_stable_offset) AS last_stable_offset
+    FROM batches b LEFT JOIN stable t ON t.log_dir = b.log_dir AND t.topic = b.topic AND t.partition = b.partition
+    WHERE NOT startswith(b.topic, '__') GROUP BY b.topic, b.partition
+"""
+_COLUMNS: Final = "j.topic, j.partition, j.offset, j.timestamp, j.key, j.value, j.headers, j.producer_id, j.producer_epoch, j.sequence"
+WRITTEN: Final = f"""
+    SELECT {_COLUMNS} FROM judged j JOIN starts s ON s.topic = j.topic AND s.partition = j.partition
+    WHERE j.fate = 'written' AND j.offset >= s.start_offset ORDER BY j.topic, j.partition, j.offset
+"""
+PRODUCER_ROWS: Final = """
+    SELECT log_dir, topic, partition, producer_id, producer_epoch, bool_or(transactional) AS transactional, count(*) AS batches,
+        sum(record_count) AS records, min(base_offset) AS first_offset, max(last_offset) AS last_offset,
+        min(max_timestamp) AS first_timestamp, max(max_timestamp) AS last_timestamp
+    FROM producer_batches WHERE NOT control GROUP BY log_dir, topic, partition, producer_id, producer_epoch
+    ORDER BY topic, partition, first_offset
+"""
+TRANSACTION_ROWS: Final = """
+    SELECT t.log_dir, t.topic, t.partition, t.producer_id, coalesce(t.data_epoch, t.marker_epoch) AS producer_epoch, i.transactional_id,
+        t.outcome, t.data_batches AS batches, t.data_records AS records, t.first_offset, t.marker_offset, t.first_timestamp,
+        t.marker_timestamp
+    FROM transactions t LEFT JOIN (
+        SELECT log_dir, producer_id, max(transactional_id) AS transactional_id FROM raw_states
+        WHERE producer_id IS NOT NULL GROUP BY log_dir, producer_id
+    ) i ON i.log_dir = t.log_dir AND i.producer_id = t.producer_id
+    ORDER BY t.topic, t.first_timestamp, t.partition, t.first_offset
 """
 
 
 @dataclass(slots=True)
 class TopicCount:
-    """The records of one topic by their fate. `unreadable`: damaged stretches and batches, and messages in the formats before v2, whose
-    records were not read."""
+    """The records of one topic by their fate. `open`: in an open transaction, or behind one in the partition. `added`: those of `written`
+    that this run added to the table. `unreadable`: damaged stretches and batches, and messages in the formats before v2, whose records were
+    not read."""
 
     topic: str
     read: int = 0
@@ -102,12 +145,14 @@ class TopicCount:
     open: int = 0
     duplicate: int = 0
     unreadable: int = 0
+    added: int = 0
 
 
 def dedup(
     paths: Sequence[str | Path],
     to: Path,
     *,
+    table_format: TableFormat = TableFormat.PARQUET,
     topics: Sequence[str] = (),
     key_field: str | None = None,
     engine: str = AUTO,
@@ -116,13 +161,13 @@ def dedup(
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     wire: Wire | None = None,
 ) -> list[TopicCount]:
-    """Write the records of the log directories once, as Parquet files in the new directory `to`, and return the counts by topic.
+    """Write the records of the log directories once, to the tables in the directory `to`, and return the counts by topic.
 
-    `key_field`, `wire`: see `audit.audit`. Raises FileExistsError if `to` exists, FileNotFoundError if there is no log or a directory has a
-    problem, and CannotJudge if the engine or a cluster fails.
+    The table `records` gets the records that it does not have yet; with a key, the table `unique_records` gets the topics' records anew, as
+    do the tables `producers` and `transactions`. `key_field`, `wire`: see `audit.audit`. Raises FileNotFoundError if there is no log or a
+    directory has a problem, and CannotJudge if the engine, a cluster or a table fails.
     """
-    if to.exists():
-        raise FileExistsError(f"{to} already exists: name a new directory")
+    require(table_format, to)
     with sources(paths, topics, wire) as given:
         found = [find_logs(path, topics) for path in given.paths]
         for logs in found:
@@ -134,8 +179,68 @@ def dedup(
         with start(chosen, size, master, memory_mb) as running:
             _judge(running, given.paths, topics, key_field, producer_expiration_ms)
             counts = _count(running, key_field)
-            running.write(WRITTEN, {}, to)
+            every = {segment.topic for logs in found for segment in logs.segments}
+            _write(running, partial(open_sink, table_format, to), counts, every, by_key=key_field is not None)
     return counts
+
+
+def _write(
+    engine: Engine,
+    opened: Callable[[TableSpec], AbstractContextManager[Sink]],
+    counts: Sequence[TopicCount],
+    every: Collection[str],
+    *,
+    by_key: bool,
+) -> None:
+    """Write all tables. `every`: the topics that were read."""
+    from ottla.spark_jobs.sinks import schemas  # noqa: PLC0415 # PyArrow is optional
+
+    with opened(schemas.UNIQUE_RECORDS if by_key else schemas.RECORDS) as records:
+        ends = engine.rows(ENDS, {})
+        begins = {(row["topic"], row["partition"]): 0 if by_key else _start(records, row) for row in ends}
+        engine.table("starts", "topic string, partition int, start_offset bigint", [(*place, start) for place, start in begins.items()])
+        files = _staged(engine, records, WRITTEN)
+        if by_key:
+            records.commit(files, {}, {count.topic for count in counts})
+        elif files:
+            records.commit(files, {_key(row): end for row in ends if (end := _end(row)) > begins[row["topic"], row["partition"]]})
+    for count in counts:
+        count.added = sum(each.rows for each in files if each.partition[schemas.TOPIC] == count.topic)
+    for table, query in ((schemas.PRODUCERS, PRODUCER_ROWS), (schemas.TRANSACTIONS, TRANSACTION_ROWS)):
+        with opened(table) as sink:
+            sink.commit(_staged(engine, sink, query), {}, every)
+
+
+def _staged(engine: Engine, sink: Sink, query: str) -> list[DataFile]:
+    """Write the rows of a query as data files of a table, without committing them."""
+    from ottla.spark_jobs.sinks.files import DataFile  # noqa: PLC0415 # PyArrow is optional
+    from ottla.spark_jobs.sinks.schemas import FILES  # noqa: PLC0415 # PyArrow is optional
+
+    return [DataFile(**row) for row in engine.through(query, sink.staging.write, FILES)]
+
+
+def _key(row: Row) -> str:
+    """Return the key under which a partition's progress is stored."""
+    return f"{row['topic']}-{row['partition']}"
+
+
+def _end(row: Row) -> int:
+    """Return the offset up to which a partition's records are decided."""
+    end: int = row["end_offset"] if row["last_stable_offset"] is None else row["last_stable_offset"]
+    return end
+
+
+def _start(records: Sink, row: Row) -> int:
+    """Return the first offset of a partition that is not in the table yet. Raises CannotJudge if the log cannot continue the table."""
+    start = records.progress(_key(row)) or 0
+    if row["copies"] > 1:
+        raise CannotJudge(f"{_key(row)} is in more than one directory: name the directory of one replica")
+    if row["end_offset"] < start:
+        raise CannotJudge(
+            f"{_key(row)}: the table has its records up to offset {start - 1}, but the log ends at {row['end_offset'] - 1}: it was "
+            "truncated, or is another log. Name another directory for the tables"
+        )
+    return start
 
 
 def _judge(engine: Engine, paths: Sequence[str], topics: Sequence[str], key_field: str | None, expiration_ms: int) -> None:
@@ -144,6 +249,9 @@ def _judge(engine: Engine, paths: Sequence[str], topics: Sequence[str], key_fiel
     for name, query in (("batches", views.batches()), ("producer_batches", views.producer_batches()), ("sequences", views.sequences())):
         engine.define(name, query, args)
     engine.define("outcomes", OUTCOMES, args)
+    engine.define("stable", STABLE, args)
+    engine.define("transactions", views.TRANSACTIONS, args)
+    engine.read("raw_states", "transactions", paths, [TRANSACTION_STATE], views.RAW_STATES_NEED)
     engine.read("records", "records", paths, topics, RECORDS_NEED)
     if key_field is None:
         engine.define("judged", JUDGED.format(**BY_SEQUENCE), args)
@@ -169,7 +277,7 @@ def _count(engine: Engine, key_field: str | None) -> list[TopicCount]:
 
 
 def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each parameter is an option of the command
-    to: Annotated[Path, typer.Option(help="The new directory for the Parquet files.")],
+    to: Annotated[Path, typer.Option(help="The directory of the tables; a later run into the same directory adds what is new.")],
     paths: Annotated[list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
     key_field: Annotated[
@@ -183,22 +291,35 @@ def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     ] = EngineName.AUTO,
     master: Annotated[str | None, typer.Option(help="Spark's master URL.")] = None,
     memory_mb: Memory = MEMORY_MB,
+    table_format: FormatOption = TableFormat.PARQUET,
     as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     max_bytes_per_second: RateLimit = 0,
     spool: SpoolDir = None,
 ) -> None:
-    """Write the committed records of a log to Parquet, each once: the first of each producer's sequence or of each business key.
+    """Write the committed records of a log to a table, each once: the first of each producer's sequence or of each business key.
 
-    For example: ottla dedup data --to orders-once --topic orders. Exit code: 0 written, 2 could not, or not all of it.
+    For example: ottla dedup data --to tables --format delta. The tables are records (with --key-field unique_records), producers and
+    transactions. Run it again when the log has grown, or after it was killed: each record is in the table once. Exit code: 0 written, 2
+    could not, or not all of it.
     """
     try:
         with progress() as show:
             show("reading and writing", 0, 1)
             read = with_server(paths, bootstrap_server)
             wire = Wire(command_config, max_bytes_per_second, spool)
-            counts = dedup(read, to, topics=topic or (), key_field=key_field, engine=engine, master=master, memory_mb=memory_mb, wire=wire)
+            counts = dedup(
+                read,
+                to,
+                table_format=table_format,
+                topics=topic or (),
+                key_field=key_field,
+                engine=engine,
+                master=master,
+                memory_mb=memory_mb,
+                wire=wire,
+            )
     except (CannotJudge, OSError, ValueError) as error:
         print(printable(f"error: {error}"), file=sys.stderr)
         raise typer.Exit(2) from error
@@ -213,10 +334,10 @@ def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each par
 
 def _table(counts: Sequence[TopicCount], to: Path) -> Table:
     table = Table(title=Text(f"Written to {to}"), title_justify="left", header_style="bold")
-    for heading in ("Topic", "Read", "Written", "Aborted", "Open", "Duplicates", "Unreadable batches"):
+    for heading in ("Topic", "Read", "Written", "New", "Aborted", "Open", "Duplicates", "Unreadable batches"):
         table.add_column(heading, justify="left" if heading == "Topic" else "right")
     for count in counts:
-        numbers = (count.read, count.written, count.aborted, count.open, count.duplicate, count.unreadable)
+        numbers = (count.read, count.written, count.added, count.aborted, count.open, count.duplicate, count.unreadable)
         table.add_row(count.topic, *(f"{number:,}" for number in numbers))
     return table
 

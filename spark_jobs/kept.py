@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from ottla.spark_jobs.durable import sync_directory
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.steps import Question
 
@@ -108,11 +109,7 @@ def _write(path: Path, metadata: dict[bytes, bytes], rows: Iterable[Row]) -> Non
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def _rows(path: Path) -> Iterator[Row]:

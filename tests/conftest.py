@@ -74,6 +74,7 @@ SLOW = {
     "scenario/test_site.py",
     "scenario/test_streams.py",
     "scenario/test_streams_groups_beside_kafka.py",
+    "scenario/test_tables_of_killed_runs.py",
     "scenario/test_telemetry_of_real_clients.py",
     "scenario/test_transactions_beside_kafka.py",
     "scenario/test_transactions_cli.py",

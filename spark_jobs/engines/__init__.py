@@ -8,11 +8,13 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Final, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import typer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 EMBEDDED: Final = "duckdb"
 SPARK: Final = "spark"
@@ -28,6 +30,7 @@ Memory = Annotated[
 ]
 
 Row = Mapping[str, Any]
+Through = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 Progress = Callable[[str, int, int], None]
 """A callback with the name of the current step, the number of finished steps, and the number of all steps."""
 
@@ -57,8 +60,9 @@ class Engine(Protocol):
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a query."""
 
-    def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
-        """Write the rows of a query as Parquet files into the new directory `to`."""
+    def through(self, query: str, function: Through, columns: str) -> list[Row]:
+        """Pass the rows of a query as Arrow record batches through a function, and return the rows that it yields, with these columns
+        (DDL). With Spark, each task calls the function with its part of the rows."""
 
 
 def json_path(field: str) -> str:

@@ -10,12 +10,10 @@ Invariants:
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 import duckdb
@@ -23,7 +21,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from ottla.spark_jobs.engines import EMBEDDED, MEMORY_MB, Row, json_path
+from ottla.spark_jobs.engines import EMBEDDED, MEMORY_MB, Row, Through, json_path
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
@@ -136,17 +134,9 @@ class EmbeddedEngine:
         names = [column[0] for column in found.description or ()]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
-    def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
-        """Write the rows of a query as one Parquet file. The directory gets its final name only when it is complete."""
-        partial = to.with_name(f".{to.name}.partial")
-        partial.mkdir(parents=True)
-        try:
-            target = str(partial / "part-00000.parquet").replace("'", "''")
-            self._execute(f"COPY ({translated(query)}) TO '{target}' (FORMAT parquet)", args)
-            partial.rename(to)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+    def through(self, query: str, function: Through, columns: str) -> list[Row]:
+        found = self._connection.sql(translated(query)).to_arrow_reader(GATHERED_ROWS)
+        return [row for batch in function(iter(found)) for row in batch.select(arrow_schema(columns).names).to_pylist()]
 
     def _execute(self, query: str, args: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         try:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ottla.spark_jobs.engines import SPARK, Row
+from ottla.spark_jobs.engines import SPARK, Row, Through
 from ottla.spark_jobs.session import CannotJudge, session
 
 if TYPE_CHECKING:
@@ -64,9 +63,8 @@ class SparkEngine:
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
         return [row.asDict() for row in self._spark.sql(query, args=dict(args)).collect()]
 
-    def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
-        """Write the rows of a query as Parquet: one file per partition of the result, and `_SUCCESS` when all files are complete."""
-        self._spark.sql(query, args=dict(args)).write.parquet(str(to.absolute()))
+    def through(self, query: str, function: Through, columns: str) -> list[Row]:
+        return [row.asDict() for row in self._spark.sql(query).mapInArrow(function, columns).collect()]
 
     def forget(self) -> None:
         """Remove all kept views from Spark's cache."""

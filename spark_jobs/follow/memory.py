@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ottla.spark_jobs.durable import write_atomically
 from ottla.spark_jobs.session import CannotJudge
 
 LINES: Final = "lines.json"
@@ -86,18 +87,3 @@ class JsonLines:
             out.write("".join(f"{line}\n" for line in lines).encode())
             out.flush()
             os.fsync(out.fileno())
-
-
-def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file under a temporary name, sync it to disk, and rename it. Raises OSError."""
-    partial = file.with_suffix(".partial")
-    with partial.open("wb") as out:
-        write(out)
-        out.flush()
-        os.fsync(out.fileno())
-    partial.replace(file)
-    directory = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from typer import Typer
@@ -15,12 +16,14 @@ from ottla.protocol.client import Client
 from ottla.spark_jobs.corpus import CASES, payments
 from ottla.spark_jobs.dedup import TopicCount, dedup, dedup_command
 from ottla.spark_jobs.session import CannotJudge
+from ottla.spark_jobs.sinks import TableFormat
+from tests.support.kafka_logs import PartitionWriter
+from tests.support.tables import read_back
 from tests.support.topic_calls import create, produce
 
 
-def written(path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return rows
+def written(path: Path, table: str = "records") -> list[dict[str, Any]]:
+    return read_back(TableFormat.PARQUET, path, table)
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +54,20 @@ def double(log: Path, topic: str) -> None:
 def test_only_committed_records_are_written_and_all_are_counted(tmp_path: Path) -> None:
     payments.plant(tmp_path / "log")
     counts = dedup([tmp_path / "log"], tmp_path / "out")
-    assert counts == [TopicCount("payments", read=22, written=12, aborted=6, open=4, duplicate=0)]
-    rows = written(tmp_path / "out")
-    assert [(row["partition"], row["offset"]) for row in rows] == sorted((row["partition"], row["offset"]) for row in rows)
-    assert len(rows) == 12
-    assert payments.HANGING not in {row["producer_id"] for row in rows}
+    assert counts == [TopicCount("payments", read=22, written=6, aborted=6, open=10, duplicate=0, added=6)]
+    assert len(written(tmp_path / "out")) == 6
+    assert payments.HANGING not in {row["producer_id"] for row in written(tmp_path / "out")}
+
+
+def test_producers_and_transactions_are_tables(tmp_path: Path) -> None:
+    payments.plant(tmp_path / "log")
+    dedup([tmp_path / "log"], tmp_path / "out")
+    producers = written(tmp_path / "out", "producers")
+    transactions = written(tmp_path / "out", "transactions")
+    assert sum(row["records"] for row in producers) == 22
+    assert {row["outcome"] for row in transactions} == {"commit", "abort", None}
+    assert payments.HANGING in {row["producer_id"] for row in transactions if row["outcome"] is None}
+    assert {row["topic"] for row in transactions} == {"payments"}
 
 
 def test_a_key_that_no_record_has_is_refused_because_every_duplicate_would_be_kept(log: Path, tmp_path: Path) -> None:
@@ -66,7 +78,10 @@ def test_a_key_that_no_record_has_is_refused_because_every_duplicate_would_be_ke
 
 def test_spark_writes_the_same(spark: SparkSession, log: Path, tmp_path: Path) -> None:
     assert dedup([log], tmp_path / "spark", key_field="id", engine="spark") == dedup([log], tmp_path / "duckdb", key_field="id")
-    places = [sorted((row["topic"], row["partition"], row["offset"]) for row in written(tmp_path / name)) for name in ("spark", "duckdb")]
+    places = [
+        sorted((row["topic"], row["partition"], row["offset"]) for row in written(tmp_path / name, "unique_records"))
+        for name in ("spark", "duckdb")
+    ]
     assert places[0] == places[1]
 
 
@@ -75,7 +90,7 @@ def test_a_sequence_that_stands_twice_is_written_once(tmp_path: Path) -> None:
         create(client, "t")
         produce(client, "t", b"a", producer_id=9, base_sequence=0)
     double(tmp_path / "data", "t")
-    assert dedup([tmp_path / "data"], tmp_path / "out") == [TopicCount("t", read=2, written=1, duplicate=1)]
+    assert dedup([tmp_path / "data"], tmp_path / "out") == [TopicCount("t", read=2, written=1, duplicate=1, added=1)]
     assert [(row["offset"], row["value"], row["sequence"]) for row in written(tmp_path / "out")] == [(0, b"a", 0)]
 
 
@@ -84,22 +99,77 @@ def test_what_the_application_sent_twice_needs_its_business_key(log: Path, tmp_p
     assert [(count.topic, count.duplicate) for count in by_sequence] == [("idempotent", 0), ("orders", 0)]
     by_key = dedup([log], tmp_path / "by-key", key_field="id")
     assert [(count.topic, count.read, count.written, count.duplicate) for count in by_key] == [("idempotent", 3, 2, 1), ("orders", 4, 3, 1)]
-    kept = [json.loads(row["value"])["id"] for row in written(tmp_path / "by-key") if row["topic"] == "orders"]
+    kept = [json.loads(row["value"])["id"] for row in written(tmp_path / "by-key", "unique_records") if row["topic"] == "orders"]
     assert sorted(kept) == [1, 2, 3]
-    assert b"no json" in {row["value"] for row in written(tmp_path / "by-key")}
+    assert b"no json" in {row["value"] for row in written(tmp_path / "by-key", "unique_records")}
 
 
 def test_topics_can_be_chosen(log: Path, tmp_path: Path) -> None:
     assert [count.topic for count in dedup([log], tmp_path / "out", topics=["orders"])] == ["orders"]
 
 
-def test_a_directory_that_is_there_is_not_touched(log: Path, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with pytest.raises(FileExistsError, match="already exists: name a new directory"):
-        dedup([log], tmp_path / "out")
+def test_a_directory_with_other_files_and_a_log_that_is_absent_are_refused(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "out" / "records").mkdir(parents=True)
+    (tmp_path / "out" / "records" / "mine.parquet").touch()
+    for table_format in TableFormat:
+        (tmp_path / "out" / "records" / "data").mkdir(exist_ok=True)
+        (tmp_path / "out" / "records" / "data" / "mine.parquet").touch()
+        with pytest.raises(CannotJudge, match="holds other files: name a new directory"):
+            dedup([log], tmp_path / "out", table_format=table_format)
     with pytest.raises(FileNotFoundError, match="no such directory"):
         dedup([tmp_path / "absent"], tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_url_and_two_replicas_of_a_partition_are_refused(log: Path, tmp_path: Path) -> None:
+    with pytest.raises(CannotJudge, match="tables are written to a directory"):
+        dedup([log], Path("s3://bucket/tables"))
+    shutil.copytree(log, tmp_path / "replica")
+    with pytest.raises(CannotJudge, match="is in more than one directory"):
+        dedup([log, tmp_path / "replica"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("table_format", TableFormat)
+def test_a_growing_log_is_added_once_and_open_transactions_wait(tmp_path: Path, table_format: TableFormat) -> None:
+    log = PartitionWriter(tmp_path / "log", "t", 0)
+    out = tmp_path / "out"
+
+    def run() -> tuple[int, list[int]]:
+        (count,) = dedup([tmp_path / "log"], out, table_format=table_format)
+        return count.added, sorted(row["offset"] for row in read_back(table_format, out, "records"))
+
+    log.data(2, pid=1, seq=0)
+    assert run() == (2, [0, 1])
+    assert run() == (0, [0, 1])
+    log.data(1, pid=2, seq=0, transactional=True)
+    log.data(1, pid=1, seq=2)
+    assert run() == (0, [0, 1])
+    log.marker(2)
+    assert run() == (2, [0, 1, 2, 3])
+    log.data(1, pid=1, seq=2)
+    assert run() == (0, [0, 1, 2, 3])
+    log.data(1, pid=1, seq=3)
+    assert run() == (1, [0, 1, 2, 3, 6])
+    outcomes = [row["outcome"] for row in read_back(table_format, out, "transactions")]
+    assert outcomes == ["commit"]
+
+
+@pytest.mark.parametrize("table_format", TableFormat)
+def test_the_tables_by_key_are_replaced_topic_by_topic(log: Path, tmp_path: Path, table_format: TableFormat) -> None:
+    out = tmp_path / "out"
+    for _ in range(2):
+        dedup([log], out, table_format=table_format, key_field="id", topics=["orders"])
+        dedup([log], out, table_format=table_format, key_field="id", topics=["idempotent"])
+    rows = read_back(table_format, out, "unique_records")
+    assert Counter(row["topic"] for row in rows) == {"orders": 3, "idempotent": 2}
+
+
+def test_a_log_that_ends_before_the_table_is_refused(tmp_path: Path) -> None:
+    PartitionWriter(tmp_path / "long", "t", 0).data(5, pid=1, seq=0)
+    PartitionWriter(tmp_path / "short", "t", 0).data(2, pid=1, seq=0)
+    dedup([tmp_path / "long"], tmp_path / "out")
+    with pytest.raises(CannotJudge, match="t-0: the table has its records up to offset 4, but the log ends at 1"):
+        dedup([tmp_path / "short"], tmp_path / "out")
 
 
 def test_the_command_prints_the_counts(log: Path, tmp_path: Path) -> None:
@@ -108,8 +178,10 @@ def test_the_command_prints_the_counts(log: Path, tmp_path: Path) -> None:
     table = CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "a"), "--key-field", "id"])
     assert (table.exit_code, "orders" in table.stdout) == (0, True)
     counts = json.loads(CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "b"), "--json"]).stdout)
-    assert counts[1] == {"topic": "orders", "read": 4, "written": 4, "aborted": 0, "open": 0, "duplicate": 0, "unreadable": 0}
-    assert CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "a")]).exit_code == 2
+    assert counts[1] == {"topic": "orders", "read": 4, "written": 4, "aborted": 0, "open": 0, "duplicate": 0, "unreadable": 0, "added": 4}
+    again = CliRunner().invoke(app, [str(log), "--to", str(tmp_path / "b"), "--json"])
+    assert [count["added"] for count in json.loads(again.stdout)] == [0, 0]
+    assert CliRunner().invoke(app, [str(log / "absent"), "--to", str(tmp_path / "a")]).exit_code == 2
 
 
 def test_what_cannot_be_read_is_counted_and_the_exit_code_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,85 @@
+"""Tables of Parquet, Delta Lake and Iceberg that runs write into: `open_sink` opens one, `files` writes its data files.
+
+Invariants:
+- A run first writes data files that no reader sees, in this process or in Spark's tasks. Then one commit on the driver makes all of them
+  visible, removes the files that they replace, and stores how far the run came (`Sink.progress`). A run that is killed before its commit
+  leaves only files that no reader sees.
+- The progress is part of the table, so that it cannot disagree with its rows: a run that continues from it appends each row once.
+- A format is one module that names files, commits and progress. Its library is imported when a table is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+
+import typer
+
+from ottla.spark_jobs.session import CannotJudge
+
+if TYPE_CHECKING:
+    from ottla.spark_jobs.sinks.files import DataFile, Staging
+    from ottla.spark_jobs.sinks.schemas import TableSpec
+
+
+class TableFormat(StrEnum):
+    """The format of the tables."""
+
+    PARQUET = "parquet"
+    DELTA = "delta"
+    ICEBERG = "iceberg"
+
+
+MODULES: Final = {
+    TableFormat.PARQUET: ("parquet_tables", "audit"),
+    TableFormat.DELTA: ("delta_tables", "delta"),
+    TableFormat.ICEBERG: ("iceberg_tables", "iceberg"),
+}
+"""The module of each format, and the extra that installs its library."""
+FormatOption = Annotated[
+    TableFormat, typer.Option("--format", help="The tables' format: parquet, delta (Delta Lake) or iceberg (with a catalog in SQLite).")
+]
+
+
+class Sink(Protocol):
+    """One table."""
+
+    @property
+    def staging(self) -> Staging:
+        """How data files are written for this table."""
+
+    def progress(self, key: str) -> int | None:
+        """Return the number that the last commit with this key stored; None if there was none."""
+
+    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] = ()) -> None:
+        """Add files, remove all others of some topics, and store the progress, in one step. Progress without files need not be stored: a
+        run that continues from the earlier progress finds no rows there either. Raises CannotJudge if another run has changed the table
+        since it was opened, and OSError."""
+
+
+def open_sink(kind: TableFormat, directory: Path, table: TableSpec) -> AbstractContextManager[Sink]:
+    """Open a table in the directory of all tables; it is created if it does not exist. Raises CannotJudge if the format's library is
+    missing, or if there is something else in the table's place, and OSError."""
+    opened: AbstractContextManager[Sink] = _module(kind).open_table(directory.absolute(), table)
+    return opened
+
+
+def require(kind: TableFormat, directory: Path) -> None:
+    """Raise CannotJudge if the format's library is missing, or if tables cannot be written to the directory. Call it before long work."""
+    if re.match(r"\w+:/", str(directory)):
+        raise CannotJudge(f"{directory}: tables are written to a directory, which driver and executors share")
+    _module(kind)
+
+
+def _module(kind: TableFormat) -> ModuleType:
+    module, extra = MODULES[kind]
+    try:
+        return import_module(f"ottla.spark_jobs.sinks.{module}")
+    except ModuleNotFoundError as e:
+        raise CannotJudge(f"Tables of format {kind} need {e.name}, which is not installed. Run: pip install 'ottla[{extra}]'") from e

@@ -1,0 +1,111 @@
+"""Writes rows as Parquet files, in directories by partition: the first half of every sink.
+
+Invariants:
+- No two calls, not even two attempts of one of Spark's tasks, write the same file. Only files whose writer told of them are committed.
+- A file holds the rows of one topic and, in dated tables, of one date. Files are synced to disk before they are told.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from ottla.spark_jobs.sinks.schemas import DATE, FILES, TableSpec
+from ottla.spark_jobs.tables.schemas import ARROW_TYPES
+
+OPEN_FILES_MAX: Final = 64
+"""Each open file buffers a row group; a file of the least recently used partition is closed and a new one begun."""
+ROW_GROUP_ROWS: Final = 1 << 16
+DAY_MS: Final = 86_400_000
+DAYS_END: Final = 2_932_897
+"""The days from 1970-01-01 to 9999-12-31, the last that every engine's DATE can hold."""
+NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+COPIED: Final = "by_"
+"""The prefix of the directories' names if the files hold the partition columns too."""
+FILES_SCHEMA: Final = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in (column.split() for column in FILES.split(", "))])
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A written file. `path` is relative to the staging directory, with `/`, and percent-encoded as Hive does it."""
+
+    path: str
+    size_bytes: int
+    rows: int
+
+    @property
+    def partition(self) -> dict[str, str | None]:
+        """The values of the partition columns, as text."""
+        parts = (part.removeprefix(COPIED).partition("=") for part in self.path.split("/")[:-1])
+        return {name: None if value == NULL else unquote(value) for name, _, value in parts}
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Where and how the files of a table are written. `keeps_partition_columns`: the files hold them too, not only the directories'
+    names. `suffix`: how files end until they are committed."""
+
+    directory: Path
+    table: TableSpec
+    keeps_partition_columns: bool = False
+    suffix: str = ".parquet"
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write record batches with the table's columns in any order, `date` excepted, and yield one batch with a row for each file, in
+        FILES_SCHEMA. Rows that are sorted by topic and time give the fewest files. Raises OSError."""
+        schema = self.table.schema
+        prefix = COPIED if self.keeps_partition_columns else ""
+        directories = pa.schema([(prefix + name, schema.field(name).type) for name in self.table.partition_by])
+        full = pa.schema([*schema, *directories]) if self.keeps_partition_columns else schema
+        written: list[tuple[str, int, int]] = []
+
+        def told(file: ds.WrittenFile) -> None:
+            path = Path(file.path)
+            with path.open("rb") as opened:
+                os.fsync(opened.fileno())
+            written.append((path.relative_to(self.directory).as_posix(), file.size, file.metadata.num_rows))
+
+        self.directory.mkdir(parents=True, exist_ok=True)
+        ds.write_dataset(
+            pa.RecordBatchReader.from_batches(full, (self._completed(batch, full) for batch in batches if batch.num_rows)),
+            self.directory,
+            format="parquet",
+            partitioning=ds.partitioning(directories, flavor="hive"),
+            basename_template=f"{uuid.uuid4().hex}-{{i}}{self.suffix}",
+            existing_data_behavior="overwrite_or_ignore",
+            max_open_files=OPEN_FILES_MAX,
+            max_rows_per_group=ROW_GROUP_ROWS,
+            max_partitions=1 << 20,
+            use_threads=False,
+            file_visitor=told,
+        )
+        rows = zip(*written, strict=True) if written else ((), (), ())
+        yield pa.record_batch([pa.array(column, field.type) for column, field in zip(rows, FILES_SCHEMA, strict=True)], schema=FILES_SCHEMA)
+
+    def _completed(self, batch: pa.RecordBatch, full: pa.Schema) -> pa.RecordBatch:
+        columns = {name: batch.column(name) for name, _ in self.table.columns}
+        if self.table.dated is not None:
+            columns[DATE] = dates(columns[self.table.dated])
+        arrays = [columns[name.removeprefix(COPIED) if name not in columns else name] for name in full.names]
+        return pa.record_batch([_cast(array, field.type) for array, field in zip(arrays, full, strict=True)], schema=full)
+
+
+def dates(times: pa.Array) -> pa.Array:
+    """Return the UTC dates of times in ms since the epoch; null for times without a date that every engine can hold."""
+    times = times.cast(pa.int64())
+    days = pc.divide(times, DAY_MS)
+    is_date = pc.and_(pc.greater_equal(times, 0), pc.less(days, DAYS_END))
+    return pc.if_else(is_date, days, None).cast(pa.int32()).cast(pa.date32())
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type.equals(kind) else array.cast(kind)

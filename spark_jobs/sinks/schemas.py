@@ -1,0 +1,109 @@
+"""The tables that the audit and `ottla dedup` write: their columns, their partitions, and the queries of producers and transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from ottla.spark_jobs.tables.schemas import ARROW_TYPES
+
+DATE: Final = "date"
+TOPIC: Final = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table. Its rows are partitioned by topic; with `dated`, the name of a column in ms since the epoch, also by the UTC date of that
+    time, in the additional column `date` (null outside the years 1970 to 9999)."""
+
+    name: str
+    columns: tuple[tuple[str, str], ...]
+    """Names and types, the latter in Spark's DDL."""
+    dated: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns, including `date`."""
+        fields = [(name, ARROW_TYPES[kind]) for name, kind in self.columns]
+        return pa.schema([*fields, (DATE, pa.date32())] if self.dated else fields)
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """The partition columns."""
+        return (TOPIC, DATE) if self.dated else (TOPIC,)
+
+
+_PLACE: Final = (("topic", "string"), ("partition", "int"))
+_RECORD: Final = (
+    *_PLACE,
+    ("offset", "bigint"),
+    ("timestamp", "bigint"),
+    ("key", "binary"),
+    ("value", "binary"),
+    ("headers", "array<struct<key:string,value:binary>>"),
+    ("producer_id", "bigint"),
+    ("producer_epoch", "int"),
+    ("sequence", "bigint"),
+)
+RECORDS: Final = TableSpec("records", _RECORD, dated="timestamp")
+"""Committed records, each sequence of a producer once. Runs append."""
+UNIQUE_RECORDS: Final = TableSpec("unique_records", _RECORD, dated="timestamp")
+"""Committed records, each business key once. Each run replaces the topics that it read, because a record that appears later may have an
+earlier timestamp than the copy that an earlier run wrote."""
+PRODUCERS: Final = TableSpec(
+    "producers",
+    (
+        ("log_dir", "string"),
+        *_PLACE,
+        ("producer_id", "bigint"),
+        ("producer_epoch", "int"),
+        ("transactional", "boolean"),
+        ("batches", "bigint"),
+        ("records", "bigint"),
+        ("first_offset", "bigint"),
+        ("last_offset", "bigint"),
+        ("first_timestamp", "bigint"),
+        ("last_timestamp", "bigint"),
+    ),
+)
+"""What each epoch of each producer wrote to each partition."""
+TRANSACTIONS: Final = TableSpec(
+    "transactions",
+    (
+        ("log_dir", "string"),
+        *_PLACE,
+        ("producer_id", "bigint"),
+        ("producer_epoch", "int"),
+        ("transactional_id", "string"),
+        ("outcome", "string"),
+        ("batches", "bigint"),
+        ("records", "bigint"),
+        ("first_offset", "bigint"),
+        ("marker_offset", "bigint"),
+        ("first_timestamp", "bigint"),
+        ("marker_timestamp", "bigint"),
+    ),
+    dated="first_timestamp",
+)
+"""Each transaction in each of its partitions. `outcome`: commit, abort, or null while it is open. `transactional_id` is null if
+`__transaction_state` was not read or does not hold the producer id."""
+FINDINGS: Final = TableSpec(
+    "findings",
+    (
+        ("log_dir", "string"),
+        ("rule", "string"),
+        ("severity", "string"),
+        ("kind", "string"),
+        *_PLACE,
+        ("offset", "bigint"),
+        ("file", "string"),
+        ("position", "bigint"),
+        ("evidence", "string"),
+    ),
+)
+"""One row per finding. `offset` is null if the bytes are not a batch; `position` counts bytes from the start of `file`; `evidence` is a
+JSON object."""
+FILES: Final = "path string, size_bytes bigint, rows bigint"
+"""The columns of the rows that tell of written files."""
