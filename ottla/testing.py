@@ -25,6 +25,7 @@ __all__ = [
     "History",
     "InProcessBroker",
     "InProcessCluster",
+    "Mark",
     "NotExactlyOnce",
     "OttlaContainer",
     "Rejected",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from ottla.broker.testing.counters import Counters
     from ottla.broker.testing.history import History
     from ottla.broker.testing.in_process import InProcessBroker
+    from ottla.broker.testing.marks import Mark
     from ottla.broker.testing.verdict import NotExactlyOnce
 else:  # type checkers do not see this __getattr__, with which they would accept any name
     __getattr__, __dir__ = exports(
@@ -68,6 +70,7 @@ else:  # type checkers do not see this __getattr__, with which they would accept
             "History": "broker.testing.history",
             "InProcessBroker": "broker.testing.in_process",
             "InProcessCluster": "broker.testing.cluster",
+            "Mark": "broker.testing.marks",
             "NotExactlyOnce": "broker.testing.verdict",
             "OttlaContainer": "broker.testing.container",
             "Rejected": "broker.core.rejected",

@@ -65,6 +65,10 @@ class MovableClock(Clock):
         for listener in list(self._listeners):
             listener()
 
+    def rewind_to(self, now_ms: int) -> None:
+        """Make `now_ms` the wall time. The monotonic clock moves by as much, also back: only while nothing runs on this clock."""
+        self._ahead_ms += now_ms - self.now_ms()
+
     def add_listener(self, listener: Callable[[], object]) -> None:
         """Call `listener` after each advance, so that timers that became due run at once. Listeners are called in the order of
         registration.

@@ -401,13 +401,8 @@ class LogDir:
     def close(self, clean: bool = True) -> None:
         """Close everything. A clean close first saves and syncs all logs, and writes the marker unless one of them failed."""
         try:
-            if clean and self._close_logs():
-                self.recovery_point_checkpoint()()
-                self.log_start_checkpoint()()
-                self.high_watermark_checkpoint()()
-                self.cleaner_checkpoint()()
-                marker = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":")).encode()
-                self._files.write_atomic(self.path / CLEAN_SHUTDOWN, marker)
+            if clean and self.save():
+                self.mark_as_clean(self.path)
         except OSError as e:
             logger.error("the shutdown is not clean: %s", e)
         finally:
@@ -415,7 +410,22 @@ class LogDir:
                 log.release()
             self._lock.release()
 
-    def _close_logs(self) -> bool:
+    def save(self) -> bool:
+        """Save and sync everything, as a clean close does, and stay open. Return whether nothing is missing. Raises `OSError`."""
+        if not self._save_logs():
+            return False
+        self.recovery_point_checkpoint()()
+        self.log_start_checkpoint()()
+        self.high_watermark_checkpoint()()
+        self.cleaner_checkpoint()()
+        return True
+
+    def mark_as_clean(self, directory: Path) -> None:
+        """Write the clean-shutdown marker to this directory, or to a copy of it that was made right after `save`. Raises `OSError`."""
+        marker = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":")).encode()
+        self._files.write_atomic(directory / CLEAN_SHUTDOWN, marker)
+
+    def _save_logs(self) -> bool:
         """Sync the logs concurrently: one by one, thousands of partitions would exceed a service manager's stop timeout."""
         with self._threads(CLOSE_THREADS, "close") as pool:
             results: list[bool] = []

@@ -111,6 +111,15 @@ class History:
         elif exchange.subject.api is ApiKey.END_TXN:
             self._take_end(exchange)
 
+    def length(self) -> tuple[int, int, int]:
+        """Return how much was recorded so far, for `cut`."""
+        return len(self.sends), len(self.reads), len(self.ends)
+
+    def cut(self, length: tuple[int, int, int]) -> None:
+        """Forget what was recorded after the history had this length."""
+        sends, reads, ends = length
+        del self.sends[sends:], self.reads[reads:], self.ends[ends:]
+
     def _take_sends(self, exchange: Exchange) -> None:
         answers = _answers(exchange.response, "responses", "partition_responses", self.topic_name)
         for topic in exchange.request.topic_data:

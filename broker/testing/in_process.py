@@ -42,6 +42,7 @@ from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl, as_text
 from ottla.broker.testing.counters import Counters, counters_of
 from ottla.broker.testing.history import History
+from ottla.broker.testing.marks import Mark, Marks
 
 HOST = "127.0.0.1"
 SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
@@ -95,6 +96,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._port = port
         self._crashed = False
         self._temporary = data_dir is None
+        self._marks: Marks | None = None
         self.files: Files = UnsyncedFiles() if data_dir is None else FILES
         """The broker's files, used from the next start on."""
         self._tls, self._users = tls, users or {}
@@ -220,13 +222,20 @@ class InProcessBroker(NodeThread[Broker]):
         assert_exactly_once(self, self.history, topics, expected=expected, by=by, audit=audit)
 
     def stop(self) -> None:
-        """Stop the broker cleanly, as SIGTERM does, or end a scripted crash. Remove a temporary directory, unless `keep` was called."""
+        """Stop the broker cleanly, as SIGTERM does, or end a scripted crash. Remove a temporary directory, unless `keep` was called, and
+        all marks."""
+        self._end()
+        self._remove_temporary()
+        if self._marks is not None:
+            self._marks.discard()
+            self._marks = None
+
+    def _end(self) -> None:
         self.resume()
         if self.running and not self._crashed:
             self.call_async(self._stop())
         if self.running:
             self.end_loop()
-        self._remove_temporary()
 
     def kill(self) -> None:
         """Kill the broker, as SIGKILL does, as far as one process allows: no checkpoint, no sync, no clean-shutdown marker."""
@@ -238,14 +247,48 @@ class InProcessBroker(NodeThread[Broker]):
 
     def restart(self, *, kill: bool = False) -> None:
         """Stop (or kill) the broker, and start it on the same directory and port."""
-        temporary, self._temporary = self._temporary, False
-        try:
-            if kill:
-                self.kill()
-            else:
-                self.stop()
-        finally:
-            self._temporary = temporary
+        if kill:
+            self.kill()
+        else:
+            self._end()
+        self.start()
+
+    def mark(self) -> Mark:
+        """Remember the present state, for `rewind`; `stop` forgets it. The broker answers nothing while its files are saved and copied.
+
+        Raises RuntimeError if the broker does not run or a partition is offline, ForkRefused if the files cannot be copied.
+        """
+        return self.call_async(self._mark())
+
+    async def _mark(self) -> Mark:
+        if (standalone := self.broker.standalone) is None:
+            raise RuntimeError("a cluster broker has no state of its own: mark a standalone node")
+        await standalone.controller.voter.committed()
+        await standalone.published()
+        # From here to the end is one turn of the event loop, so that no request is answered between two files.
+        log_dir = self.broker.log_dir
+        if not log_dir.save():
+            raise RuntimeError(f"not all partitions in {self.data_dir} can be saved, because a disk error took one offline")
+        if self._marks is None:
+            self._marks = Marks(self.data_dir)
+        return self._marks.add(self._clock.now_ms(), self.history.length(), log_dir.mark_as_clean)
+
+    def rewind(self, mark: Mark) -> None:
+        """Return to the state at the mark, whatever the broker did since, also if it was killed: topics, records, groups, offsets,
+        producers, open transactions, ACLs, users, quotas, settings and, if it can be moved, the clock. The recorded history ends there,
+        too. Fault rules stay.
+
+        All connections are closed, and clients connect again to the same port. A mark can be returned to any number of times, and marks
+        made later stay valid. Raises ValueError for a mark of another broker, or from before a `stop`.
+        """
+        if self._marks is None or mark not in self._marks:
+            raise ValueError("this mark was made by another broker, or before this one was stopped")
+        if self.running:
+            self.kill()
+        self._marks.restore(mark)
+        if isinstance(self._clock, MovableClock):
+            self._clock.rewind_to(mark.now_ms)
+        self.history.cut(mark.history_length)
         self.start()
 
     def keep(self) -> Path:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # every test run of a project that has Ottla imports this mod
     from ottla.broker.testing.cluster import InProcessCluster
     from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
     from ottla.broker.testing.in_process import InProcessBroker
+    from ottla.broker.testing.marks import Mark
 
 MARKER = "ottla"
 _FAILED = pytest.StashKey[bool]()
@@ -127,6 +128,44 @@ def ottla_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
     broker.files = UnsyncedFiles()
     with broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def ottla_seed() -> Callable[[InProcessBroker], object]:
+    """Override this fixture: return a function that fills the broker of `ottla_seeded_broker`, once a session."""
+    raise pytest.UsageError(
+        "ottla_seeded_broker needs a session fixture ottla_seed, which returns a function of the broker (docs/testing.md)"
+    )
+
+
+@pytest.fixture(scope="session")
+def ottla_seed_settings() -> dict[str, str | float]:
+    """The settings of `ottla_seeded_broker`; override this fixture to change them."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def _ottla_seeded(
+    ottla_seed: Callable[[InProcessBroker], object],
+    ottla_seed_settings: dict[str, str | float],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[InProcessBroker, Mark]]:
+    from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only for tests with a broker
+
+    broker = InProcessBroker(tmp_path_factory.mktemp("ottla-seeded") / "data", ottla_seed_settings).record()
+    broker.files = UnsyncedFiles()
+    with broker:
+        ottla_seed(broker)
+        yield broker, broker.mark()
+
+
+@pytest.fixture
+def ottla_seeded_broker(_ottla_seeded: tuple[InProcessBroker, Mark]) -> InProcessBroker:
+    """A broker that `ottla_seed` has filled, once a session (of each pytest-xdist worker); every test finds it as it was then."""
+    broker, mark = _ottla_seeded
+    broker.rewind(mark)
+    broker.faults.reset()
+    return broker
 
 
 @pytest.fixture

@@ -125,6 +125,44 @@ def test_several_brokers_live_side_by_side_and_one_for_the_session(suite: pytest
     result.assert_outcomes(passed=2)
 
 
+def test_a_seeded_broker_is_seeded_once_and_each_test_finds_it_so(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        import pytest
+
+        seeded = []
+
+        @pytest.fixture(scope="session")
+        def ottla_seed():
+            def seed(broker):
+                seeded.append(broker)
+                broker.topics.create("orders")
+            return seed
+
+        @pytest.fixture(scope="session")
+        def ottla_seed_settings():
+            return {"num.partitions": 3}
+
+        @pytest.mark.parametrize("run", range(3))
+        def test_orders(ottla_seeded_broker, run):
+            assert len(seeded) == 1
+            assert ottla_seeded_broker.settings["num.partitions"] == "3"
+            assert ottla_seeded_broker.topics.names() == ["orders"]
+            assert ottla_seeded_broker.faults.rules == []
+            ottla_seeded_broker.topics.create("more")
+            ottla_seeded_broker.faults.add("drop-ack:api=Produce")
+        """,
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_a_seeded_broker_without_a_seed_says_what_to_define(suite: pytest.Pytester) -> None:
+    result = run(suite, "def test_orders(ottla_seeded_broker): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*ottla_seeded_broker needs a session fixture ottla_seed*"])
+
+
 def test_it_works_with_coroutines_of_pytest_asyncio(suite: pytest.Pytester) -> None:
     result = run(
         suite,

@@ -1,0 +1,93 @@
+"""The states that a broker can return to: each is a fork of its directory (`ottla.broker.storage.fork`), beside it.
+
+Invariants:
+- A mark is never used as a data directory. A broker gets a copy of it, which a thread makes ahead: returning costs one rename.
+- The data directory is exchanged in one step, so a process that is killed leaves one of both states. Where the system cannot exchange
+  names, it is three renames.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.storage.fork import fork
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mark:
+    """A state that `rewind` returns to."""
+
+    directory: Path
+    now_ms: int
+    history_length: tuple[int, int, int]
+
+
+class Marks:
+    """The marks of the broker that uses `data_dir`. All are removed by `discard`, at the latest with the process."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._root = Path(tempfile.mkdtemp(prefix=f".{data_dir.name}-marks-", dir=data_dir.parent))
+        self._copies: dict[Mark, Future[Path]] = {}
+        self._made = 0
+        self._pool = ThreadPoolExecutor(1, "ottla-marks")
+        self._remove = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
+
+    def __contains__(self, mark: Mark) -> bool:
+        return mark in self._copies
+
+    def add(self, now_ms: int, history_length: tuple[int, int, int], mark_as_clean: Callable[[Path], object]) -> Mark:
+        """Fork the directory, which must not change meanwhile and have everything saved. Raises ForkRefused."""
+        self._made += 1
+        mark = Mark(self._root / f"{self._made}", now_ms, history_length)
+        fork(self._data_dir, mark.directory, finish=mark_as_clean)
+        self._copies[mark] = self._pool.submit(self._copied, mark)
+        return mark
+
+    def restore(self, mark: Mark) -> None:
+        """Put a copy of the mark in the place of the data directory, which no broker may be using. Raises ForkRefused, OSError."""
+        copy = self._copies[mark].result()
+        exchange(copy, self._data_dir)
+        self._copies[mark] = self._pool.submit(self._copied, mark, copy)
+
+    def _copied(self, mark: Mark, discarded: Path | None = None) -> Path:
+        if discarded is not None:
+            shutil.rmtree(discarded)
+        target = mark.directory.with_name(f"{mark.directory.name}-copy")
+        fork(mark.directory, target)
+        return target
+
+    def discard(self) -> None:
+        """Remove all marks."""
+        self._copies.clear()
+        self._pool.shutdown(cancel_futures=True)
+        self._remove()
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Exchange the names of two directories of one file system. Raises `OSError`."""
+    if sys.platform == "linux" and _renameat2(one, other):
+        return
+    aside = one.with_name(f"{one.name}-aside")
+    other.rename(aside)
+    one.rename(other)
+    aside.rename(one)
+
+
+def _renameat2(one: Path, other: Path) -> bool:
+    """Exchange by one system call. Return False if kernel, C library or file system do not have it."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    return call is not None and not call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)

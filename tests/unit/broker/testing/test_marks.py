@@ -1,0 +1,92 @@
+"""Exchanged directories, and a process that is killed while it marks and rewinds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.testing import marks
+from ottla.broker.testing.in_process import InProcessBroker
+
+KILLED = """
+import sys
+from pathlib import Path
+from ottla.broker.testing.in_process import InProcessBroker
+from tests.support.topic_calls import produce
+from ottla.protocol.client import Client
+
+broker = InProcessBroker(Path(sys.argv[1])).start()
+for number in range(10):
+    broker.topics.create(f"t{number}")
+def write():
+    with Client("127.0.0.1", broker.port, client_id=None) as client:
+        for number in range(10):
+            produce(client, f"t{number}", b"x")
+write()
+mark = broker.mark()
+print("marked", flush=True)
+while True:
+    write()
+    broker.rewind(mark)
+    broker.mark()
+"""
+
+
+@pytest.mark.parametrize("by_the_system", [True, False])
+def test_directories_exchange_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_the_system: bool) -> None:
+    if not by_the_system:
+        monkeypatch.setattr(marks.sys, "platform", "another")
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"of-{name}").touch()
+    marks.exchange(tmp_path / "one", tmp_path / "other")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")) == [
+        "one",
+        "one/of-other",
+        "other",
+        "other/of-one",
+    ]
+
+
+@pytest.mark.parametrize("delay_s", [0.03, 0.08, 0.13])
+def test_a_process_that_is_killed_leaves_one_of_both_states(tmp_path: Path, delay_s: float) -> None:
+    path = tmp_path / "data"
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"marked\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(delay_s)
+        process.kill()
+    with InProcessBroker(path) as broker:
+        ends = [broker.topics.end_offset(f"t{number}") for number in range(10)]
+        # Between two rewinds each partition gets a second record, one partition after the other.
+        assert ends == sorted(ends, reverse=True)
+        assert set(ends) <= {1, 2}
+        assert not broker.call(lambda node: node.log_dir.findings)
+
+
+def test_a_rewind_needs_no_recovery_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "data") as broker:
+        broker.topics.create("t")
+        mark = broker.mark()
+        for end in (lambda: None, broker.kill):
+            broker.topics.create("u")
+            end()
+            broker.rewind(mark)
+            assert broker.topics.names() == ["t"]
+            assert broker.call(lambda node: node.log_dir.was_clean)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_the_mark_does_not_change_with_the_broker(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "data") as broker:
+        broker.topics.create("t")
+        mark = broker.mark()
+        before = {file: file.read_bytes() for file in mark.directory.rglob("*") if file.is_file()}
+        for _ in range(2):
+            broker.topics.create("u")
+            broker.rewind(mark)
+        assert {file: file.read_bytes() for file in mark.directory.rglob("*") if file.is_file()} == before
