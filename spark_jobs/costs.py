@@ -12,21 +12,14 @@ from typing import Final
 from ottla.spark_jobs.views import bounded
 
 COST_SIZES: Final = """
-    WITH transactional AS (
-        SELECT p.log_dir, p.topic,
-            sum(p.size_bytes) AS transactional_bytes,
-            coalesce(sum(p.size_bytes) FILTER (WHERE t.outcome = 'abort'), 0) AS aborted_bytes
-        FROM producer_batches p
-        JOIN transactions t ON t.log_dir = p.log_dir AND t.topic = p.topic AND t.partition = p.partition
-            AND t.producer_id = p.producer_id AND t.ordinal = p.ordinal
-        WHERE p.transactional AND NOT p.control
-        GROUP BY p.log_dir, p.topic
-    ), topics AS (
-        SELECT log_dir, topic, sum(size_bytes) AS size_bytes FROM batches WHERE NOT startswith(topic, '__') GROUP BY log_dir, topic
-    )
-    SELECT b.log_dir, b.topic, b.size_bytes, coalesce(t.transactional_bytes, 0) AS transactional_bytes,
-        coalesce(t.aborted_bytes, 0) AS aborted_bytes
-    FROM topics b LEFT JOIN transactional t ON t.log_dir = b.log_dir AND t.topic = b.topic
+    SELECT p.log_dir, p.topic,
+        sum(p.size_bytes) AS transactional_bytes,
+        coalesce(sum(p.size_bytes) FILTER (WHERE t.outcome = 'abort'), 0) AS aborted_bytes
+    FROM producer_batches p
+    JOIN transactions t ON t.log_dir = p.log_dir AND t.topic = p.topic AND t.partition = p.partition
+        AND t.producer_id = p.producer_id AND t.ordinal = p.ordinal
+    WHERE p.transactional AND NOT p.control
+    GROUP BY p.log_dir, p.topic
 """
 COST_SPANS: Final = f"""
     SELECT t.log_dir, t.topic, t.outcome,
@@ -37,7 +30,7 @@ COST_SPANS: Final = f"""
         ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition
     WHERE t.data_batches > 0
 """
-"""The queries of the views `cost_sizes` (bytes per topic) and `cost_spans` (one row per transaction and partition)."""
+"""The queries of the views `cost_sizes` (transactional bytes per topic) and `cost_spans` (one row per transaction and partition)."""
 
 COSTS: Final = """
     WITH lengths AS (
@@ -52,14 +45,17 @@ COSTS: Final = """
             max(lag_records) AS lag_records_max
         FROM cost_spans GROUP BY log_dir, topic
     ), sizes AS (
-        SELECT log_dir, topic, sum(size_bytes) AS size_bytes, sum(transactional_bytes) AS transactional_bytes,
-            sum(aborted_bytes) AS aborted_bytes
+        SELECT log_dir, topic, sum(transactional_bytes) AS transactional_bytes, sum(aborted_bytes) AS aborted_bytes
         FROM cost_sizes GROUP BY log_dir, topic
+    ), topics AS (
+        SELECT log_dir, topic, sum(size_bytes) AS size_bytes FROM logs WHERE NOT startswith(topic, '__') GROUP BY log_dir, topic
     )
-    SELECT l.log_dir, l.topic, s.size_bytes, s.transactional_bytes, s.aborted_bytes, l.committed, l.aborted, l.open,
+    SELECT l.log_dir, l.topic, b.size_bytes, coalesce(s.transactional_bytes, 0) AS transactional_bytes,
+        coalesce(s.aborted_bytes, 0) AS aborted_bytes, l.committed, l.aborted, l.open,
         l.length_ms_p50, l.length_ms_p99, l.length_ms_max, l.lag_records_p99, l.lag_records_max
     FROM lengths l
-    JOIN sizes s ON s.log_dir = l.log_dir AND s.topic = l.topic
+    JOIN topics b ON b.log_dir = l.log_dir AND b.topic = l.topic
+    LEFT JOIN sizes s ON s.log_dir = l.log_dir AND s.topic = l.topic
     ORDER BY l.log_dir, l.topic
 """
 

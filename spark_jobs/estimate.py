@@ -20,7 +20,7 @@ from ottla.spark_jobs.log_directory import LogDirectory, SideFile
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.segment_reader import ROWS_MAX, WINDOW_BYTES
 from ottla.spark_jobs.session import cores_of
-from ottla.spark_jobs.sharing import partitions_of, share_out, size_of
+from ottla.spark_jobs.sharing import partitions_of, plan, size_of
 from ottla.spark_jobs.steps import Question
 from ottla.spark_jobs.verdict import counted
 
@@ -61,16 +61,17 @@ class Estimate:
 
 def estimate(logs: Sequence[LogDirectory], question: Question, cores: int) -> Estimate:
     """Estimate an audit on a cluster with so many cores."""
-    tasks = share_out(logs, question, cores)
-    judged = [found for task in tasks for found in task]
+    planned = plan(logs, question, cores)
+    tasks = planned.tasks_first_step
+    judged = [found for task in planned.judged for found in task]
     segments = [segment for found in judged for segment in found.segments]
     size = size_of(judged)
     per_gb = GB_S + (DEEP_GB_S if question.deep else 0) + (KEY_GB_S if question.key_place is not None else 0)
-    seconds = START_S + WORKER_S * min(cores, len(tasks)) + TASK_S * len(tasks) + FILE_S * len(segments) + per_gb * size / 1e9
+    seconds = START_S + WORKER_S * min(cores, tasks) + TASK_S * tasks + FILE_S * len(segments) + per_gb * size / 1e9
     passes = 2 if question.deep or question.key_place is not None else 1
     reads = passes * sum(1 + _pieces(segment.size_bytes, WINDOW_BYTES) for segment in segments)
     reads += sum(_side_reads(file) for found in judged for file in found.side_files)
-    return Estimate(size, partitions_of(tasks), len(segments), len(tasks), _listing(logs) + reads, seconds)
+    return Estimate(size, partitions_of(planned.judged), len(segments), tasks, _listing(logs) + reads, seconds)
 
 
 def estimate_command(paths: Sequence[str], question: Question, master: str | None = None) -> int:

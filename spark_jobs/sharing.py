@@ -4,28 +4,36 @@ Invariants:
 - A task has all rows that a rule compares with each other: whole log partitions with their index files; with --replicas, all copies of a
   partition; and all partitions of `__consumer_offsets` or `__transaction_state` of a directory, because in a damaged log several of these
   partitions may hold the same id.
-- Tasks have about equal sizes.
+- Tasks have about equal sizes. A partition that is larger than a task's share is read in slices, by a task each: a slice is whole segments,
+  and hands on one row per batch, as `tables` reads it. One further task judges the rows of all its slices, so the cuts cannot change a
+  finding.
 - Tasks exchange pairs of a share's number and bytes, which both an RDD and a DataFrame can hold.
 """
 
 from __future__ import annotations
 
 import pickle
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
-from typing import Any, Final
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import IO, Any, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
-from ottla.spark_jobs.engines.embedded import EmbeddedEngine, embedded_engine
+from ottla.spark_jobs import tables
+from ottla.spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embedded_engine, gathered
 from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, LogFile
 from ottla.spark_jobs.reports.pictures import Extent, Where
 from ottla.spark_jobs.steps import HANDED, Question, draw, judge_across, judge_partitions
+from ottla.spark_jobs.tables.filters import Filters
+from ottla.spark_jobs.views import RAW_BATCHES_NEED
 
 Row = tuple[int, bytes]
 """The number of a share, and the pickled data for it."""
@@ -34,11 +42,44 @@ ANSWER: Final = -1
 Task = list[LogDirectory]
 """The input of a task: a subset of each directory's partitions."""
 
+
+class Slice(NamedTuple):
+    """Some segments of a partition that several tasks read. `number`: the partition's place among these partitions. `judged`: the whole
+    partition with its index files, in its first slice only."""
+
+    number: int
+    read: Task
+    judged: Task | None
+
+
+class Plan(NamedTuple):
+    """The tasks that judge whole partitions, and the tasks that read the partitions larger than a task's share. `split`: the number of
+    these partitions, each of which a further task judges."""
+
+    tasks: list[Task]
+    slices: list[Slice]
+    split: int
+
+    @property
+    def judged(self) -> list[Task]:
+        """All partitions, by the task that judges them."""
+        return self.tasks + [each.judged for each in self.slices if each.judged is not None]
+
+    @property
+    def tasks_first_step(self) -> int:
+        """The number of tasks that read or judge partitions."""
+        return len(self.tasks) + len(self.slices) + self.split
+
+
 TASK_BYTES_MAX: Final = 512 << 20
 TASK_BYTES_MIN: Final = 32 << 20
 TASKS_WANTED: Final = 16
 """Large logs get many tasks, so that all cores finish at the same time; small logs get few, because the queries of each task take 0.25 s.
 """
+READ_TWICE: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""Topics whose records rules read, too. They are compacted, hence small."""
+SHARE_BYTES_MAX: Final = 16 << 30
+"""A larger partition is always split: a task that judges it would take minutes, and lose them if it fails."""
 FILE_BYTES: Final = 64 << 10
 """The fixed cost of a file, in bytes: opening it and judging its partition takes as long as reading this many bytes."""
 SHARE_BYTES: Final = 16 << 30
@@ -65,11 +106,21 @@ def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) 
 
     A log that is large enough gets three tasks for each of the cluster's `cores`.
     """
-    return _packed(_units(logs, question), cores)
+    units = _units(logs, question)
+    return _packed(units, _target(sum(map(_cost, units.values())), cores))
 
 
-def share_out_rest(kept: Kept, logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> tuple[list[Task], list[Task]]:
-    """Return a task for each kept result whose partitions are all unchanged, and tasks for the other partitions (see `share_out`)."""
+def plan(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> Plan:
+    """Do the same as `share_out`, but split partitions that would keep one core busy after all others are done, and those larger than
+    SHARE_BYTES_MAX.
+
+    A partition is not split if its records are read (--deep, --key-field, --replicas, internal topics): its task would read them alone.
+    """
+    return _plan(_units(logs, question), question, cores)
+
+
+def plan_rest(kept: Kept, logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> tuple[list[Task], Plan]:
+    """Return a task for each kept result whose partitions are all unchanged, and the plan for the other partitions (see `plan`)."""
     rest = _units(logs, question)
     keys = {kept.digest(unit): key for key, unit in rest.items()}
     taken = []
@@ -77,12 +128,49 @@ def share_out_rest(kept: Kept, logs: Sequence[LogDirectory], question: Question,
         covered = [keys[digest] for digest in sorted(digests) if digest in keys]
         if len(covered) == len(digests) and rest.keys() >= set(covered):  # two results may cover the same partition
             taken.append(_merged(part for key in covered for part in rest.pop(key)))
-    return taken, _packed(rest, cores)
+    return taken, _plan(rest, question, cores)
 
 
-def _packed(units: dict[tuple[Any, ...], Task], cores: int) -> list[Task]:
-    sizes = {key: sum(file.size_bytes + FILE_BYTES for found in task for file in found.segments) for key, task in units.items()}
-    target = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(sizes.values()) // max(TASKS_WANTED, 3 * cores)))
+def _plan(units: dict[tuple[Any, ...], Task], question: Question, cores: int) -> Plan:
+    total = sum(map(_cost, units.values()))
+    target = _target(total, cores)
+    largest = min(SHARE_BYTES_MAX, max(2 * target, total // cores))
+    reads_records = question.deep or question.key_place is not None
+    slices: list[Slice] = []
+    split = 0
+    for key, unit in list(units.items()):
+        if not reads_records and key[-1] not in READ_TWICE and _cost(unit) > largest and len(cuts := _cut(unit, target)) > 1:
+            slices += [Slice(split, cut, None if i else unit) for i, cut in enumerate(cuts)]
+            split += 1
+            del units[key]
+    return Plan(_packed(units, target), slices, split)
+
+
+def _cut(unit: Task, target: int) -> list[Task]:
+    """Cut a partition between segments, into slices of about `target` bytes."""
+    cuts: list[Task] = []
+    room = 0
+    (found,) = unit  # several directories have copies of a partition, which are not split
+    for segment in found.segments:
+        size = segment.size_bytes + FILE_BYTES
+        if not cuts or size > room:
+            cuts.append([LogDirectory(found.path)])
+            room = target
+        cuts[-1][0].segments.append(segment)
+        room -= size
+    return cuts
+
+
+def _target(total: int, cores: int) -> int:
+    return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, total // max(TASKS_WANTED, 3 * cores)))
+
+
+def _cost(unit: Task) -> int:
+    return sum(file.size_bytes + FILE_BYTES for found in unit for file in found.segments)
+
+
+def _packed(units: dict[tuple[Any, ...], Task], target: int) -> list[Task]:
+    sizes = {key: _cost(unit) for key, unit in units.items()}
     tasks: list[list[LogDirectory]] = []
     room = 0
     for key in sorted(units, key=lambda key: -sizes[key]):
@@ -116,7 +204,7 @@ def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, 
 
     def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
         where = () if question.replicas else (found.path,)
-        what = (topic,) if topic in {CONSUMER_OFFSETS, TRANSACTION_STATE} else (topic, partition)
+        what = (topic,) if topic in READ_TWICE else (topic, partition)
         return units[where + what].setdefault(found.path, LogDirectory(found.path))
 
     def wanted(file: LogFile) -> bool:
@@ -157,12 +245,55 @@ def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
             yield from work.kept.once(digests, partial(_judge_task, work, task))
 
 
-def _judge_task(work: Work, task: Task) -> Iterator[Row]:
+def _judge_task(work: Work, task: Task, rows: Iterable[pa.RecordBatch] | None = None) -> Iterator[Row]:
     with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
-        answer, made = judge_partitions(engine, work.question, task)
+        answer, made = judge_partitions(engine, work.question, task, rows)
         yield ANSWER, pickle.dumps(answer)
         for share, blobs in _handed_on(engine, work, HANDED.keys() & made.views):
             yield share, pickle.dumps(blobs)
+
+
+def read_slices(work: Work, slices: Iterable[Row]) -> Iterator[Row]:
+    """Read slices: yield the whole partition's listing, once, and Arrow streams of its batches, with the partition's number as share.
+    Raises OSError."""
+    for _, pickled in slices:
+        number, cut, judged = Slice(*pickle.loads(pickled))
+        if judged is not None:
+            yield number, pickle.dumps(judged)
+        read = partial(_read_slice, work.question, cut)
+        for _, content in read() if work.kept is None else work.kept.once([work.kept.digest(cut)], read):
+            yield number, content
+
+
+def _read_slice(question: Question, cut: Task) -> Iterator[Row]:
+    schema = arrow_schema(RAW_BATCHES_NEED)
+    for batch in gathered(tables.read("batches", cut, schema.names, Filters(topics=frozenset(question.topics)))):
+        yield 0, pickle.dumps(_stream(pa.Table.from_batches([batch])))
+
+
+def judge_slices(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
+    """Run the first step on partitions that were read in slices; all rows of a partition are adjacent. Pass on failures of reading."""
+    for number, group in groupby(rows, itemgetter(0)):
+        if number == ANSWER:
+            yield from group
+            continue
+        with tempfile.TemporaryFile(prefix="ottla-audit-") as spool:
+            task: Task = []
+            for _, content in group:
+                found = pickle.loads(content)
+                if isinstance(found, bytes):
+                    pickle.dump(found, spool)
+                else:
+                    task = found
+            spool.seek(0)
+            judge = partial(_judge_task, work, task, _spooled(spool))
+            yield from judge() if work.kept is None else work.kept.once([work.kept.digest(task)], judge)
+
+
+def _spooled(spool: IO[bytes]) -> Iterator[pa.RecordBatch]:
+    with suppress(EOFError):
+        while True:
+            yield from pa.ipc.open_stream(pickle.load(spool))
 
 
 Blobs = dict[str, list[bytes]]

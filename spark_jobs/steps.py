@@ -9,7 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,6 +23,8 @@ from ottla.spark_jobs.reports import pictures
 from ottla.spark_jobs.reports.pictures import Extent, Where
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ottla.spark_jobs.engines.embedded import EmbeddedEngine
 
 Answer = dict[str, list[Row]]
@@ -101,9 +103,12 @@ HANDED: Final[dict[str, Handed]] = {
 """The second step's input by view, reduced to the rows and columns that its rules read."""
 
 
-def judge_partitions(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> tuple[Answer, Made]:
-    """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. Raises OSError."""
-    made = make_views(engine, question, logs)
+def judge_partitions(
+    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], rows: Iterable[pa.RecordBatch] | None = None
+) -> tuple[Answer, Made]:
+    """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. `rows`: the columns
+    RAW_BATCHES_NEED of all batches, if other tasks have read them. Raises OSError."""
+    made = make_views(engine, question, logs, rows)
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
     if "visible_records" in made.views and question.key_place is not None:
         answer["keys"] = engine.rows("SELECT count(*) AS records, count(business_key) AS keyed FROM visible_records", {})
@@ -127,10 +132,12 @@ def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[s
     return answer
 
 
-def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> Made:
-    """Make the views of whole partitions. Views for transactions, group offsets, index files, snapshots and high watermarks are made only
-    if the logs contain any."""
-    made = _make_batch_views(engine, question, logs)
+def make_views(
+    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], rows: Iterable[pa.RecordBatch] | None = None
+) -> Made:
+    """Make the views of whole partitions (see `judge_partitions`). Views for transactions, group offsets, index files, snapshots and high
+    watermarks are made only if the logs contain any."""
+    made = _make_batch_views(engine, question, logs, rows)
     if question.replicas:
         _make_replica_views(engine, question, logs)
         made.views.add("replicas")
@@ -164,8 +171,13 @@ def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDir
     return made
 
 
-def _make_batch_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> Made:
-    engine.read("raw_batches", "batches", logs, question.topics, views.RAW_BATCHES_NEED)
+def _make_batch_views(
+    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], rows: Iterable[pa.RecordBatch] | None = None
+) -> Made:
+    if rows is None:
+        engine.read("raw_batches", "batches", logs, question.topics, views.RAW_BATCHES_NEED)
+    else:
+        engine.take_batches("raw_batches", rows, logs, views.RAW_BATCHES_NEED)
     made = Made({"raw_batches"})
     for name, query in (
         ("batches", views.batches()),

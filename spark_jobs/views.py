@@ -212,7 +212,8 @@ STATES: Final = """
 """The coordinator's records of each transactional id, in log order. `latest` marks the last one, which is the current state."""
 
 LOGS: Final = f"""
-    SELECT log_dir, topic, partition, max(blind_before) AS blind, min(base_offset) AS log_start, bool_or(compacted) AS compacted,
+    SELECT log_dir, topic, partition, sum(size_bytes) AS size_bytes, max(blind_before) AS blind, min(base_offset) AS log_start,
+        bool_or(compacted) AS compacted,
         max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN written END) AS broker_time, max(written) AS last_time
     FROM (SELECT *, {bounded("max_timestamp")} AS written FROM batches)
     GROUP BY log_dir, topic, partition

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -26,16 +26,19 @@ from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.reports.pictures import Extent, Where
 from ottla.spark_jobs.session import cluster
 from ottla.spark_jobs.sharing import (
+    Plan,
     Row,
-    Task,
     Work,
     draw_tasks,
     failures_told,
     judge_shares,
+    judge_slices,
     judge_tasks,
     partitions_of,
+    plan,
+    plan_rest,
+    read_slices,
     share_out,
-    share_out_rest,
     shares_of,
     size_of,
 )
@@ -51,6 +54,7 @@ Size = tuple[int, int]
 Step = Callable[[Iterable[Row]], Iterator[Row]]
 NAME: Final = "log partitions"
 """The name of the first step's RDD in Spark's UI and event log."""
+SLICES: Final = "slices of large log partitions"
 COLUMNS: Final = "share int, content binary"
 DESCRIPTION: Final = "spark.job.description"
 PROGRESS_S: Final = 0.5
@@ -84,35 +88,41 @@ class SparkJudge:
         shares = shares_of(logs, question)
         kept = None if self._resume is None else Kept.open(self._resume, question, shares)
         if kept is None:
-            tasks = share_out(logs, question, self._cores)
+            planned = plan(logs, question, self._cores)
         else:
-            taken, rest = share_out_rest(kept, logs, question, self._cores)
-            tasks = taken + rest
-            found = f"{partitions_of(taken):,} of {partitions_of(tasks):,} log partitions"
+            taken, rest = plan_rest(kept, logs, question, self._cores)
+            planned = rest._replace(tasks=taken + rest.tasks)
+            found = f"{partitions_of(taken):,} of {partitions_of(planned.judged):,} log partitions"
             print(f"{self._resume}: {found} were judged by an earlier run and did not change", file=sys.stderr)
         work = Work(question, shares, self._memory_mb, kept)
-        return self._answers("judging", tasks, (partial(judge_tasks, work), partial(judge_shares, work)), shares)
+        steps = [partial(step, work) for step in (judge_tasks, judge_shares, read_slices, judge_slices)]
+        return self._answers("judging", planned, steps[:2], shares, steps[2:])
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         """Read the partitions with pictures again, and run `steps.draw` on them."""
         places = {place[:3] for place in (*drawn, *found)}
         some = [LogDirectory(each.path, [s for s in each.segments if (s.log_dir, s.topic, s.partition) in places]) for each in logs]
         work = Work(question, 1, self._memory_mb)
-        return self._answers("drawing", share_out(some, question, self._cores), (partial(draw_tasks, work, drawn, found),), 1)
+        planned = Plan(share_out(some, question, self._cores), [], 0)
+        return self._answers("drawing", planned, [partial(draw_tasks, work, drawn, found)], 1)
 
-    def _answers(self, doing: str, tasks: Sequence[Task], steps: Sequence[Step], shares: int) -> Iterable[Answer]:
-        rows = [(i, pickle.dumps(task)) for i, task in enumerate(tasks)]
-        careful: list[Step] = [partial(_careful, step) for step in steps]
+    def _answers(self, doing: str, planned: Plan, steps: Sequence[Step], shares: int, split: Sequence[Step] = ()) -> Iterable[Answer]:
+        rows = [(i, pickle.dumps(task)) for i, task in enumerate(planned.tasks)]
+        slices = [(len(rows) + i, pickle.dumps(tuple(each))) for i, each in enumerate(planned.slices)]
+        careful: list[Step] = [partial(_careful, step) for step in (*steps, *split)]
         with ExitStack() as stack:
             if self._run is over_rdds:
                 finished = self._running.accumulator(frozenset(), Union())
-                careful[0] = partial(_noted, finished, careful[0])
-                sizes = [(partitions_of([task]), size_of(task)) for task in tasks]
+                for first in {0, *([len(steps)] if split else [])}:
+                    careful[first] = partial(_noted, finished, careful[first])
+                sizes = [(partitions_of([task]), size_of(task)) for task in planned.tasks]
+                sizes += [(int(each.judged is not None), size_of(each.read)) for each in planned.slices]
                 partitions, size = _sums(sizes)
                 what = f"ottla audit: {doing} {counted(partitions, 'log partition')}, {size / 1e9:,.2f} GB"
                 stack.enter_context(described(self._running, what))
                 stack.enter_context(_shown(lambda: self._progress(*progress_of(doing, sizes, finished.value))))
-            found = self._run(self._running, rows, careful, shares)
+            apart = Split(slices, careful[-2], careful[-1], planned.split) if slices else None
+            found = self._run(self._running, rows, careful[: len(steps)], shares, apart)
         for _, content in found:
             answer: Answer | Exception = pickle.loads(content)
             if isinstance(answer, Exception):
@@ -183,17 +193,36 @@ def _careful(step: Step, rows: Iterable[Row]) -> Iterator[Row]:
     return failures_told(step(rows))
 
 
-def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shares: int) -> Iterable[Row]:
-    """Run the first step with a task per row, and each further step with a task per share of the rows that the step before returned."""
-    found = context.parallelize(rows, len(rows)).setName(NAME)
-    for i, step in enumerate(steps):
-        found = found.mapPartitions(step) if i == 0 else found.partitionBy(shares, int).mapPartitions(step)
+class Split(NamedTuple):
+    """Partitions that several tasks read: `read` gets a task per row, and `judge` a task per partition. `partitions`: their number."""
+
+    rows: Sequence[Row]
+    read: Step
+    judge: Step
+    partitions: int
+
+
+def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shares: int, split: Split | None = None) -> Iterable[Row]:
+    """Run the first step with a task per row, and each further step with a task per share of the rows that the step before returned. The
+    rows of `split` are judged instead of the first step."""
+    found = context.parallelize(rows, max(1, len(rows))).setName(NAME).mapPartitions(steps[0])
+    if split is not None:
+        read = context.parallelize(split.rows, len(split.rows)).setName(SLICES).mapPartitions(split.read)
+        found = found.union(read.partitionBy(split.partitions, int).mapPartitions(split.judge))
+    for step in steps[1:]:
+        found = found.partitionBy(shares, int).mapPartitions(step)
     return found.collect()
 
 
-def over_frames(session: SparkSession, rows: Sequence[Row], steps: Sequence[Step], shares: int) -> Iterable[Row]:
+def over_frames(
+    session: SparkSession, rows: Sequence[Row], steps: Sequence[Step], shares: int, split: Split | None = None
+) -> Iterable[Row]:
     """Do the same as `over_rdds` with DataFrames, for sessions without a SparkContext."""
-    found = session.range(0, len(rows), 1, len(rows)).mapInArrow(partial(_first, steps[0], rows), COLUMNS)
+    found = session.range(0, len(rows), 1, max(1, len(rows))).mapInArrow(partial(_first, steps[0], rows), COLUMNS)
+    if split is not None:
+        read = session.range(0, len(split.rows), 1, len(split.rows)).mapInArrow(partial(_first, split.read, split.rows), COLUMNS)
+        adjacent = read.repartition(split.partitions, "share").sortWithinPartitions("share")
+        found = found.union(adjacent.mapInArrow(partial(_in_arrow, split.judge), COLUMNS))
     for step in steps[1:]:
         found = found.repartition(shares, "share").mapInArrow(partial(_in_arrow, step), COLUMNS)
     return [(row["share"], bytes(row["content"])) for row in found.collect()]

@@ -78,11 +78,15 @@ class EmbeddedEngine:
         """Read one level as a table (see `Engine.read`). With `keep` False, the log is read while the view's only query runs."""
         schema = arrow_schema(columns)
         batches = gathered(self._watched(read(level, paths, schema.names, Filters(topics=frozenset(topics)))))
-        self._connection.register(view if not keep else "arriving", pa.RecordBatchReader.from_batches(schema, batches))
+        rows = pa.RecordBatchReader.from_batches(schema, batches)
         if keep:
-            replaced = self._number_names(paths, topics) if level == "batches" else ""
-            self._execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving", {})
-            self._connection.unregister("arriving")
+            self.take(view, rows, self._number_names(paths, topics) if level == "batches" else "")
+        else:
+            self._connection.register(view, rows)
+
+    def take_batches(self, view: str, rows: Iterable[pa.RecordBatch], paths: Sequence[LogDirectory], columns: str) -> None:
+        """Make a table of rows of level `batches`, which other tasks read from the logs at `paths`, as `read` would."""
+        self.take(view, pa.RecordBatchReader.from_batches(arrow_schema(columns), rows), self._number_names(paths, ()))
 
     def _watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -119,10 +123,10 @@ class EmbeddedEngine:
         """Return the rows of a query as Arrow record batches. Read all of them before the next query: it closes the result."""
         return pa.RecordBatchReader.from_stream(self._connection.sql(translated(query)))
 
-    def take(self, view: str, batches: pa.RecordBatchReader) -> None:
-        """Make a table of record batches."""
+    def take(self, view: str, batches: pa.RecordBatchReader, replaced: str = "") -> None:
+        """Make a table of record batches. `replaced`: SQL that replaces columns."""
         self._connection.register("arriving", batches)
-        self._execute(f"CREATE TABLE {view} AS SELECT * FROM arriving", {})
+        self._execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving", {})
         self._connection.unregister("arriving")
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.reports.pictures import Extent, Where
-from ottla.spark_jobs.sharing import Row, Work, draw_tasks, judge_shares, judge_tasks, share_out, share_out_rest
+from ottla.spark_jobs.sharing import Row, Work, draw_tasks, judge_shares, judge_slices, judge_tasks, plan, plan_rest, read_slices, share_out
 from ottla.spark_jobs.steps import Answer, Question
 
 
@@ -22,18 +22,21 @@ class SharedJudge:
         self.shares = shares
         self.resume = resume
         self.tasks = 0
+        self.slices = 0
         self.taken: list[list[LogDirectory]] = []
         """The tasks whose results an earlier run left in `resume`."""
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         kept = None if self.resume is None else Kept.open(self.resume, question, self.shares)
-        self.taken, rest = ([], share_out(logs, question)) if kept is None else share_out_rest(kept, logs, question)
-        tasks = self.taken + rest
-        self.tasks = len(tasks)
+        self.taken, rest = ([], plan(logs, question)) if kept is None else plan_rest(kept, logs, question)
+        tasks = self.taken + rest.tasks
+        self.tasks, self.slices = len(tasks), len(rest.slices)
         work = Work(question, self.shares, 512, kept)
         rows: list[Row] = []
         for task in tasks:
             rows += judge_tasks(work, iter([(0, pickle.dumps(task))]))
+        read = [row for each in rest.slices for row in read_slices(work, iter([(0, pickle.dumps(tuple(each)))]))]
+        rows += judge_slices(work, iter(read))
         return [pickle.loads(content) for _, content in judge_shares(work, iter(rows))]
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:

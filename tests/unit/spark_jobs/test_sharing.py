@@ -18,8 +18,9 @@ from ottla.spark_jobs.corpus.score import write
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.reports.pictures import Pictures
-from ottla.spark_jobs.sharing import ANSWER, Work, failures_told, judge_tasks, share_out, shares_of
+from ottla.spark_jobs.sharing import ANSWER, Work, failures_told, judge_tasks, plan, share_out, shares_of
 from ottla.spark_jobs.steps import HANDED, Question
+from tests.support.cut_logs import cut_corpus
 from tests.support.kafka_logs import PartitionWriter
 from tests.support.shares import SharedJudge
 
@@ -52,6 +53,51 @@ def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(
     for distributed, embedded in zip(in_tasks, in_one, strict=True):
         assert distributed == embedded
     assert drawn_in_tasks == drawn_in_one
+
+
+def test_the_corpus_is_judged_alike_in_slices(tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of every fourth case, cut at every batch. tests/scenario/test_audit_on_spark.py judges all of them."""
+    paths = cut_corpus(tmp_path, slice(0, None, 4))
+    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
+    monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
+    in_slices = audit(paths, engine="duckdb", deep=False).directories
+    assert shared.slices > 100
+    monkeypatch.undo()
+    for sliced, whole in zip(in_slices, audit(paths, engine="duckdb", deep=False).directories, strict=True):
+        assert asdict(sliced) == asdict(whole)
+
+
+def test_a_topics_costs_count_its_partitions_without_transactions(
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_transactions = PartitionWriter(tmp_path, "t", 0)
+    with_transactions.data(pid=1, seq=0, transactional=True)
+    with_transactions.marker(1)
+    PartitionWriter(tmp_path, "t", 1).data(50)
+    (in_tasks,) = audit(tmp_path, engine="duckdb").directories
+    assert shared.tasks == 2
+    assert [cost.size_bytes for cost in in_tasks.costs] == [in_tasks.size_bytes]
+    monkeypatch.undo()
+    assert in_tasks.costs == audit(tmp_path, engine="duckdb").directories[0].costs
+
+
+def test_a_large_partition_is_read_in_slices_and_judged_by_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    for _ in range(3):
+        log.data()
+        log.roll()
+    PartitionWriter(tmp_path, "u", 0).data()
+    found = [find_logs(tmp_path)]
+    assert [len(each) for each in plan(found, QUESTION)[:2]] == [1, 0]
+    monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1000)
+    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
+    planned = plan(found, QUESTION)
+    assert [sorted(places(task)) for task in planned.tasks] == [[(tmp_path.name, "u", 0)]]
+    assert [(each.number, len(each.read[0].segments)) for each in planned.slices] == [(0, 1)] * 4
+    assert [each.judged is not None for each in planned.slices] == [True, False, False, False]
+    assert sum(len(found.segments) for task in planned.judged for found in task) == 5
+    for question in (replace(QUESTION, deep=True, replicas=True), replace(QUESTION, key_place="key")):
+        assert not plan(found, question).slices
 
 
 def _judged(paths: list[Path]) -> tuple[list[dict[str, object]], dict[str, dict[str, object]]]:

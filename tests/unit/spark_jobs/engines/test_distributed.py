@@ -5,24 +5,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from client_compat.bench_audit import logs
+from ottla.spark_jobs import sharing
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.engines import distributed
-from ottla.spark_jobs.engines.distributed import DESCRIPTION, Union, over_frames, over_rdds, progress_of
+from ottla.spark_jobs.engines.distributed import DESCRIPTION, Split, Union, over_frames, over_rdds, progress_of
 from ottla.spark_jobs.session import CannotJudge
+from tests.support.cut_logs import cut_at_every_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 Row = tuple[int, bytes]
-Over = Callable[[Any, list[Row], Any, int], Iterable[Row]]
+Over = Callable[..., Iterable[Row]]
 
 
 def to_shares(rows: Iterable[Row]) -> Iterator[Row]:
@@ -47,6 +51,48 @@ def test_each_row_is_a_task_and_rows_of_a_share_meet(spark: SparkSession, over: 
     # Task i gives its content to share i % 3, and 1, which is how many rows it had, to the next.
     assert dict(over(running, rows, [to_shares, gathered], 3)) == {0: bytes([1, 10, 13]), 1: bytes([1, 1, 11]), 2: bytes([1, 12])}
     assert sorted(over(running, rows, [gathered], 3)) == rows
+
+
+@pytest.mark.parametrize("over", [over_rdds, over_frames])
+def test_rows_of_a_split_partition_meet_in_one_task(spark: SparkSession, over: Over) -> None:
+    slices = [(i, bytes([i % 3])) for i in range(6)]
+    running = spark.sparkContext if over is over_rdds else spark
+    split = Split(slices, by_content, adjacent, 3)
+    found = sorted(over(running, [(9, b"whole")], [gathered, gathered], 1, split))
+    assert found == [(0, bytes([0, 0])), (1, bytes([1, 1])), (2, bytes([2, 2])), (9, bytes(sorted(b"whole")))]
+    assert sorted(over(running, [], [gathered], 1, split)) == found[:3]
+
+
+def by_content(rows: Iterable[Row]) -> Iterator[Row]:
+    yield from ((content[0], content) for _, content in rows)
+
+
+def adjacent(rows: Iterable[Row]) -> Iterator[Row]:
+    for share, group in groupby(rows, itemgetter(0)):
+        yield share, b"".join(content for _, content in group)
+
+
+@pytest.mark.parametrize("name", ["planted", "input_taken_back"])
+@pytest.mark.parametrize("connect", [False, True])
+def test_a_log_in_slices_has_the_embedded_engines_verdict(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, connect: bool
+) -> None:
+    CASES[name].write(tmp_path / "log")
+    for segment in list(tmp_path.rglob("*.log")):
+        cut_at_every_batch(segment)
+    expected = audit(tmp_path / "log", engine="duckdb", deep=False).directories
+    monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
+    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1 << 18)  # at least three batches
+    cut: list[int] = []
+
+    def over(context: Any, rows: Any, steps: Any, shares: int, split: Split | None) -> Iterable[Row]:
+        assert split is not None
+        cut.append(len(split.rows))
+        return over_frames(spark, rows, steps, shares, split) if connect else over_rdds(context, rows, steps, shares, split)
+
+    monkeypatch.setattr(distributed, "over_rdds", over)
+    assert [asdict(each) for each in audit(tmp_path / "log", engine="spark").directories] == [asdict(each) for each in expected]
+    assert cut[0] > 1
 
 
 @pytest.mark.parametrize("name", ["planted", "input_taken_back", "replay_under_another_id"])

@@ -1,0 +1,35 @@
+"""Logs with a segment per batch, so that an audit can be made to cut them between any two batches."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+from pathlib import Path
+
+from ottla.protocol.records.batch import LOG_OVERHEAD
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.corpus.score import write
+
+
+def cut_corpus(root: Path, some: slice = slice(None)) -> list[Path]:
+    """Write the corpus cases of one directory each, with a segment per batch, and return their directories."""
+    names = [name for name, case in CASES.items() if not case.directories][some]
+    write({name: CASES[name] for name in names}, root)
+    for log in root.rglob("*.log"):
+        cut_at_every_batch(log)
+    return [root / name for name in names]
+
+
+def cut_at_every_batch(segment: Path) -> None:
+    """Make a segment of each batch with a higher offset than the segments before, up to the first damaged length."""
+    data, position = segment.read_bytes(), 0
+    cuts = [(int(segment.stem), 0)]
+    while position + LOG_OVERHEAD <= len(data):
+        offset, length = struct.unpack_from(">qi", data, position)
+        if length < 0:
+            break
+        if position and offset > cuts[-1][0] and not segment.with_name(f"{offset:020d}.log").exists():
+            cuts.append((offset, position))
+        position += LOG_OVERHEAD + length
+    for (offset, start), (_, end) in pairwise([*cuts, (0, len(data))]):
+        segment.with_name(f"{offset:020d}.log").write_bytes(data[start:end])
