@@ -15,6 +15,7 @@ Source: Kafka's ShareCoordinatorShard, ShareGroupOffset, ShareCoordinatorOffsets
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.broker.core.effects import Effects
@@ -99,6 +100,10 @@ class ShareStateCoordinator:
         if state.state_epoch != _UNCHANGED and found.fencing_state_epoch > state.state_epoch:
             raise _fenced_state()
         self._check_exists(key)
+        if _UNCHANGED < state.start_offset < found.start_offset:
+            # A leader has repeated this write after a later one. Kafka takes the older start offset: without the states between the two,
+            # the next leader delivers accepted records again.
+            state = replace(state, start_offset=found.start_offset, delivery_complete_count=found.delivery_complete_count)
         return Effects([self._next_record(key, found, state, found.leader_epoch, now_ms)], None)
 
     def summary(self, key: SharePartitionKey) -> StateSummary:

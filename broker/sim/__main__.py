@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 
 from ottla.broker.layout import CONTROLLER_ID
 from ottla.broker.sim.campaign import outcomes, shrunk, story
@@ -17,6 +18,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.virtual_ms = self.faults = self.of_controller = self.acknowledged = self.administered = self.unclean = self.lost = 0
+        self.shared = Counter[str]()
 
     def add(self, outcome: Outcome) -> None:
         self.virtual_ms += outcome.virtual_ms
@@ -26,12 +28,14 @@ class Seen:
         self.administered += outcome.administered
         self.unclean += outcome.unclean
         self.lost += outcome.lost
+        self.shared.update(dict(zip(("deliveries", "accepted", "given up"), outcome.shared, strict=True)))
 
     def __str__(self) -> str:
         return (
             f"{self.virtual_ms / 60_000:.1f} virtual minutes, {self.faults} faults ({self.of_controller} of the controller), "
             f"{self.acknowledged} batches acknowledged, {self.administered} admin requests, "
-            f"{self.unclean} unclean elections that lost {self.lost} records, as allowed"
+            f"{self.unclean} unclean elections that lost {self.lost} records, as allowed, "
+            f"share group: {', '.join(f'{count} {what}' for what, count in self.shared.items())}"
         )
 
 

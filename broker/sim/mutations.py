@@ -7,9 +7,10 @@ from typing import Final
 from ottla.broker.sim.broker_mutations import OF_BROKERS
 from ottla.broker.sim.controller_mutations import OF_THE_CONTROLLER
 from ottla.broker.sim.mutation import Mutation
+from ottla.broker.sim.share_mutations import OF_SHARE_GROUPS
 from ottla.broker.sim.simulation import Outcome, Plan, simulate
 
-MUTATIONS: Final = (*OF_BROKERS, *OF_THE_CONTROLLER)
+MUTATIONS: Final = (*OF_BROKERS, *OF_THE_CONTROLLER, *OF_SHARE_GROUPS)
 
 
 def found(mutation: Mutation, seeds: range) -> tuple[int, Outcome] | None:

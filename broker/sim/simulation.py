@@ -27,6 +27,7 @@ from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
 from ottla.broker.sim.sim_member import GroupGiven, SimMember
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.sim_reader import SimReader
+from ottla.broker.sim.sim_share_group import BROKER_SETTINGS, SimShareGroup, configuring
 from ottla.broker.sim.violation import Violation
 from ottla.broker.testing.anomalies import Observations, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
@@ -56,6 +57,7 @@ SMALL: Final = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "broker.heartbeat.interval.ms": str(SESSION_MS // 4),
     "replica.lag.time.max.ms": str(SESSION_MS),
+    **BROKER_SETTINGS,
     "replica.fetch.max.bytes": "1024",  # so that a restarted follower needs several fetches to catch up
 }
 
@@ -101,6 +103,8 @@ class Outcome:
     """Unclean elections, where they are allowed."""
     lost: int = 0
     """Acknowledged records that they lost."""
+    shared: tuple[int, int, int] = (0, 0, 0)
+    """The share group's deliveries, accepted records, and records that it gave up."""
     digest: str = ""
     """A hash of all client results and all disks, to compare runs."""
 
@@ -152,6 +156,7 @@ class Simulation:
         self.copiers: list[SimCopier] = []
         self.readers: list[SimReader] = []
         self.group = GroupGiven()
+        self.shared = SimShareGroup(self.cluster, self.history.wrong, {name: TOPICS[name] for name in (SOURCE, COPY)})
         self.admin = SimAdmin("admin", self.cluster, self._chance(), fixed=TOPICS, unclean=(RISKY,), pause_ms=plan.admin_ms)
         self._gone: list[SimCopier] = []
         self._members: list[SimMember] = []
@@ -169,6 +174,7 @@ class Simulation:
             outcome.violations = [f"the simulation failed: {error!r}"]
         outcome.virtual_ms, outcome.turns = self.loop.now_us // 1000, self.loop.turns
         outcome.happened = self.nemesis.told
+        outcome.shared = self.shared.given.counts
         outcome.unclean = self.watch.unclean_elections
         outcome.administered = self.admin.done
         outcome.acknowledged = sum(send.acked for send in self.history.sends)
@@ -203,11 +209,16 @@ class Simulation:
 
         async def create() -> None:
             await client.anybody(CreateTopicsRequest(wanted))
+            await client.anybody(configuring())
 
         client.start(create())
         known = [node.broker.services.topics for node in self.cluster.nodes.values() if node.broker is not None]
-        if not await until(self.loop, lambda: all(topics.topic(name) for topics in known for name in TOPICS), START_MS):
-            raise Violation("the topics were not created")
+
+        def is_ready() -> bool:
+            return all(topics.topic(name) for topics in known for name in TOPICS) and self.shared.is_configured
+
+        if not await until(self.loop, is_ready, START_MS):
+            raise Violation("the topics were not created, or the share group was not configured")
 
     def _start_clients(self) -> None:
         copies = [(COPY, index) for index in range(TOPICS[COPY])]
@@ -224,6 +235,7 @@ class Simulation:
             member = SimMember(f"member{number}", self.cluster, self._chance(), self.history, topic=COPY, group=self.group)
             self._members.append(member)
             member.start(member.work())
+        self.shared.start(self._chance)
         for place in sources + copies:
             reader = SimReader(
                 f"reader-{place[0]}-{place[1]}", self.cluster, self._chance(), self.history, place, committed=place in copies
@@ -239,6 +251,16 @@ class Simulation:
         return copier
 
     def _client_fault(self, fault: Fault) -> Callable[[], None]:
+        """Kill or pause a copier and a member of the share group; return what ends that."""
+        ends = (self._copier_fault(fault), self.shared.fault(fault))
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    def _copier_fault(self, fault: Fault) -> Callable[[], None]:
         """Kill a copier and start another later; or pause it, start another at once, and then resume it (a zombie)."""
         number = fault.node % len(self.copiers)
         old = self.copiers[number]
@@ -258,6 +280,7 @@ class Simulation:
 
     def _heal(self) -> None:
         self.nemesis.heal()
+        self.shared.heal()
         self.loop.spawn(self.admin.process, self.admin.free_what_is_stuck())
         for old in self._gone:
             self.loop.resume(old.process)
@@ -291,6 +314,7 @@ class Simulation:
         waiting += [(each.name, each.place, each.position) for each in self.readers]
         given = self.group.committed
         waiting += [("the group", (COPY, index), given.get((COPY, index), 0)) for index in range(TOPICS[COPY])]
+        waiting += [("the share group", place, position) for place, position in self.shared.positions()]
         ends = [self._leader(place).log.log_end_offset for _, place, _ in waiting]
         return [
             f"{name} has read {place} up to {position} of {end}"
@@ -317,6 +341,7 @@ class Simulation:
         found += audited(self.cluster, list(TOPICS)) if self.plan.audits else []
         found += [told for reader in self.readers for told in _misread(reader, stored)]
         found += [told for place in self.group.delivered for told in _unseen(self.group, place, stored)]
+        found += self.shared.verdict(stored, self._leader)
         full = {fault.node for fault in self.nemesis.told if fault.kind == FULL}
         found += [f"{node.host} {why}" for node in self.cluster.nodes.values() if node.node_id not in full for why in node.ends if why]
         found += [f"a bug: {told.get('message')}: {told.get('exception')!r}" for _, told in self.loop.failures if not _of_the_dead(told)]

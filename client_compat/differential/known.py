@@ -33,6 +33,7 @@ NOTHING = "A full fetch of nothing opens a session"
 FIXED = "Settings that can change while the broker runs"
 TWICE = "Items that a request names twice are answered twice"
 LISTED = "A streams member that lists its tasks gets its assignment only if that has changed"
+OLDER = "A write of share state that a leader repeats after a later one moves the start offset back"
 OTHER = "the reference node's own settings"
 
 OWN_SETTINGS = "|".join(
@@ -86,6 +87,9 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(TWICE, "CONSUMER_GROUP_DESCRIBE", r"groups\[(0|1|cg-adm)\]", label=r"describe \['cg-adm', 'cg-adm'\].*"),
     KnownDifference(TWICE, "DESCRIBE_CONFIGS", r"results\[(0|1|conf)\]", label="a resource twice"),
     ASSIGNED_AGAIN,
+    KnownDifference(
+        OLDER, "READ_SHARE_GROUP_STATE(_SUMMARY)?", r".*\.start_offset", label=r"start backwards: (state|summary)", kafka="5", ours="10"
+    ),
     KnownDifference(NOTHING, "FETCH", "session_id", label="session of nothing"),
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),

@@ -147,6 +147,18 @@ def test_an_older_state_epoch_is_fenced() -> None:
     assert code_of(lambda: log.initialize(epoch=3)) is ErrorCode.FENCED_STATE_EPOCH
 
 
+def test_a_repeated_write_does_not_move_the_start_offset_back() -> None:
+    """A leader repeats a write whose response was lost, maybe after a later one: accepted records would be delivered again."""
+    log = Log()
+    log.initialize(start_offset=0)
+    log.write(StateBatch(0, 9, 2, 1))
+    log.write(StateBatch(10, 11, 2, 1), start_offset=10)
+    log.write(StateBatch(9, 9, 0, 1), StateBatch(12, 12, 0, 1), start_offset=5)
+    assert log.read() == ReadState(1, 10, [StateBatch(10, 11, 2, 1), StateBatch(12, 12, 0, 1)])
+    log.initialize(epoch=2, start_offset=4)
+    assert log.read().start_offset == 4, "a reset of the group's offsets does"
+
+
 def test_a_replay_restores_the_state() -> None:
     log = Log()
     log.initialize(start_offset=0)

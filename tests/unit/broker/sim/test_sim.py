@@ -21,7 +21,7 @@ from ottla.broker.sim.nemesis import POWER, STALLS, Fault
 from ottla.broker.sim.simulation import SOURCE, Outcome, Plan, Simulation, simulate
 
 KILL_AND_PAUSE = (Fault(1_500, "kill", 1, 2, 3_000, 0.5), Fault(2_500, "pause", 2, 3, 12_000, 0.5))
-UNCLEAN_SEEDS = (19, *range(1, 60))
+UNCLEAN_SEEDS = (5, *range(1, 60))
 """In some of them an unclean election loses something: which, changes with every change of scheduling. The first one did."""
 SMALL = Plan(1, synced=False, work_ms=6_000, faults=KILL_AND_PAUSE)
 
@@ -31,6 +31,8 @@ def test_a_cluster_whose_leaders_are_killed_and_paused_under_idempotent_producer
     assert outcome.violations == []
     assert [fault.kind for fault in outcome.happened] == ["kill", "pause"]
     assert outcome.acknowledged > 30
+    deliveries, accepted, _ = outcome.shared
+    assert deliveries > accepted > 100, "the share group had records again that it released"
 
 
 def test_a_controller_that_is_killed_paused_and_cut_off_from_power_comes_back_from_its_disk_and_brokers_serve_meanwhile() -> None:
@@ -128,7 +130,7 @@ def test_a_follower_that_fetches_more_before_it_has_synced_is_found() -> None:
     assert simulate(slow_disks_lose_power(1)).violations == []
 
 
-@pytest.mark.parametrize("rule", ["leaves the ISR", "a reassignment ends", "diverging log", "another leader epoch"])
+@pytest.mark.parametrize("rule", ["leaves the ISR", "a reassignment ends", "diverging log", "another leader epoch", "an acceptance"])
 def test_a_rule_that_is_broken_is_found_in_few_seeds(rule: str) -> None:
     (broken,) = (each for each in MUTATIONS if rule in each.rule)
     assert found(broken, range(1, 11)) is not None

@@ -1,0 +1,102 @@
+"""The share group of a simulation: its members, which die and pause, and what they have still to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from typing import Final
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.sim.loop import Process
+from ottla.broker.sim.nemesis import CLIENT_DIES, Fault
+from ottla.broker.sim.sim_client import Place
+from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.broker.sim.sim_share_judge import GROUP, LIMIT, ShareGiven
+from ottla.broker.sim.sim_share_member import SimShareMember
+from ottla.broker.testing.contents import Stored
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+
+BROKER_SETTINGS: Final = {
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.snapshot.update.records.per.snapshot": "20",
+    "group.share.record.lock.duration.ms": "4000",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.delivery.count.limit": str(LIMIT),
+}
+_SETTINGS: Final = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
+_SET: Final = 0
+_MEMBERS: Final = 2
+
+
+def configuring() -> IncrementalAlterConfigsRequest:
+    """Return the request that sets the group's own settings. It has to be answered before the group reads anything."""
+    configs = [AlterableConfig(name, _SET, value) for name, value in _SETTINGS.items()]
+    return IncrementalAlterConfigsRequest([AlterConfigsResource(ResourceType.GROUP, GROUP, configs)])
+
+
+class SimShareGroup:
+    """Members that together read all partitions of `topics`, a mapping of names to numbers of partitions."""
+
+    def __init__(self, cluster: SimCluster, wrong: list[str], topics: Mapping[str, int]) -> None:
+        self.cluster, self.topics = cluster, topics
+        self.given = ShareGiven(wrong)
+        self._members: list[SimShareMember] = []
+        self._down: dict[int, Process | None] = {}
+        """Numbers of the dead members, and of the paused ones with their processes."""
+
+    @property
+    def is_configured(self) -> bool:
+        return (ResourceType.GROUP, GROUP) in self.cluster.image.configs
+
+    def start(self, random: Callable[[], Random]) -> None:
+        """Start the members. The topics must exist."""
+        self.given.topic_ids = {name: self.cluster.image.topic_ids[name] for name in self.topics}
+        for number in range(_MEMBERS):
+            member = SimShareMember(f"sharer{number}", self.cluster, random(), self.given, list(self.topics))
+            self._members.append(member)
+            member.start(member.work())
+
+    def fault(self, fault: Fault) -> Callable[[], None]:
+        """Kill or pause a member, and return what ends that."""
+        number = fault.node % _MEMBERS
+        member = self._members[number]
+        if number not in self._down:
+            self._down[number] = None if fault.kind == CLIENT_DIES else member.process
+            if fault.kind == CLIENT_DIES:
+                member.kill()
+            else:
+                self.cluster.loop.pause(member.process)
+        return partial(self._back, number)
+
+    def heal(self) -> None:
+        """Let all members work."""
+        for number in list(self._down):
+            self._back(number)
+
+    def _back(self, number: int) -> None:
+        if number not in self._down:
+            return
+        member, paused = self._members[number], self._down.pop(number)
+        if paused is None:
+            member.start(member.work())
+        else:
+            self.cluster.loop.resume(paused)
+
+    def positions(self) -> list[tuple[Place, int]]:
+        """Return the start offset of each partition, 0 if its leader has not loaded the share state."""
+        starts: dict[Place, int] = {}
+        for node in self.cluster.nodes.values():
+            for shared in () if node.broker is None else node.broker.services.share.partitions.in_use():
+                if shared.loaded and shared.partition.replica.leads:
+                    starts[shared.partition.topic, shared.partition.index] = shared.state.start_offset
+        places = [(topic, index) for topic, count in self.topics.items() for index in range(count)]
+        return [(place, starts.get(place, 0)) for place in places]
+
+    def verdict(self, stored: list[Stored], leader: Callable[[Place], Partition]) -> list[str]:
+        """Judge the run, of which `stored` are the records."""
+        image = self.cluster.image
+        states = image.topics[image.topic_ids[SHARE_GROUP_STATE]].partitions
+        return self.given.judge(stored, [leader((SHARE_GROUP_STATE, index)) for index in states])

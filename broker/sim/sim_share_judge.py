@@ -1,0 +1,172 @@
+"""What the members of the share group were given and what became of it, and the rules that this has to keep.
+
+* A record whose acceptance or rejection was answered is in no response to a request that was sent afterwards.
+* A delivery count is never greater than the limit, and greater than that of every delivery whose acknowledgement was answered before.
+* A member gets the records of the log, and none of an aborted transaction.
+* In `__share_group_state` neither the start offset nor a record's delivery count decreases.
+* In the end every record is acknowledged or archived. It is acknowledged only if a member accepted it, and archived only if a member
+  rejected it or it was delivered as often as the limit allows. If an acceptance or a rejection was answered, it decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.share.acknowledgement import AcknowledgeType
+from ottla.broker.share.in_flight import RecordState
+from ottla.broker.share.state_records import decode_record
+from ottla.broker.sim.log_batches import batches_of
+from ottla.broker.sim.sim_client import Place
+from ottla.broker.testing.contents import Stored
+from ottla.protocol.records.record import iter_records
+from ottla.protocol.share_log import ShareSnapshotValue
+
+GROUP: Final = "workers"
+LIMIT: Final = 5
+_POISON_EVERY: Final = 40
+"""One record in so many is never accepted."""
+_ENDS: Final = {AcknowledgeType.ACCEPT, AcknowledgeType.REJECT}
+
+Offset = tuple[str, int, int]
+"""Topic, partition and offset."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A record that a member acquired with the request number `sent`, and the type of its acknowledgement. An offset without a record has
+    no value."""
+
+    offset: Offset
+    sent: int
+    count: int
+    value: bytes | None
+    type: int | None = None
+
+
+class ShareGiven:
+    """All deliveries and acknowledgements of a run. `wrong` lists violations."""
+
+    def __init__(self, wrong: list[str]) -> None:
+        self.wrong = wrong
+        self.topic_ids: dict[str, bytes] = {}
+        self._deliveries = self._accepted = self._given_up = 0
+        self._numbers = 0
+        self._values: dict[Offset, bytes | None] = {}
+        self._asked: dict[Offset, set[int]] = {}
+        """The types of acknowledgements that were sent."""
+        self._ended: dict[Offset, tuple[int, int]] = {}
+        """Accepted and rejected records, with the number at which this was answered, and the type."""
+        self._counts: dict[Offset, tuple[int, int]] = {}
+        """The greatest delivery count whose acknowledgement was answered, and the number at which this happened."""
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """The numbers of deliveries, and of accepted and given up records, which `judge` counts."""
+        return self._deliveries, self._accepted, self._given_up
+
+    def next_number(self) -> int:
+        """Number the events of a run."""
+        self._numbers += 1
+        return self._numbers
+
+    def is_poison(self, value: bytes) -> bool:
+        """Return whether members never accept this record."""
+        return sum(value) % _POISON_EVERY == 0
+
+    def delivered(self, member: str, one: Delivery) -> None:
+        """Judge a delivery."""
+        self._deliveries += 1
+        ended, acknowledged = self._ended.get(one.offset), self._counts.get(one.offset)
+        if ended is not None and ended[0] < one.sent:
+            self.wrong.append(f"{member} was given {one.offset} again after {AcknowledgeType(ended[1]).name} was answered")
+        if acknowledged is not None and acknowledged[1] < one.sent and one.count <= acknowledged[0]:
+            self.wrong.append(f"{member} was given {one.offset} with count {one.count}; {acknowledged[0]} was acknowledged before")
+        if one.count > LIMIT:
+            self.wrong.append(f"{member} was given {one.offset} for the {one.count}th time; the limit is {LIMIT}")
+        if self._values.setdefault(one.offset, one.value) != one.value:
+            self.wrong.append(f"{member} was given {one.value!r} at {one.offset}, which was {self._values[one.offset]!r} before")
+
+    def asked(self, acknowledged: Mapping[Place, list[Delivery]]) -> None:
+        """Note acknowledgements that are sent."""
+        for one in chain.from_iterable(acknowledged.values()):
+            if one.type is not None:
+                self._asked.setdefault(one.offset, set()).add(one.type)
+
+    def answered(self, member: str, ones: Iterable[Delivery], *, ok: bool) -> None:
+        """Note that acknowledgements were answered."""
+        number = self.next_number()
+        for one in ones if ok else ():
+            if one.type in _ENDS:
+                self._ended[one.offset] = number, one.type
+            if one.type != AcknowledgeType.RENEW and one.count > self._counts.get(one.offset, (0, 0))[0]:
+                self._counts[one.offset] = one.count, number
+
+    # --- the end -------------------------------------------------------------------------------------------------------------------
+
+    def judge(self, stored: Iterable[Stored], states: Iterable[Partition]) -> list[str]:
+        """Judge the whole run, of whose topics `stored` are the records, and `states` the partitions of `__share_group_state`."""
+        names = {topic_id: name for name, topic_id in self.topic_ids.items()}
+        newest: dict[Offset, tuple[int, int]] = {}
+        found: list[str] = []
+        for partition in states:
+            found += _followed(partition, names, newest)
+        for each in stored:
+            if each.topic not in self.topic_ids:
+                continue
+            offset = (each.topic, each.partition, each.offset)
+            given = self._values.get(offset)
+            if given is not None and (given != each.value or not each.outcome.readable):
+                found.append(f"the share group was given {given!r} at {offset}, where the log has {each.value!r} ({each.outcome.value})")
+            if each.outcome.readable:
+                found += self._fate(offset, *newest.get(offset, (0, RecordState.AVAILABLE)))
+        return found
+
+    def _fate(self, offset: Offset, count: int, state: int) -> Iterator[str]:
+        """Check how a record that the group has to be delivered ended."""
+        asked = self._asked.get(offset, set())
+        ended = self._ended.get(offset)
+        if state == RecordState.ACKNOWLEDGED:
+            self._accepted += 1
+            if AcknowledgeType.ACCEPT not in asked:
+                yield f"{offset} is acknowledged, but no member has accepted it"
+        elif state == RecordState.ARCHIVED:
+            self._given_up += count == LIMIT
+            if count < LIMIT and AcknowledgeType.REJECT not in asked:
+                yield f"{offset} is archived after {count} deliveries of {LIMIT}, but no member has rejected it"
+        else:
+            yield f"{offset} is lost: its last state is {RecordState(state).name} after {count} deliveries"
+        if ended is not None and state != _STATES[AcknowledgeType(ended[1])]:
+            yield f"{offset} is {RecordState(state).name}, although {AcknowledgeType(ended[1]).name} was answered"
+
+
+_STATES: Final = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED, AcknowledgeType.REJECT: RecordState.ARCHIVED}
+
+
+def _followed(partition: Partition, names: Mapping[bytes, str], states: dict[Offset, tuple[int, int]]) -> Iterator[str]:
+    """Add the newest (delivery count, state) of each record, and check that neither it nor a start offset goes back.
+
+    A leader may repeat a write after a later one. Of two states of a record, the one with the higher delivery count is newer.
+    """
+    starts: dict[Place, int] = {}
+    log = partition.log
+    for _, _, data in batches_of(log, log.log_start_offset, log.log_end_offset):
+        for record in iter_records(data):
+            decoded = decode_record(record.key, record.value)
+            if decoded is None or decoded.value is None or decoded.key.group_id != GROUP:
+                continue
+            place = (names[decoded.key.topic_id], decoded.key.partition)
+            start = decoded.value.start_offset
+            if start < starts.get(place, start):
+                yield f"the start offset of {place} went from {starts[place]} to {start}"
+            starts[place] = start
+            for batch in decoded.value.state_batches:
+                for offset in range(batch.first_offset, batch.last_offset + 1):
+                    now = (batch.delivery_count, batch.delivery_state)
+                    newest = states.get((*place, offset), now)
+                    if isinstance(decoded.value, ShareSnapshotValue) and now < newest:
+                        yield f"a snapshot has count and state {now} of {(*place, offset)}, but {newest} was written before"
+                    states[*place, offset] = max(now, newest)
