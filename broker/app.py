@@ -128,7 +128,7 @@ class Broker:
 
     @property
     def _routes(self) -> Routes:
-        return broker_routes(telemetry=self.settings.client_telemetry_enable)
+        return broker_routes(telemetry=self.settings.client_telemetry_enable, like=self.settings.like)
 
     @property
     def connection_count(self) -> int:

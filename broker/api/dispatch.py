@@ -111,10 +111,10 @@ class Dispatcher:
             return self._later(self._handle_large(frame, header, context, route))
         try:
             request = _decoded(frame) if len(frame) > limits.SPLIT_REQUEST_BYTES else decode_request(frame)
+            header = request.header
+            context, route = self._begin(peer, header)
         except UnsupportedVersion as error:
             return self._unsupported(error)
-        header = request.header
-        context, route = self._begin(peer, header)
         try:
             answer = self._answer(context, request, route, len(frame))
             if answer is None or isinstance(answer, Message):
@@ -202,8 +202,14 @@ class Dispatcher:
         services = cast("Services", self._services)  # a broker's services: a controller's dispatcher has no fast path
         from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # imported when needed, like the handlers
 
-        max_bytes = services.settings.socket_request_max_bytes
-        return ProduceLane(services.partitions, services.txn_verification, services.authorizer, max_bytes, services.clock.spent_ns)
+        return ProduceLane(
+            services.partitions,
+            services.txn_verification,
+            services.authorizer,
+            services.settings.socket_request_max_bytes,
+            services.clock.spent_ns,
+            newest=self._routes[ApiKey.PRODUCE].max_version,
+        )
 
     async def drain(self, timeout_ms: int) -> int:
         """Wait for pending responses, then cancel the remaining ones; return how many were cancelled."""
@@ -274,7 +280,7 @@ class Dispatcher:
             raise error
         from ottla.broker.api.k18_api_versions import unsupported_version_response  # noqa: PLC0415 # needed only for newer clients
 
-        return encode_response(ApiKey.API_VERSIONS, 0, error.correlation_id, unsupported_version_response())
+        return encode_response(ApiKey.API_VERSIONS, 0, error.correlation_id, unsupported_version_response(self._routes))
 
 
 def _decoded(frame: Buffer) -> Request:

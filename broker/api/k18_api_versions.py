@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context, Peer
 from ottla.broker.api.declaration import Api
@@ -32,6 +33,9 @@ from ottla.protocol.messages.k18_api_versions import (
     SupportedFeatureKey,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.releases.likeness import Likeness
+
 API = Api(ApiVersionsRequest)
 
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
@@ -43,7 +47,7 @@ def handle(ctx: Context[ClusterServices], request: ApiVersionsRequest) -> ApiVer
     services = ctx.services
     telemetry = services.telemetry is not None
     if services.forwarding.versions(ApiKey.API_VERSIONS) is None:
-        api_keys = _api_keys(telemetry)
+        api_keys = _api_keys(telemetry, services.settings.like)
     else:
         from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a cluster broker needs it
 
@@ -58,8 +62,8 @@ def handle_on_controller(ctx: Context[NodeServices], request: ApiVersionsRequest
 
 
 @cache
-def _api_keys(telemetry: bool) -> list[ApiVersion]:
-    return _listed(broker_routes(telemetry=telemetry))
+def _api_keys(telemetry: bool, like: Likeness | None) -> list[ApiVersion]:
+    return _listed(broker_routes(telemetry=telemetry, like=like))
 
 
 def _listed(routes: Routes) -> list[ApiVersion]:
@@ -88,9 +92,9 @@ def is_valid(request: ApiVersionsRequest, version: int) -> bool:
     return version < 3 or bool(_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version))
 
 
-def unsupported_version_response() -> ApiVersionsResponse:
+def unsupported_version_response(routes: Routes) -> ApiVersionsResponse:
     """Return the response for a client with a newer version, to be encoded as version 0."""
-    route = broker_routes()[ApiKey.API_VERSIONS]
+    route = routes[ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(ApiKey.API_VERSIONS, route.min_version, route.max_version)]
     )

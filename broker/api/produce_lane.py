@@ -73,10 +73,10 @@ _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 
 class ProduceLane:
     """The fast path of all connections; `max_bytes` is the largest request (socket.request.max.bytes), `spent_ns` the clock that
-    measures what a request takes.
+    measures what a request takes, `newest` the last version that is served.
     """
 
-    __slots__ = ("_authorizer", "_max_bytes", "_partitions", "_spent_ns", "_verification", "answered")
+    __slots__ = ("_authorizer", "_max_bytes", "_newest", "_partitions", "_spent_ns", "_verification", "answered")
 
     def __init__(
         self,
@@ -85,12 +85,14 @@ class ProduceLane:
         authorizer: Authorizer | None,
         max_bytes: int,
         spent_ns: Callable[[], int] = lambda: 0,
+        newest: int = _LAST_VERSION,
     ) -> None:
         self._partitions = partitions
         self._spent_ns = spent_ns
         self._verification = verification
         self._authorizer = authorizer
         self._max_bytes = max_bytes
+        self._newest = newest
         self.answered = [0] * (_LAST_VERSION + 1)
         """The number of requests by version since the start."""
 
@@ -118,7 +120,7 @@ class ProduceLane:
         try:
             size, key, version, correlation_id, id_size = _HEAD.unpack_from(data, at)
             stop = at + _SIZE_BYTES + size
-            if key != _KEY or not _FIRST_VERSION <= version <= _LAST_VERSION or stop > len(data) or size > self._max_bytes:
+            if key != _KEY or not _FIRST_VERSION <= version <= self._newest or stop > len(data) or size > self._max_bytes:
                 return None
             pos = at + _HEAD.size + max(id_size, 0)
             no_tags, name_size, acks, _, topics = _BODY.unpack_from(data, pos)

@@ -10,13 +10,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ottla.broker.api.api_table import APIS
 from ottla.broker.api.context import Context
 from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi
 from ottla.broker.api.services import NodeServices
 from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.releases.likeness import Likeness
 
 Answer: TypeAlias = Message | Awaitable[Message | None] | None
 """A handler's result; None if the request gets no response."""
@@ -45,10 +48,21 @@ Routes = Mapping[int, Route]
 
 
 @cache
-def broker_routes(*, telemetry: bool = False) -> Routes:
-    """Return the routes of a broker's listener."""
+def broker_routes(*, telemetry: bool = False, like: Likeness | None = None) -> Routes:
+    """Return the routes of a broker's listener; with `like`, those of that release."""
     served = [api for api in APIS if ListenerType.BROKER in api.listeners and (telemetry or not api.needs_telemetry)]
+    if like is not None:
+        served = [narrowed for api in served if (narrowed := _narrowed(api, like)) is not None]
     return {int(api.key): _forwarded(api) if api.forwarded is Forwarded.ALWAYS else _handled(api, ListenerType.BROKER) for api in served}
+
+
+def _narrowed(api: ServedApi, like: Likeness) -> ServedApi | None:
+    """Return the API with the versions that a release serves, or None if it serves none of them."""
+    served = like.versions(api.key.camel_case, api.min_version, api.max_version)
+    advertised = like.versions(api.key.camel_case, api.advertised_min, api.max_version)
+    if served is None or advertised is None:
+        return None
+    return api._replace(min_version=served[0], max_version=served[1], advertised_min=advertised[0])
 
 
 @cache

@@ -93,6 +93,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="run a cluster of N brokers and their controller in this process, on N+1 ports from --port on (docs/cluster.md)",
     )
+    made.add_argument(
+        "--like",
+        default=os.environ.get("OTTLA_LIKE") or None,
+        metavar="RELEASE",
+        help="be like an older release of Apache Kafka for clients, such as 3.7 (2.8 to 4.3; also OTTLA_LIKE; docs/releases.md)",
+    )
     made.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assignments", help="a setting; may be repeated")
     made.add_argument("--tls", action="store_true", help="generate a certificate and encrypt; print client settings (docs/security.md)")
@@ -219,6 +225,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
         options.config,
         of_image=None if in_place is None else in_place.settings,
         tolerant=in_place is not None,
+        like=options.like,
     )
     settings = loaded.settings
     settings.users = dict(options.users)
@@ -316,6 +323,10 @@ def _run_together(options: argparse.Namespace) -> int:
     from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # only several nodes in one process need it
     from ottla.broker.local_cluster import LocalCluster, name_nodes_in_log  # noqa: PLC0415 # only several nodes in one process need it
 
+    if options.like is not None:
+        raise SettingsError(
+            "--like is for a standalone node: the brokers of a cluster are always the newest that its metadata.version allows"
+        )
     path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
     _check_address(options, common)
     host, port = options.host or "127.0.0.1", _PORT if options.port is None else options.port

@@ -10,7 +10,10 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.broker.releases.likeness import Likeness
 
 METADATA_VERSION: Final = "metadata.version"
 GROUP_VERSION: Final = "group.version"
@@ -62,7 +65,15 @@ class Features(NamedTuple):
     epoch: int
 
 
-def new_levels(transaction_level: int) -> dict[str, int]:
+def supported(like: Likeness | None) -> Mapping[str, tuple[int, int]]:
+    """Return the lowest and highest level of each feature that a standalone node supports."""
+    if like is None:
+        return SUPPORTED
+    found = {name: like.levels(name, low, high) for name, (low, high) in SUPPORTED.items()}
+    return {name: levels for name, levels in found.items() if levels is not None}
+
+
+def new_levels(transaction_level: int, like: Likeness | None = None) -> dict[str, int]:
     """Return the levels of a new directory, in record order; level 0 is the absence of a record."""
     levels = {
         METADATA_VERSION: METADATA_LEVEL,
@@ -71,6 +82,8 @@ def new_levels(transaction_level: int) -> dict[str, int]:
         STREAMS_VERSION: STREAMS_LEVEL,
         TRANSACTION_VERSION: transaction_level,
     }
+    if like is not None:
+        levels = {name: level if name == TRANSACTION_VERSION else like.new_level(name, level) for name, level in levels.items()}
     return {name: level for name, level in levels.items() if level}
 
 

@@ -94,7 +94,8 @@ class BrokerConfigs:
         """Return the names of all settings to describe: all but internal ones, and every name that was set."""
         keys = (*BROKER_KEYS.values(), *STORED_SETTINGS.values())
         given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}
-        return {key.name for key in keys if not key.internal} | given
+        like = self.settings.like
+        return {key.name for key in keys if not (key.internal or (like is not None and like.lacks(key.name)))} | given
 
     def refresh(self) -> set[str]:
         """Put the values in force into `settings`. Return the names of those that changed."""

@@ -20,7 +20,7 @@ from ottla.broker.configs.group_config import GROUP_KEYS, described_group_value
 from ottla.broker.configs.topic_config import effective_values, usable_overrides
 from ottla.broker.core.config_keys import ConfigKey, render
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, topic_keys
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
@@ -89,7 +89,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
     """Return every setting of a topic with these overrides, without internal ones that are unset."""
     values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides)
     entries = []
-    for key in TOPIC_KEYS.values():
+    for key in topic_keys(broker.settings).values():
         text = render(values[key.name])
         if text is None:
             continue

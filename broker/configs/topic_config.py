@@ -16,8 +16,8 @@ from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BrokerSettings, topic_defaults
-from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.core.settings import BrokerSettings, topic_defaults, topic_keys
+from ottla.broker.core.topic_keys import OLDER_TOPIC_KEYS, TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 
 _LOG_CONFIG_FIELDS = frozenset(item.name for item in fields(LogConfig))
@@ -26,7 +26,7 @@ _LOG_CONFIG_FIELDS = frozenset(item.name for item in fields(LogConfig))
 def check_topic_configs(overrides: Mapping[str, str], settings: BrokerSettings) -> None:
     """Raise `Rejected(INVALID_CONFIG)` if a topic cannot have these overrides (Kafka's `LogConfig.validate`)."""
     for name, text in overrides.items():
-        key = TOPIC_KEYS.get(name)
+        key = topic_keys(settings).get(name)
         if key is None:
             raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
         try:
@@ -48,9 +48,9 @@ def usable_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
     """Return the typed values of the valid overrides. A log written by another Kafka may have unknown keys or values, which are skipped."""
     values = {}
     for name, text in overrides.items():
-        if name in TOPIC_KEYS:
+        if (key := TOPIC_KEYS.get(name) or OLDER_TOPIC_KEYS.get(name)) is not None:
             with contextlib.suppress(InvalidConfig):
-                values[name] = TOPIC_KEYS[name].parse(text)
+                values[name] = key.parse(text)
     return values
 
 

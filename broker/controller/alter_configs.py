@@ -32,8 +32,7 @@ from ottla.broker.configs.group_config import GROUP_KEYS, check_group_configs
 from ottla.broker.configs.topic_config import check_topic_configs, effective_values, usable_overrides
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, render
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.core.settings import BrokerSettings, topic_keys
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
 
@@ -125,7 +124,7 @@ def check_operations(resource: AlterResource) -> None:
 def _topic_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
     current = catalog.configs(ResourceType.TOPIC, resource.name)
     defaults = {name: render(value) for name, value in effective_values({}, settings).items()}
-    wanted = wanted_overrides(resource, current, TOPIC_KEYS, defaults)
+    wanted = wanted_overrides(resource, current, topic_keys(settings), defaults)
     if not resource.name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     if (problem := name_problem(resource.name)) is not None:

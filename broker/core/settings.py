@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.core.acl import AUTHORIZERS, PRINCIPALS, STANDARD_AUTHORIZER
 from ottla.broker.core.config_keys import (
@@ -25,11 +25,25 @@ from ottla.broker.core.config_keys import (
     exactly,
     one_of,
     one_of_in_any_case,
+    render,
 )
 from ottla.broker.core.ip_overrides import IP_OVERRIDES
 from ottla.broker.core.quorum_addresses import BOOTSTRAP_SERVERS, VOTERS
 from ottla.broker.core.stored_settings import STORED_SETTINGS
-from ottla.broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
+from ottla.broker.core.topic_keys import (
+    CODECS,
+    GZIP_LEVELS,
+    LZ4_LEVELS,
+    OLDER_TOPIC_KEYS,
+    POLICIES,
+    SEGMENT_BYTES,
+    TIMESTAMP_TYPES,
+    TOPIC_KEYS,
+    ZSTD_LEVELS,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.releases.likeness import Likeness
 
 __all__ = ["BROKER_KEYS", "STORED_SETTINGS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 
@@ -430,6 +444,9 @@ class BrokerSettings:
         _INT, 3_600_000, "Interval of the checks for expired transactional ids.", _POSITIVE
     )
 
+    like: Likeness | None = None
+    """The release of Apache Kafka whose broker this one is like; None for the newest."""
+
     explicit: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of each setting that was given, with its source ("file", "environment", "command line"). All others have their
     defaults.
@@ -469,14 +486,20 @@ class BrokerSettings:
     def default(self, name: str) -> Value:
         """Return the value of a setting that is not given. Raises KeyError for an unknown name."""
         key = BROKER_KEYS.get(name) or STORED_SETTINGS[name]
-        return key.default if key.in_cluster is None or not self.is_member else key.in_cluster
+        value = key.default if key.in_cluster is None or not self.is_member else key.in_cluster
+        if self.like is None:
+            return value
+        own = render(value)
+        text = self.like.default(name, own)
+        # An older release may have had a default that its newer validators reject.
+        return value if text == own or text is None else key._replace(validator=None).parse(text)
 
     def value(self, name: str) -> Value:
         """Return the typed value of the setting `name` (Kafka's spelling). Raises KeyError for a name that is in neither
         BROKER_KEYS nor STORED_SETTINGS.
         """
         if name not in BROKER_KEYS:
-            return self.kept.get(name, STORED_SETTINGS[name].default)
+            return self.kept[name] if name in self.kept else self.default(name)
         found: Value = getattr(self, attribute_of(name))
         return found
 
@@ -523,7 +546,16 @@ def topic_defaults(settings: BrokerSettings) -> dict[str, Value]:
 
     A negative synonym (retention of -1 hours) stays -1, because it means "no limit" in every unit.
     """
-    return {name: _topic_default(key, settings) for name, key in TOPIC_KEYS.items()}
+    return {name: _topic_default(key, settings) for name, key in {**TOPIC_KEYS, **topic_keys(settings)}.items()}
+
+
+def topic_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
+    """Return the settings that a topic can have: all, or those of the release that the broker is like."""
+    if settings.like is None:
+        return TOPIC_KEYS
+    known = settings.like.table.topic_settings
+    older = {name: key._replace(default=known[name]) for name, key in OLDER_TOPIC_KEYS.items() if name in known}
+    return {name: key for name, key in TOPIC_KEYS.items() if name in known or key.internal} | older
 
 
 def _topic_default(key: ConfigKey, settings: BrokerSettings) -> Value:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
@@ -24,6 +24,9 @@ from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSetti
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
 from ottla.protocol.bodiless import module_of
 from ottla.protocol.printable import reason_of
+
+if TYPE_CHECKING:
+    from ottla.broker.releases.likeness import Likeness
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset(
@@ -36,6 +39,7 @@ OF_THE_TOOLS = frozenset(
         "OTTLA_TOPICS",
         "OTTLA_USERS",
         "OTTLA_OPTIONS",
+        "OTTLA_LIKE",
     }
 )
 """Variables of the command-line tools, which are not settings of a broker."""
@@ -66,10 +70,16 @@ class Loaded:
 
 
 def load(
-    cli: Mapping[str, str], env: Mapping[str, str], file: Path | None, *, of_image: Mapping[str, str] | None = None, tolerant: bool = False
+    cli: Mapping[str, str],
+    env: Mapping[str, str],
+    file: Path | None,
+    *,
+    of_image: Mapping[str, str] | None = None,
+    tolerant: bool = False,
+    like: str | None = None,
 ) -> Loaded:
     """Read all sources. Raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` and `KAFKA_OPTS` are used. `of_image`
-    has the settings of `KAFKA_…` variables; it overrides the file.
+    has the settings of `KAFKA_…` variables; it overrides the file. `like` is a release of Apache Kafka whose defaults are used.
     """
     mistakes: list[str] = []
     unknown: list[str] = []
@@ -100,7 +110,7 @@ def load(
                 unknown.append(_unknown(given_name, source))
     if not tolerant:
         mistakes += unknown
-    settings = _parsed(texts, mistakes)
+    settings = _parsed(texts, mistakes, None if like is None else _likeness(like))
     settings.login_file = options[_LOGIN_FILE].removeprefix("=") if _LOGIN_FILE in options else None
     settings.kerberos_file = options.get(_KERBEROS_FILE)
     _check_together(settings)
@@ -121,7 +131,7 @@ def source_of(
     return next((source for source, given in sources if name in given), None)
 
 
-def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> BrokerSettings:
+def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: Likeness | None) -> BrokerSettings:
     values: dict[str, Any] = {}
     kept: dict[str, Value] = {}
     connections: dict[str, Any] = {}
@@ -143,11 +153,21 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> Broker
     explicit = {name: source for name, (_, source) in texts.items()}
     if "node.id" in explicit:
         explicit["broker.id"] = explicit["node.id"]
-    settings = BrokerSettings(**values, kept=kept, listener_connections=connections, secured=secured, explicit=explicit)
+    settings = BrokerSettings(**values, kept=kept, listener_connections=connections, secured=secured, explicit=explicit, like=like)
     for name in BROKER_KEYS.keys() - explicit.keys():
         if (value := settings.default(name)) != BROKER_KEYS[name].default:
             setattr(settings, attribute_of(name), value)
     return settings
+
+
+def _likeness(name: str) -> Likeness | None:
+    from ottla.broker.releases.likeness import likeness  # noqa: PLC0415 # only a broker that is like a release reads the tables
+    from ottla.broker.releases.table import UnknownRelease  # noqa: PLC0415 # the same
+
+    try:
+        return likeness(name)
+    except UnknownRelease as error:
+        raise SettingsError(f"like {name}: {error}") from None
 
 
 def _two_ids(given: Mapping[str, str]) -> str | None:
@@ -234,10 +254,25 @@ def _check_together(settings: BrokerSettings) -> None:
     if roles := "\n".join(role_problems(settings)):
         raise SettingsError(roles)
     if settings.process_roles:
+        _check_is_newest(settings)
         return
+    _check_transaction_version(settings)
     for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
         if name in settings.explicit and settings.value(name) != 1:
             raise SettingsError(f"{name}={settings.value(name)}: a standalone node supports only 1")
+
+
+def _check_is_newest(settings: BrokerSettings) -> None:
+    if settings.like is not None:
+        roles = ",".join(settings.process_roles)
+        problem = "only a standalone node can be like an older release; a cluster's nodes are always the newest"
+        raise SettingsError(f"like {settings.like.release} with process.roles={roles}: {problem}")
+
+
+def _check_transaction_version(settings: BrokerSettings) -> None:
+    given = {"transaction.version": settings.transaction_version}
+    for problem in settings.like.above(given) if settings.like is not None else ():
+        raise SettingsError(f"{problem}: remove the setting transaction.version")
 
 
 def data_dir(settings: BrokerSettings) -> Path:

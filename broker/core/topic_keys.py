@@ -218,4 +218,15 @@ _KEYS = (
 
 TOPIC_KEYS: dict[str, ConfigKey] = {key.name: key for key in _KEYS}
 
+_OLDER = "Of releases before 4.0. Stored, without effect."
+OLDER_TOPIC_KEYS: dict[str, ConfigKey] = {
+    key.name: key
+    for key in (
+        _key("message.downconversion.enable", _T.BOOLEAN, None, _OLDER),
+        _key("message.format.version", _T.STRING, None, _OLDER),
+        _key("message.timestamp.difference.max.ms", _T.LONG, None, _OLDER, at_least(0)),
+    )
+}
+"""Settings that topics had before 4.0, for a broker that is like such a release; their defaults are in its table."""
+
 assert all(key.default is None or key.type is not _T.INT or (isinstance(key.default, int) and key.default <= INT32_MAX) for key in _KEYS)

@@ -6,12 +6,12 @@ that: a topic that a client has created is served.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.features import SUPPORTED, TRANSACTION_VERSION, Features, finalized
+from ottla.broker.cluster.features import SUPPORTED, TRANSACTION_VERSION, Features, finalized, supported
 from ottla.broker.cluster.metadata_records import Endpoint, FeatureLevelRecord, FeatureRange, MetadataRecord, RegisterBrokerRecord
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.controller.standalone import register_standalone
@@ -30,6 +30,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.meta_properties import random_id
+from ottla.protocol.error_codes import ErrorCode
 
 
 class StandaloneMetadata:
@@ -78,13 +79,14 @@ class StandaloneMetadata:
         """Become the controller, register this node and elect it. All of it is committed at once. Return the broker epoch."""
         controller, voter = self.controller, self.controller.voter
         controller.open(first_records(log_dir, self._settings, random.randbytes))
+        _check_levels(voter.image.features, self._settings)
         controller.active.begin(partial(_settle_transaction_version, settings=self._settings))
         me = RegisterBrokerRecord(
             broker_id=self._settings.node_id,
             incarnation_id=random_id(random.randbytes),
             broker_epoch=voter.end_offset,
             end_points=list(listeners),
-            features=[FeatureRange(name, low, high) for name, (low, high) in SUPPORTED.items()],
+            features=[FeatureRange(name, low, high) for name, (low, high) in supported(self._settings.like).items()],
             rack=self._settings.broker_rack,
             fenced=False,
             log_dirs=[log_dir.meta.directory_id],
@@ -95,7 +97,9 @@ class StandaloneMetadata:
 
     def features(self) -> Features:
         """Return the supported and finalized features, as ApiVersions reports them."""
-        return Features(SUPPORTED, finalized(self.catalog.features), self.controller.newest.provenance.offset)
+        levels, offered = finalized(self.catalog.features), supported(self._settings.like)
+        in_force = {name: level for name, level in levels.items() if name in offered}
+        return Features(offered, in_force, self.controller.newest.provenance.offset)
 
     async def published(self) -> None:
         """Wait until the broker has published everything that is committed."""
@@ -106,6 +110,14 @@ class StandaloneMetadata:
         await self.controller.voter.committed()
         await self.published()
         self.broker_configs.loggers.reset()
+
+
+def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
+    """Raise Rejected if the release that this node is like could not open a directory with these feature levels."""
+    problems = [] if settings.like is None else list(settings.like.above(levels))
+    if problems:
+        advice = "start without --like, be like a later release, or use another directory"
+        raise Rejected(ErrorCode.INVALID_UPDATE_VERSION, f"{'; '.join(problems)}: {advice}")
 
 
 def _settle_transaction_version(state: ControllerState, settings: BrokerSettings) -> Effects[MetadataRecord, None]:

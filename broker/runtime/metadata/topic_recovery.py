@@ -35,7 +35,8 @@ logger = logging.getLogger(__name__)
 
 def first_records(log_dir: LogDir, settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:
     """Return the first records of the metadata log: feature levels, and the topics whose directories were found. Raises LogDirRefused."""
-    records: list[MetadataRecord] = [FeatureLevelRecord(name, level) for name, level in new_levels(settings.transaction_version).items()]
+    levels = new_levels(settings.transaction_version, settings.like)
+    records: list[MetadataRecord] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
     metadata_log = log_dir.logs[CLUSTER_METADATA, 0]
     if metadata_log.log_end_offset > 0:
         return records

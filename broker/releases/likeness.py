@@ -1,0 +1,116 @@
+"""What a broker does differently to be like an older release of Apache Kafka: everything is read from the release's table.
+
+Rules:
+- Only clients see a likeness. What is on disk stays that of the levels in the metadata log.
+- Nothing is offered that Ottla does not implement: versions that 4.0 removed (KIP-896) and APIs of ZooKeeper clusters are left out.
+- A setting that the release does not have is not described, and has the default of the first release that had it; its introduction changed
+  nothing. The exceptions are in `_BEFORE_ITS_TIME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Final
+
+from ottla.broker.releases.table import ReleaseTable, UnknownRelease, order, releases, table_of
+
+OWN_RELEASE: Final = "4.3"
+"""The release that Ottla implements in full."""
+METADATA_VERSION: Final = "metadata.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+"""A feature, and in Ottla also the setting of its level."""
+
+_BEFORE_ITS_TIME: Final[Mapping[str, str]] = {
+    "transaction.partition.verification.enable": "false",  # 3.6 began to verify (KIP-890, part 1)
+}
+"""Values that stand for a release without the setting, if the first release with it began to behave differently."""
+_OF_THIS_NODE: Final = frozenset(
+    {
+        "group.consumer.assignors",  # names of Java classes before 4.0
+        "metric.reporters",  # there are no Java classes to load
+    }
+)
+"""Settings whose defaults Ottla does not take from a release."""
+
+
+class Likeness:
+    """The release that a broker is like. There is one object for each release."""
+
+    def __init__(self, table: ReleaseTable) -> None:
+        self.table: Final = table
+        own = releases()[OWN_RELEASE]
+        self._own_settings: Final = {**own.broker_settings, TRANSACTION_VERSION: str(own.features[TRANSACTION_VERSION][2])}
+        self._defaults: Final = dict(_changed_defaults(table, own))
+
+    @property
+    def release(self) -> str:
+        return self.table.release
+
+    def versions(self, api: str, first: int, last: int) -> tuple[int, int] | None:
+        """Return which of the versions `first` to `last` of an API the release serves, or None. `api` is its name in Kafka's schemas."""
+        served = self.table.apis.get(api)
+        if served is None:
+            return None
+        first, last = max(first, served[0]), min(last, served[1])
+        return (first, last) if first <= last else None
+
+    def levels(self, feature: str, lowest: int, highest: int) -> tuple[int, int] | None:
+        """Return which of the levels of a feature the release supports, or None if it does not have the feature."""
+        if feature not in self.table.features:
+            return None
+        low, high, _ = self.table.features[feature]
+        return max(lowest, low), min(highest, high)
+
+    def new_level(self, feature: str, own: int) -> int:
+        """Return a feature's level in a new directory, at most `own`. Releases with ZooKeeper have no `metadata.version`: the level of the
+        metadata log, which clients cannot see, is then `own`.
+        """
+        if feature not in self.table.features:
+            return own if feature == METADATA_VERSION else 0
+        return min(own, self.table.features[feature][2])
+
+    def above(self, levels: Mapping[str, int]) -> Iterator[str]:
+        """Yield each feature of a directory that is above what the release supports, in words."""
+        for name, level in sorted(levels.items()):
+            highest = self.table.features.get(name, (0, 0, 0))[1]
+            if level > highest and not (name == METADATA_VERSION and name not in self.table.features):
+                yield f"{name} is at level {level}, and Apache Kafka {self.release} " + (
+                    f"supports at most {highest}" if highest else "does not have this feature"
+                )
+
+    def default(self, setting: str, own: str | None) -> str | None:
+        """Return a broker setting's default in the release, given Ottla's, which stays if it is not Kafka's."""
+        if setting not in self._defaults or own != self._own_settings[setting]:
+            return own
+        return self._defaults[setting]
+
+    def lacks(self, setting: str) -> bool:
+        """Return whether the release does not have this setting of a broker."""
+        return setting in self._own_settings and setting not in self.table.broker_settings and setting != TRANSACTION_VERSION
+
+
+def _changed_defaults(table: ReleaseTable, own: ReleaseTable) -> Iterator[tuple[str, str | None]]:
+    later = [each for name, each in releases().items() if order(table.release) <= order(name) <= order(OWN_RELEASE)]
+    for name, own_default in own.broker_settings.items():
+        default = next(each.broker_settings[name] for each in later if name in each.broker_settings)
+        if name in _BEFORE_ITS_TIME and name not in table.broker_settings:
+            default = _BEFORE_ITS_TIME[name]
+        if default != own_default and name not in _OF_THIS_NODE:
+            yield name, default
+    yield TRANSACTION_VERSION, str(table.features.get(TRANSACTION_VERSION, (0, 0, 0))[2])
+
+
+def likeness(name: str) -> Likeness | None:
+    """Return the likeness of a release (`3.7`) or of a version of it (`3.7.0`); None for the release that Ottla implements in full. Raises
+    `UnknownRelease`.
+    """
+    table = table_of(name)
+    if order(table.release) > order(OWN_RELEASE):
+        raise UnknownRelease(f"a broker can be like Apache Kafka 2.8 to {OWN_RELEASE}, not yet like {table.release}")
+    return None if table.release == OWN_RELEASE else _made(table.release)
+
+
+@cache
+def _made(release: str) -> Likeness:
+    return Likeness(releases()[release])
