@@ -95,6 +95,10 @@ class OttlaContainer(DockerContainer):
         self._options.extend(options)
         return self
 
+    def with_like(self, release: str) -> Self:
+        """Be like an older release of Apache Kafka for clients: `with_like("3.7")` (docs/releases.md)."""
+        return self.with_option(f"--like={release}")
+
     def with_fault(self, rule: str) -> Self:
         """Add a scripted fault from the start (docs/faults.md). Raises FaultSyntax."""
         parse_rule(rule)

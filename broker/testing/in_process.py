@@ -66,7 +66,8 @@ class InProcessBroker(NodeThread[Broker]):
 
     `settings` have Kafka's names. `faults` is a rule of `ottla serve --fault`, or several. `port` 0 chooses a free port, which a restart
     keeps. `tls` generates certificates; with `users` (passwords by name) clients must authenticate; `client_properties` returns what
-    clients need for both. `clock` replaces the default, which can be advanced; a virtual clock proceeds while a stop waits for clients.
+    clients need for both. `like` is an older release of Apache Kafka, such as "3.7", that clients see (default: the variable OTTLA_LIKE).
+    `clock` replaces the default, which can be advanced; a virtual clock proceeds while a stop waits for clients.
     Calls block until they are done: a coroutine whose own client must continue meanwhile uses `asyncio.to_thread`.
     """
 
@@ -80,6 +81,7 @@ class InProcessBroker(NodeThread[Broker]):
         port: int = 0,
         tls: bool = False,
         users: Mapping[str, str] | None = None,
+        like: str | None = None,
     ) -> None:
         self.settings = {**SMALL, **{name: as_text(value) for name, value in (settings or {}).items()}}
         self.exit_codes: list[int] = []
@@ -99,7 +101,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._marks: Marks | None = None
         self.files: Files = UnsyncedFiles() if data_dir is None else FILES
         """The broker's files, used from the next start on."""
-        self._tls, self._users = tls, users or {}
+        self._tls, self._users, self._like = tls, users or {}, like or os.environ.get("OTTLA_LIKE")
         self._security: DevelopmentSecurity | None = None
         super().__init__(Path(tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir))
 
@@ -155,7 +157,7 @@ class InProcessBroker(NodeThread[Broker]):
             self._security = make_development_security(self.data_dir, Clock().now_ms(), tls=self._tls, users=self._users)
             name, given = LISTENER, {**self._security.settings, **self.settings}
         wanted = {"log.dir": str(self.data_dir), "listeners": f"{name}://{HOST}:{self._port}", **given}
-        settings = load(wanted, {}, None).settings
+        settings = load(wanted, {}, None, like=self._like).settings
         settings.users = self._users
         check_secured(settings, tls=self._tls)
         self.node = Broker(settings, self.script, self._environment(), exit_now=self._exit)

@@ -43,7 +43,7 @@ _TOPIC_LENGTH_MAX = 200
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     says = "configures this test's ottla_broker, or its ottla_cluster (brokers=3, settings, faults)"
-    config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[], tls=False, users={{}}): {says}")
+    config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[], tls=False, users={{}}, like=None): {says}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ from client_compat.differential.logins import differential_of_logins
 from client_compat.differential.run import Difference, Report, differential
 from client_compat.differential.scenarios import SCENARIOS
 from client_compat.kafka.jars import KafkaMissing, default_version
+from client_compat.kafka.release_record import last_patch
 from client_compat.support import program
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.kerberos import PRINCIPALS, KerberosMissing, Realm, in_environment
@@ -31,6 +32,9 @@ def main(
         ".differential"
     ),
     report_file: Annotated[Path | None, typer.Option("--json", help="Also write the report here.")] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="RELEASE", help="Compare Ottla that is like this release of Apache Kafka (3.7) with that release.")
+    ] = None,
     explained: Annotated[bool, typer.Option(help="Show the differences that docs/deviations.md explains too.")] = False,
 ) -> None:
     """Send the same requests to Apache Kafka and to this broker and print each field in which their answers differ. Exit code 1 when one
@@ -43,6 +47,13 @@ def main(
         console.print(f"[dim]{name}: {report.answers} answers so far, {len(report.unexplained)} unexplained differences[/]")
 
     try:
+        if like is not None:
+            _end(
+                console,
+                differential(directory, only or (), on_scenario=on_scenario, like=last_patch(like)),
+                report_file,
+                explained=explained,
+            )
         report = Report(default_version())
         for scenarios, compare in ((SCENARIOS, differential), (OF_CLUSTERS, differential_of_clusters)):
             if not only or any(word in name for name in scenarios for word in only):
@@ -51,9 +62,14 @@ def main(
             report.add(_of_logins(console, directory / "logins"))
         if not only or "access" in only:
             report.add(differential_of_access(directory, on_case=lambda _, found: on_scenario("access", found)))
-    except (KafkaMissing, BrokerFailed) as error:
+    except (KafkaMissing, BrokerFailed, ValueError) as error:
         console.print(f"[red]Not compared:[/] {escape(str(error))}")
         raise typer.Exit(2) from None
+    _end(console, report, report_file, explained=explained)
+
+
+def _end(console: Console, report: Report, report_file: Path | None, *, explained: bool) -> NoReturn:
+    """Print the report, and end with exit code 1 if a difference is unexplained."""
     for found in report.differences:
         if explained or not found.known:
             _print(console, found)
@@ -62,6 +78,8 @@ def main(
         f"{report.answers} answers of {len(report.scenarios)} scenarios compared with Apache Kafka {report.kafka_version}: "
         f"{unexplained} unexplained differences, {count - unexplained} explained ones."
     )
+    if report.cut_short:
+        console.print(f"{len(report.cut_short)} scenarios ended early, at a request that this release does not know.")
     if report_file is not None:
         report_file.write_text(json.dumps(report.as_json(), indent=1) + "\n")
     raise typer.Exit(1 if unexplained else 0)

@@ -18,6 +18,10 @@ TIMEOUT_S = 10.0
 Versions = dict[int, tuple[int, int]]
 
 
+class NotOffered(Exception):
+    """The API of a scenario's next request is not offered by an older release; the scenario ends here."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """One response: the label and version of the request, and the normalised response."""
@@ -30,13 +34,18 @@ class Seen:
 
 @dataclass(slots=True)
 class Probe:
-    """A client of one broker. `versions` holds, by API key, the versions that both brokers and the protocol package support."""
+    """A client of one broker. `versions` holds, by API key, the versions that both brokers and the protocol package support.
+
+    With `older`, the brokers are of an older release than the scenarios were written for: a request whose version is above the offered ones
+    is sent in the newest offered one.
+    """
 
     host: str
     port: int
     versions: Versions
     seen: list[Seen] = field(default_factory=list)
     names: Names = field(default_factory=Names)
+    older: bool = False
     _connections: dict[str, Client] = field(default_factory=dict)
 
     def connection(self, name: str = "main") -> Client:
@@ -54,15 +63,23 @@ class Probe:
 
     def quietly(self, request: Message, version: int) -> Any:
         """Send a request without recording the response, for polling. Raises OSError or ProtocolError."""
-        client = self.connection()
+        client, version = self.connection(), self._version(request, version)
         client.send(request, version)
         return decode_response(request.API_KEY, version, client.read_frame())[1]
 
     def send(self, request: Message, version: int | None = None, *, on: str = "main") -> tuple[Message, int, str]:
-        """Send a request without waiting. Pass the result to `finish`."""
-        version = self.versions[request.API_KEY][1] if version is None else version
+        """Send a request without waiting. Pass the result to `finish`. Raises NotOffered."""
+        version = self._version(request, version)
         self.connection(on).send(request, version)
         return request, version, on
+
+    def _version(self, request: Message, version: int | None) -> int:
+        if not self.older:
+            return self.versions[request.API_KEY][1] if version is None else version
+        if request.API_KEY not in self.versions:
+            raise NotOffered(ApiKey(request.API_KEY).name)
+        newest = self.versions[request.API_KEY][1]
+        return newest if version is None else min(version, newest)
 
     def finish(self, label: str, request: Message, version: int, on: str, *, sort: bool = True) -> Any:
         """Read, record and return the response to a request sent with `send`."""

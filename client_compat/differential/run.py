@@ -14,14 +14,16 @@ from pathlib import Path
 
 from client_compat.differential.known import KNOWN, KnownDifference
 from client_compat.differential.normalise import Plain, differences
-from client_compat.differential.probe import Probe, Seen, Versions
+from client_compat.differential.probe import NotOffered, Probe, Seen, Versions
 from client_compat.differential.scenarios import BEFORE_COORDINATORS, SCENARIOS
 from client_compat.differential.scenarios.common import wait_until_coordinated
 from client_compat.kafka.compiled import compiled
-from client_compat.kafka.jars import KafkaMissing
-from client_compat.kafka.reference import NODE_ID, ReferenceBroker
+from client_compat.kafka.jars import KafkaMissing, default_version
+from client_compat.kafka.reference import NODE_ID, ReferenceBroker, release_of
 from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
+from client_compat.kafka.release_record import ELR_SINCE, TELEMETRY_SINCE
 from client_compat.support.brokers import HOST, ottla
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.registry import declared_keys, request_class
@@ -35,6 +37,9 @@ SHARED = (
     "num.network.threads",
 )
 """Settings of the reference broker that Ottla gets, too."""
+
+GROUP_APIS = {"group.version": "CONSUMER_GROUP_", "share.version": "SHARE_", "streams.version": "STREAMS_"}
+"""By the feature that enables a kind of groups, a part of the names of its APIs."""
 
 FORMAT_OPTIONS = ("--feature", "eligible.leader.replicas.version=0")
 """Disables ELR (KIP-966).
@@ -67,6 +72,8 @@ class Report:
     """Number of responses that deny authorization; counted only when authorization is compared."""
     scenarios: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
+    cut_short: set[str] = field(default_factory=set)
+    """Scenarios that an older release could not be asked to the end."""
 
     @property
     def unexplained(self) -> list[Difference]:
@@ -86,42 +93,69 @@ class Report:
         self.denials += other.denials
         self.scenarios += other.scenarios
         self.differences += other.differences
+        self.cut_short |= other.cut_short
 
     def as_json(self) -> dict[str, Plain]:
         return {
             "kafka": self.kafka_version,
             "scenarios": self.scenarios,
             "answers": self.answers,
+            "cut_short": sorted(self.cut_short),
             "unexplained": len(self.unexplained),
             "differences": [asdict(found) for found in self.differences],
         }
 
 
-def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None) -> Report:
-    """Start both brokers over fresh directories under `directory` and compare them. Raises KafkaMissing or BrokerFailed."""
-    reporters, classes = telemetry()
-    reference = ReferenceBroker(directory / "kafka", reporters, classes=classes)
+def differential(
+    directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None, like: str | None = None
+) -> Report:
+    """Start both brokers over fresh directories under `directory` and compare them. With `like`, such as `3.7.2`, Ottla is like
+    that version and compared with it. Raises KafkaMissing or BrokerFailed.
+    """
+    older = like is not None and release_of(like) < TELEMETRY_SINCE
+    reporters, classes = telemetry() if not older else ({}, None)
+    reference = ReferenceBroker(directory / "kafka", reporters, like or default_version(), classes=classes)
     shared = {name: KAFKA_SETTINGS[name] for name in SHARED} | dict(reporters)
     options = [f"--set={name}={value}" for name, value in shared.items()]
     options.append(f"--set=client.telemetry.enable={'true' if classes else 'false'}")
+    if like is not None:
+        options.append(f"--like={like}")
     report = Report(reference.version)
-    reference.format(options=FORMAT_OPTIONS)
+    reference.format(options=FORMAT_OPTIONS if release_of(reference.version) >= ELR_SINCE else ())
     with reference, ottla(directory / "ottla", options=[*options, f"--set=node.id={NODE_ID}"]) as own:
         versions = common_versions(reference.port, own.port)
+        if like is not None:
+            versions = without_disabled_groups(versions, reference.port)
         for name, scenario in SCENARIOS.items():
             if only and not any(word in name for word in only):
                 continue
-            with Probe(HOST, reference.port, versions) as kafka, Probe(HOST, own.port, versions) as ours:
+            older = like is not None
+            with Probe(HOST, reference.port, versions, older=older) as kafka, Probe(HOST, own.port, versions, older=older) as ours:
                 for probe in (kafka, ours):
                     if name not in BEFORE_COORDINATORS:
                         wait_until_coordinated(probe)
-                    scenario(probe)
+                    _play(name, scenario, probe, report)
             report.scenarios.append(name)
             report.answers += len(kafka.seen)
             report.differences += compare(name, kafka.seen, ours.seen)
             if on_scenario is not None:
                 on_scenario(name, report)
     return report
+
+
+def _play(name: str, scenario: Callable[[Probe], None], probe: Probe, report: Report) -> None:
+    """Run the scenario on one broker. At an older release it ends at the first request that the release cannot be asked, or whose answer a
+    later step needs and does not get.
+    """
+    try:
+        scenario(probe)
+    except NotOffered:
+        report.cut_short.add(name)
+    except (AttributeError, IndexError, KeyError, TypeError, TimeoutError) as error:
+        if not probe.older:
+            raise
+        probe.seen.append(Seen("(the scenario cannot go on)", "", -1, type(error).__name__))
+        report.cut_short.add(name)
 
 
 def telemetry() -> tuple[Mapping[str, str], Path | None]:
@@ -154,10 +188,23 @@ def common_versions(*ports: int) -> Versions:
     for port in ports:
         with Client(HOST, port) as client:
             request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
-            offered = {api.api_key: api for api in client.call(request, 4).api_keys}
+            offered = {api.api_key: api for api in client.call(request, client.highest_version(ApiVersionsRequest)).api_keys}
         known = {
             key: (max(first, offered[key].min_version), min(last, offered[key].max_version))
             for key, (first, last) in known.items()
             if key in offered
         }
     return known
+
+
+def without_disabled_groups(versions: Versions, port: int) -> Versions:
+    """Return the versions without the APIs of the kinds of groups that new clusters of the release do not enable.
+
+    Each request would be answered with an error, and scenarios would wait for their groups in vain.
+    """
+    with Client(HOST, port) as client:
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
+        offered = client.call(request, client.highest_version(ApiVersionsRequest))
+    enabled = {feature.name for feature in offered.finalized_features}
+    disabled = [word for feature, word in GROUP_APIS.items() if feature not in enabled]
+    return {key: found for key, found in versions.items() if not any(word in ApiKey(key).name for word in disabled)}

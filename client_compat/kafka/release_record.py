@@ -18,12 +18,27 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVers
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse
 
+VERSIONS = (
+    *("4.4.0", "4.3.1", "4.2.2", "4.1.2", "4.0.2"),
+    *("3.9.2", "3.8.1", "3.7.2", "3.6.2", "3.5.2", "3.4.1", "3.3.2", "3.2.3", "3.1.2", "3.0.2", "2.8.2"),
+)
+"""The last patch of each release."""
+ELR_SINCE = (4, 0)
+"""The first release with the feature eligible.leader.replicas.version."""
 TELEMETRY_SINCE = (3, 7)
 """The first release with client telemetry (KIP-714), whose APIs a broker offers only with a reporter for it."""
 WAIT_S = 30.0
 _TOPIC, _BROKER = 2, 4
 _DEFAULT_SOURCE, _UNKNOWN_TYPE = 5, 0
 _TOPIC_NAME = "recorded"
+
+
+def last_patch(name: str) -> str:
+    """Return the last patch of a release: `3.7.2` for `3.7` or `3.7.0`. Raises ValueError."""
+    found = next((version for version in VERSIONS if name.split(".")[:2] == version.split(".")[:2]), None)
+    if found is None:
+        raise ValueError(f"{name} is no release of Apache Kafka from {VERSIONS[-1]} to {VERSIONS[0]}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import typer
 
 from client_compat.kafka.jars import KafkaMissing
-from client_compat.kafka.release_record import record
+from client_compat.kafka.release_record import VERSIONS, record
 from client_compat.support import program
 from client_compat.support.brokers import BrokerFailed
 from ottla.broker.releases.table import ReleaseTable, releases, to_files
@@ -23,11 +23,6 @@ from ottla.protocol.errors import ProtocolError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TABLES: Final = ROOT / "broker" / "releases" / "tables"
-VERSIONS: Final = (
-    *("4.4.0", "4.3.1", "4.2.2", "4.1.2", "4.0.2"),
-    *("3.9.2", "3.8.1", "3.7.2", "3.6.2", "3.5.2", "3.4.1", "3.3.2", "3.2.3", "3.1.2", "3.0.2", "2.8.2"),
-)
-"""The last patch of each release."""
 
 
 def write(tables: dict[str, ReleaseTable], directory: Path = TABLES) -> None:

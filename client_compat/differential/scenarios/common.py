@@ -51,11 +51,19 @@ def wait_until_coordinated(probe: Probe) -> None:
     The first FindCoordinator creates the topic; Apache Kafka does so asynchronously.
     """
     for _ in until("groups and transactions have a coordinator"):
-        found = [probe.quietly(FindCoordinatorRequest("any", kind, ["any"]), 4).coordinators[0].error_code for kind in (0, 1)]
-        if any(found) or probe.quietly(HeartbeatRequest("any", 1, "nobody"), 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
+        if (
+            any(_coordinator_error(probe, kind) for kind in (0, 1))
+            or probe.quietly(HeartbeatRequest("any", 1, "nobody"), 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID
+        ):
             continue
         if probe.quietly(InitProducerIdRequest("warm-up", 60_000), 4).error_code == ErrorCode.NONE:
             return
+
+
+def _coordinator_error(probe: Probe, kind: int) -> int:
+    found = probe.quietly(FindCoordinatorRequest("any", kind, ["any"]), 4)
+    code: int = found.coordinators[0].error_code if found.coordinators else found.error_code
+    return code
 
 
 def until(what: str) -> Iterator[None]:

@@ -1,0 +1,134 @@
+"""A broker that is like an older release of Apache Kafka, over a socket: it offers what the table of the release says, as far as
+Ottla implements it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.api.routes import broker_routes
+from ottla.broker.cluster.features import SUPPORTED
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.process import StartError
+from ottla.broker.releases.table import releases, table_of
+from ottla.broker.testing.in_process import InProcessBroker
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchRequest
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.schema import Message
+
+OLDER = [release for release in releases() if release not in {"4.3", "4.4"}]
+TOPIC, BROKER = 2, 4
+
+
+@contextmanager
+def asking(broker: InProcessBroker) -> Iterator[Client]:
+    with Client("127.0.0.1", broker.port) as client:
+        yield client
+
+
+def offered(broker: InProcessBroker) -> ApiVersionsResponse:
+    with asking(broker) as client:
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        answer: ApiVersionsResponse = client.call(request, client.highest_version(ApiVersionsRequest))
+        return answer
+
+
+def settings_of(broker: InProcessBroker, kind: int, name: str) -> dict[str, str | None]:
+    with asking(broker) as client:
+        (result,) = client.call(DescribeConfigsRequest(resources=[DescribeConfigsResource(kind, name, None)])).results
+    return {entry.name: entry.value for entry in result.configs}
+
+
+@pytest.mark.parametrize("release", OLDER)
+def test_what_is_offered_is_what_the_release_and_ottla_have(release: str) -> None:
+    table, implemented = table_of(release), broker_routes()
+    with InProcessBroker(like=release) as broker:
+        answer = offered(broker)
+    versions = {ApiKey(api.api_key).camel_case: (api.min_version, api.max_version) for api in answer.api_keys}
+    assert versions == {
+        name: (max(first, route.advertised_min), min(last, route.max_version))
+        for name, (first, last) in table.apis.items()
+        for key, route in implemented.items()
+        if ApiKey(key).camel_case == name and first <= route.max_version
+    }
+    features = {name: levels for name, levels in table.features.items() if name in SUPPORTED}
+    assert {each.name: each.max_version for each in answer.supported_features} == {name: high for name, (_, high, _) in features.items()}
+    enabled = {name: level for name, (_, _, level) in features.items() if level}
+    assert {each.name: each.max_version_level for each in answer.finalized_features} == enabled
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [(FetchRequest(), 17), (ConsumerGroupHeartbeatRequest("group"), 0)],
+    ids=["a later version", "a later API"],
+)
+def test_a_request_that_the_release_does_not_know_closes_the_connection(request_: Message, version: int) -> None:
+    with InProcessBroker(like="3.6") as broker, asking(broker) as client:
+        client.send(request_, version)
+        with pytest.raises(ConnectionError):
+            client.read_frame()
+
+
+def test_a_newer_api_versions_request_is_answered_with_the_releases_range() -> None:
+    with InProcessBroker(like="2.8") as broker, asking(broker) as client:
+        client.send(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+        frame = client.read_frame()
+    error, count, key, first, last = (
+        int.from_bytes(frame[at : at + size], "big") for at, size in ((4, 2), (6, 4), (10, 2), (12, 2), (14, 2))
+    )
+    assert (error, count, key, first, last) == (ErrorCode.UNSUPPORTED_VERSION, 1, ApiKey.API_VERSIONS, 0, 3)
+
+
+def test_settings_and_defaults_are_the_releases() -> None:
+    with InProcessBroker(like="3.9") as broker:
+        settings = settings_of(broker, BROKER, "1")
+    assert settings["num.recovery.threads.per.data.dir"] == "1"
+    assert settings["log.message.timestamp.after.max.ms"] == "9223372036854775807"
+    assert settings["group.coordinator.rebalance.protocols"] == "classic"
+    assert "share.coordinator.write.timeout.ms" not in settings
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.9", ErrorCode.NONE), ("4.0", ErrorCode.INVALID_CONFIG)])
+def test_a_topic_has_the_settings_of_the_release(release: str, code: ErrorCode) -> None:
+    topic = CreatableTopic("old", 1, 1, configs=[CreatableTopicConfig("message.format.version", "3.0")])
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        assert client.call(CreateTopicsRequest(topics=[topic])).topics[0].error_code == code
+        if code == ErrorCode.NONE:
+            found = settings_of(broker, TOPIC, "old")
+            assert found.keys() == table_of(release).topic_settings.keys()
+            assert (found["message.format.version"], found["message.downconversion.enable"]) == ("3.0", "true")
+
+
+def test_a_directory_keeps_its_levels_in_a_later_release(tmp_path: Path) -> None:
+    for release in ("3.7", "3.9", None, "3.7"):
+        with InProcessBroker(tmp_path, like=release) as broker:
+            levels = {each.name: each.max_version_level for each in offered(broker).finalized_features}
+            assert levels["metadata.version"] == 19, "as written by the first of them"
+
+
+def test_a_directory_above_the_release_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path):
+        pass
+    refusal = r"metadata\.version is at level 30, and Apache Kafka 3\.7 supports at most 19; .*start without --like"
+    with pytest.raises(StartError, match=refusal), InProcessBroker(tmp_path, like="3.7"):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [({"transaction.version": "2"}, "does not have this feature"), ({"process.roles": "broker"}, "only a standalone node")],
+)
+def test_settings_that_contradict_the_release_are_refused(settings: dict[str, str], problem: str) -> None:
+    more = {"node.id": "1", "controller.listener.names": "C", "controller.quorum.bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(SettingsError, match=problem), InProcessBroker(settings=settings | more, like="3.7"):
+        pass
