@@ -87,7 +87,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
     """Return every setting of a topic with these overrides, without internal ones that are unset."""
-    values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides)
+    values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides, broker.settings)
     entries = []
     for key in topic_keys(broker.settings).values():
         text = render(values[key.name])

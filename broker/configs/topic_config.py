@@ -17,7 +17,6 @@ from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings, topic_defaults, topic_keys
-from ottla.broker.core.topic_keys import OLDER_TOPIC_KEYS, TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 
 _LOG_CONFIG_FIELDS = frozenset(item.name for item in fields(LogConfig))
@@ -44,19 +43,19 @@ def check_topic_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
         )
 
 
-def usable_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
+def usable_overrides(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, Value]:
     """Return the typed values of the valid overrides. A log written by another Kafka may have unknown keys or values, which are skipped."""
-    values = {}
+    values, keys = {}, topic_keys(settings)
     for name, text in overrides.items():
-        if (key := TOPIC_KEYS.get(name) or OLDER_TOPIC_KEYS.get(name)) is not None:
+        if name in keys:
             with contextlib.suppress(InvalidConfig):
-                values[name] = key.parse(text)
+                values[name] = keys[name].parse(text)
     return values
 
 
 def effective_values(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, Value]:
     """Return the typed value in force of every topic setting."""
-    return topic_defaults(settings) | usable_overrides(overrides)
+    return topic_defaults(settings) | usable_overrides(overrides, settings)
 
 
 def effective_log_config(overrides: Mapping[str, str], settings: BrokerSettings) -> LogConfig:

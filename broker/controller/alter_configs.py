@@ -130,7 +130,7 @@ def _topic_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSett
     if (problem := name_problem(resource.name)) is not None:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     named = {op.name for op in resource.ops}
-    checked = named | usable_overrides(wanted).keys()
+    checked = named | usable_overrides(wanted, settings).keys()
     check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
     if catalog.topic(resource.name) is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")

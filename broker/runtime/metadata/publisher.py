@@ -329,7 +329,7 @@ class Publisher:
 
     def _log_config_at_start(self, name: str) -> LogConfig:
         overrides = self._catalog.configs(ResourceType.TOPIC, name)
-        for key in overrides.keys() - usable_overrides(overrides).keys():
+        for key in overrides.keys() - usable_overrides(overrides, self._settings).keys():
             logger.warning("topic %s: %s=%s is not a valid setting and is ignored", name, key, overrides[key])
         return self._log_config(name)
 
