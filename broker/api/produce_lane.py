@@ -85,6 +85,7 @@ class ProduceLane:
         authorizer: Authorizer | None,
         max_bytes: int,
         spent_ns: Callable[[], int] = lambda: 0,
+        *,
         newest: int = _LAST_VERSION,
     ) -> None:
         self._partitions = partitions
