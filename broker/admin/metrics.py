@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import cache
 from math import isnan, nan
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from ottla.broker.api.context import Sent
 from ottla.broker.app import Broker
@@ -31,7 +31,8 @@ from ottla.protocol.error_codes import ErrorCode
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _RUNNING: Final = 3
 _AT_ONCE: Final = 200
-"""Partitions that are read in one turn of the loop: a few milliseconds."""
+"""Partitions, groups or offsets that are read in one turn of the loop: a few milliseconds."""
+T = TypeVar("T")
 _TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
 _SHARE_GROUPS: Final = "kafka_server_group_coordinator_metrics_share_group_count"
 
@@ -74,7 +75,7 @@ class Metrics:
         self._of_topics(samples)
         await self._of_replicas(samples, partitions)
         self._of_the_cluster(samples)
-        self._of_groups(samples)
+        await self._of_groups(samples)
         await self._of_share_groups(samples)
         self._of_quotas(samples)
         self._of_telemetry(samples)
@@ -125,9 +126,7 @@ class Metrics:
     async def _of_replicas(self, samples: _Samples, partitions: list[Partition]) -> None:
         services = self._broker.services
         image, leaders, behind, too_few = services.topics.image, 0, 0, 0
-        for number, partition in enumerate(partitions, 1):
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for partition in _in_turns(partitions):
             if partition.removed:
                 continue
             log, labels = partition.log, {"topic": partition.topic, "partition": str(partition.index)}
@@ -172,15 +171,15 @@ class Metrics:
             samples.gauge("kafka_server_raftmetrics_high_watermark", log.high_watermark)
             samples.gauge("kafka_server_raftmetrics_log_end_offset", log.end_offset)
 
-    def _of_groups(self, samples: _Samples) -> None:
+    async def _of_groups(self, samples: _Samples) -> None:
         """Add groups and their lag, which is known for partitions with a replica here."""
         services, groups, offsets = self._broker.services, 0, 0
         for machine in services.groups.machines():
             groups += len(machine.groups)
-            for name, group in machine.groups.items():
+            async for name, group in _in_turns(list(machine.groups.items())):
                 samples.gauge("kafka_consumergroup_members", len(group.members), consumergroup=name)
             sums: dict[tuple[str, str], float] = {}
-            for name, topic, index, committed in machine.offsets.committed:
+            async for name, topic, index, committed in _in_turns(list(machine.offsets.committed)):
                 offsets += 1
                 labels = {"consumergroup": name, "topic": topic, "partition": str(index)}
                 samples.gauge_of("kafka_consumergroup_current_offset", committed.value.offset, labels)
@@ -214,9 +213,7 @@ class Metrics:
                 count = share.partitions.acknowledged[kind]
                 samples.counter("kafka_server_sharegroupmetrics_recordacknowledgements", count, ackType=kind.name.capitalize())
         samples.counter("kafka_server_share_coordinator_metrics_write", share.state.writes)
-        for number, shared in enumerate(share.partitions.in_use(), 1):
-            if number % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+        async for shared in _in_turns(share.partitions.in_use()):
             labels = {"group": shared.key.group_id, "topic": shared.partition.topic, "partition": str(shared.key.partition)}
             samples.gauge_of("kafka_server_sharepartitionmetrics_inflightmessagecount", shared.state.in_flight_count, labels)
             samples.gauge_of("kafka_server_sharepartitionmetrics_inflightbatchcount", len(shared.state.in_flight.batches), labels)
@@ -245,6 +242,14 @@ class Metrics:
         ):
             samples.counter(f"kafka_server_client_metrics_{name}", count)
         samples.counter("ottla_telemetry_pushed_bytes", telemetry.counts.pushed_bytes)
+
+
+async def _in_turns(found: Iterable[T]) -> AsyncIterator[T]:
+    """Yield each of them, and let other work of the event loop run after every few."""
+    for number, each in enumerate(found, 1):
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+        yield each
 
 
 def _as_controller(image: MetadataImage) -> Iterator[tuple[str, int]]:

@@ -15,8 +15,10 @@ from ottla.broker.app import Broker
 from ottla.broker.storage.producer_state import NO_OFFSET, ProducerStateEntry
 
 PRODUCERS_MAX: Final = 100
-_AT_ONCE: Final = 5_000
-"""Producers that are read in one turn of the loop."""
+_AT_ONCE: Final = 1_000
+"""Producers and partitions that are read in one turn of the loop."""
+_Found = tuple[str, int, ProducerStateEntry]
+"""A producer's topic, partition and state."""
 
 
 class BatchView(BaseModel):
@@ -59,24 +61,32 @@ def producers_router(broker: Broker, requests: RequestLog) -> APIRouter:
     @router.get("/producers")
     async def producers(topic: Annotated[str | None, Query(description="only of this topic")] = None) -> ProducerRows:
         """Idempotent producers of partitions on this broker, and the deduplication window of each."""
-        found: list[tuple[str, int, ProducerStateEntry]] = []
-        looked_at = 0
+        newest: list[_Found] = []
+        count = looked_at = 0
         for partition in list(broker.services.partitions):
-            if topic is not None and partition.topic != topic:
-                continue
-            found += [(partition.topic, partition.index, entry) for entry in partition.log.producers()]
-            looked_at += len(partition.log.producer_state)
+            if topic is None or partition.topic == topic:
+                found = [(partition.topic, partition.index, entry) for entry in partition.log.producers()]
+                count += len(found)
+                looked_at += len(found)
+                newest += nlargest(PRODUCERS_MAX, found, key=_last_write)
+            looked_at += 1
             if looked_at > _AT_ONCE:
                 looked_at = 0
+                newest = nlargest(PRODUCERS_MAX, newest, key=_last_write)
                 await asyncio.sleep(0)
-        newest = nlargest(PRODUCERS_MAX, found, key=lambda each: (each[2].last_timestamp, each[2].producer_id))
+        newest = nlargest(PRODUCERS_MAX, newest, key=_last_write)
         names = {txn.producer_id: txn.transactional_id for txn in transactions_here(broker)}
         return ProducerRows(
             producers=[_row(place, index, entry, names.get(entry.producer_id), requests) for place, index, entry in newest],
-            left_out=max(0, len(found) - PRODUCERS_MAX),
+            left_out=max(0, count - PRODUCERS_MAX),
         )
 
     return router
+
+
+def _last_write(found: _Found) -> tuple[int, int]:
+    entry = found[2]
+    return entry.last_timestamp, entry.producer_id
 
 
 def _row(topic: str, index: int, entry: ProducerStateEntry, transactional_id: str | None, requests: RequestLog) -> ProducerRow:

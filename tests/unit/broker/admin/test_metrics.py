@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,12 +16,15 @@ from ottla.broker.admin.metrics import Metrics
 from ottla.broker.admin.server import admin_port
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
+from ottla.broker.groups.classic import ClassicConfig, ClassicGroup
+from ottla.broker.groups.offsets import Committed
 from ottla.broker.testing.cluster import InProcessCluster
 from ottla.broker.verification.verifier_client import BY_GROUP, VerifierClient
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.offset_log import OffsetCommitValue
 from tests.support.quota_calls import set_quota
 from tests.support.running_broker import RunningBroker
 from tests.support.share_calls import ACCEPT, REJECT, RELEASE, ShareMember, initialize
@@ -206,7 +210,18 @@ def test_the_lag_of_a_topic_is_told_where_all_of_it_is_known(tmp_path: Path) -> 
     assert text.count("kafka_consumergroup_lag{") == 4, "of the other topic it has one partition"
 
 
-def test_others_have_their_turn_while_partitions_are_read(scrape: Scraped, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def _add_groups(count: int, broker: Broker, *, as_offsets: bool) -> None:
+    """Add groups, or committed offsets of one group, where a coordinator keeps them."""
+    machine = next(iter(broker.services.groups.machines()))
+    for number in range(count):
+        if as_offsets:
+            machine.offsets.committed.put("g", "t", number, Committed(OffsetCommitValue(1), 0))
+        else:
+            machine.groups[f"g{number}"] = ClassicGroup(f"g{number}", ClassicConfig())
+
+
+@pytest.mark.parametrize("many", ["partitions", "groups", "offsets"])
+def test_others_have_their_turn_while_many_are_read(scrape: Scraped, client: Client, monkeypatch: pytest.MonkeyPatch, many: str) -> None:
     seen: list[int] = []
     turns = itertools.count()
 
@@ -224,7 +239,10 @@ def test_others_have_their_turn_while_partitions_are_read(scrape: Scraped, clien
         return work(*found)
 
     monkeypatch.setattr(asyncio, "to_thread", written)  # where the text is made, when all is read
-    create(client, "t", 1_000)
+    create(client, "t", 1_000 if many == "partitions" else 1)
+    if many != "partitions":
+        client.call(FindCoordinatorRequest("g", 0, ["g"]), 4)  # creates the topic of groups
+        scrape.broker.call(partial(_add_groups, 1_000, as_offsets=many == "offsets"))
     scrape.broker.call_async(scraped(scrape.broker.broker))
     assert seen[0] >= 5
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.admin.console import producers
 from ottla.broker.admin.console.avro_schema import AvroSchema, SchemaRefused
 from ottla.broker.admin.console.cluster import events
 from ottla.broker.admin.console.page import parts
@@ -242,6 +243,18 @@ def test_records_in_protobuf_are_decoded_by_the_message_that_was_named(room: Con
     assert [(each["form"], each["text"]) for each in found[:3]] == [("protobuf", '{"order_id": "150"}')] * 3
     assert [each["form"] for each in found[3:]] == ["hex", "hex"]
     assert room.answer("PUT", "/console/schemas?topic=proto", {}, token)[0] == 422
+
+
+def test_the_newest_producers_of_all_partitions_are_shown_and_the_others_counted(room: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 3)
+    monkeypatch.setattr(producers, "_AT_ONCE", 1)
+    room.broker.topics.create("crowd", 2)
+    with room.client() as client:
+        for number in range(1, 6):
+            produce(client, "crowd", b"a", partition=number % 2, producer_id=number, base_sequence=0)
+    found = room.read("producers", topic="crowd")
+    assert [row["producer_id"] for row in found["producers"]] == [5, 4, 3]
+    assert found["left_out"] == 2
 
 
 def test_a_producers_window_has_its_last_five_batches_and_tells_of_retries(room: Console) -> None:
