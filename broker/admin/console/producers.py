@@ -15,7 +15,7 @@ from ottla.broker.app import Broker
 from ottla.broker.storage.producer_state import NO_OFFSET, ProducerStateEntry
 
 PRODUCERS_MAX: Final = 100
-_AT_ONCE: Final = 1_000
+READ_AT_ONCE: Final = 1_000
 """Producers and partitions that are read in one turn of the loop."""
 _Found = tuple[str, int, ProducerStateEntry]
 """A producer's topic, partition and state."""
@@ -70,7 +70,7 @@ def producers_router(broker: Broker, requests: RequestLog) -> APIRouter:
                 looked_at += len(found)
                 newest += nlargest(PRODUCERS_MAX, found, key=_last_write)
             looked_at += 1
-            if looked_at > _AT_ONCE:
+            if looked_at > READ_AT_ONCE:
                 looked_at = 0
                 newest = nlargest(PRODUCERS_MAX, newest, key=_last_write)
                 await asyncio.sleep(0)

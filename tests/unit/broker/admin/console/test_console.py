@@ -247,7 +247,7 @@ def test_records_in_protobuf_are_decoded_by_the_message_that_was_named(room: Con
 
 def test_the_newest_producers_of_all_partitions_are_shown_and_the_others_counted(room: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers, "PRODUCERS_MAX", 3)
-    monkeypatch.setattr(producers, "_AT_ONCE", 1)
+    monkeypatch.setattr(producers, "READ_AT_ONCE", 1)
     room.broker.topics.create("crowd", 2)
     with room.client() as client:
         for number in range(1, 6):
