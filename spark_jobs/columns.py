@@ -118,6 +118,50 @@ OFFSET_COLUMNS: Final[dict[str, str]] = {
 """One row per committed offset in `__consumer_offsets`. In a tombstone the columns from `committed_offset` to `expire_timestamp` are
 null. `transactional`: the offset is part of a transaction of `producer_id` and is pending until that producer's next marker in the
 partition."""
+SHARE_STATE_COLUMNS: Final[dict[str, str]] = {
+    "position": "bigint",
+    "base_offset": "bigint",
+    "offset": "bigint",
+    "timestamp": "bigint",
+    "record": "string",
+    "group_id": "string",
+    "topic_id": "string",
+    "share_partition": "int",
+    "snapshot_epoch": "int",
+    "state_epoch": "int",
+    "share_leader_epoch": "int",
+    "start_offset": "bigint",
+    "delivery_complete_count": "int",
+    "create_timestamp": "bigint",
+    "write_timestamp": "bigint",
+    "batch": "int",
+    "first_offset": "bigint",
+    "last_offset": "bigint",
+    "delivery_state": "int",
+    "delivery_count": "int",
+}
+"""One row per state batch of each record of `__share_group_state`, and one for a record without any (`batch` and the columns after it are
+null). `record`: `snapshot`, `update`, `tombstone`, or `unreadable`, whose columns after `record` are null. `topic_id` is written as in
+`partition.metadata`. `delivery_state`: 0 available, 2 acknowledged, 4 archived."""
+GROUP_COLUMNS: Final[dict[str, str]] = {
+    "position": "bigint",
+    "base_offset": "bigint",
+    "offset": "bigint",
+    "timestamp": "bigint",
+    "record": "string",
+    "group_type": "string",
+    "group_id": "string",
+    "member_id": "string",
+    "deleted": "boolean",
+    "epoch": "int",
+    "tasks": "array<string>",
+    "standby_tasks": "array<string>",
+    "warmup_tasks": "array<string>",
+}
+"""One row per record in `__consumer_offsets` of a consumer, share or streams group and its members. `record`: `group` (`epoch`: its
+epoch), `member`, `target` (the epoch of the target assignment), `target member`, `current` (a member's epoch and assignment), or
+`unreadable`. `deleted`: a tombstone. `tasks`: what the member owns, also if it must revoke it: `subtopology-partition` of a streams group's
+active tasks, else `topic id-partition`."""
 SNAPSHOT_COLUMNS: Final[dict[str, str]] = {
     "snapshot_offset": "bigint",
     "producer_id": "bigint",
@@ -160,6 +204,8 @@ LEVELS: Final[dict[str, dict[str, str]]] = {
     "markers": MARKER_COLUMNS,
     "transactions": TRANSACTION_COLUMNS,
     "offsets": OFFSET_COLUMNS,
+    "groups": GROUP_COLUMNS,
+    "share_states": SHARE_STATE_COLUMNS,
     "snapshots": SNAPSHOT_COLUMNS,
     "indexes": INDEX_COLUMNS,
 }

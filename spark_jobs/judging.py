@@ -18,8 +18,9 @@ from typing import Any, Final, Protocol
 from ottla.spark_jobs import filesystem
 from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.costs import TopicCosts
+from ottla.spark_jobs.deliveries import ShareDeliveries
 from ottla.spark_jobs.engines import Row
-from ottla.spark_jobs.log_directory import TRANSACTION_STATE, LogDirectory
+from ottla.spark_jobs.log_directory import SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory
 from ottla.spark_jobs.reports.pictures import Extent, Pictures, Where, collect
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.steps import Answer, Question
@@ -27,7 +28,7 @@ from ottla.spark_jobs.verdict import DirectoryVerdict, Finding
 from ottla.spark_jobs.wire.sources import came_over_the_wire
 
 TOPIC_ID: Final = re.compile(r"^topic_id: *(\S+)$", re.MULTILINE)
-ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots", "log_ends"})
+ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots", "log_ends", "share_ends"})
 """Views whose rules cannot judge logs fetched over the wire: brokers do not serve these files."""
 
 
@@ -90,6 +91,7 @@ def run(job: Job) -> None:
         job.question,
         whole_states=_whole_states(logs),
         namesakes=_namesakes(job, logs) if job.question.replicas else (),
+        topic_ids=[(each.path, topic_id, topic) for each in logs for topic_id, topic in _topic_ids(each)],
         draws=job.pictures is not None,
     )
     for verdict in job.verdicts.values():
@@ -100,6 +102,7 @@ def run(job: Job) -> None:
     _count(job, answers)
     for row in sorted(answers["costs"], key=lambda row: (row["log_dir"], row["topic"])):
         job.verdicts[row["log_dir"]].costs.append(TopicCosts(**{name: row[name] for name in row if name != "log_dir"}))
+    _add_deliveries(job, question, answers["deliveries"])
     _add_findings(job, answers["findings"])
     _miss_key(job, answers["keys"])
     if job.pictures is not None:
@@ -127,16 +130,42 @@ def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]
     that was offline while a topic was deleted and recreated still has the old topic's partitions."""
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     for logs in found:
-        directories = {(s.topic, s.partition): s.path.rpartition("/")[0] for s in logs.of_topics(job.question.topics).segments}
-        for partition, directory in directories.items():
-            with suppress(OSError, ValueError):
-                ids[partition] |= set(TOPIC_ID.findall(filesystem.place(logs.path).read(f"{directory}/partition.metadata").decode()))
+        for partition, directory in _directories(logs.of_topics(job.question.topics)).items():
+            ids[partition] |= set(_ids_in(logs, directory))
     namesakes = sorted(partition for partition, several in ids.items() if len(several) > 1)
     for topic, index in namesakes:
         reason = f"{topic}-{index} is of different topics of this name in these directories (see partition.metadata): not compared"
         for verdict in job.verdicts.values():
             verdict.problems.append(reason)
     return namesakes
+
+
+def _directories(logs: LogDirectory) -> dict[tuple[str, int], str]:
+    return {(s.topic, s.partition): s.path.rpartition("/")[0] for s in logs.segments}
+
+
+def _ids_in(logs: LogDirectory, directory: str) -> list[str]:
+    with suppress(OSError, ValueError):
+        return TOPIC_ID.findall(filesystem.place(logs.path).read(f"{directory}/partition.metadata").decode())
+    return []
+
+
+def _topic_ids(logs: LogDirectory) -> list[tuple[str, str]]:
+    """Return the id and name of each topic of a directory, in order; only the state of share groups names topics by their ids."""
+    if came_over_the_wire(logs.path) or not any(segment.topic == SHARE_GROUP_STATE for segment in logs.segments):
+        return []
+    one_of_each = {topic: directory for (topic, _), directory in _directories(logs).items()}
+    return sorted((topic_id, topic) for topic, directory in one_of_each.items() for topic_id in _ids_in(logs, directory))
+
+
+def _add_deliveries(job: Job, question: Question, rows: Sequence[Row]) -> None:
+    names = {(path, topic_id): topic for path, topic_id, topic in question.topic_ids}
+    for row in rows:
+        topic = str(names.get((row["log_dir"], row["topic_id"]), row["topic_id"]))
+        counts = {name: row[name] for name in row if name not in {"log_dir", "topic_id", "share_partition"}}
+        job.verdicts[row["log_dir"]].deliveries.append(ShareDeliveries(topic=topic, partition=row["share_partition"], **counts))
+    for verdict in job.verdicts.values():
+        verdict.deliveries.sort(key=lambda each: (each.group_id, each.topic, each.partition))
 
 
 def _count(job: Job, answers: Mapping[str, list[Row]]) -> None:

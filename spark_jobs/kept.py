@@ -55,7 +55,7 @@ class Kept:
         directory.mkdir(parents=True, exist_ok=True)
         for partial in directory.glob("*" + PARTIAL):
             partial.unlink(missing_ok=True)
-        asked = replace(question, whole_states=())  # only the second step, which always runs, reads them
+        asked = replace(question, whole_states=(), topic_ids=())  # only the second step, which always runs, reads them
         return cls(directory, sha256(f"{code_digest()} {asked!r} {shares}".encode()).hexdigest())
 
     def digest(self, partitions: Iterable[LogDirectory]) -> str:

@@ -9,7 +9,8 @@ from typing import Final
 
 TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
-COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
+SHARE_GROUP_STATE: Final = "__share_group_state"
+COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 """Internal topics whose cleanup.policy is always `compact`: their holes are legal even if the cleaner's checkpoint is missing."""
 
 

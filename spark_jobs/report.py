@@ -16,6 +16,7 @@ from ottla.protocol.printable import printable_name
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.checks.rule import Rule
 from ottla.spark_jobs.costs import TopicCosts
+from ottla.spark_jobs.deliveries import ShareDeliveries
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict, counted
 
 
@@ -49,6 +50,8 @@ def show(verdict: Verdict, samples: int, console: Console | None = None) -> None
     for directory, name in zip(verdict.directories, names, strict=True):
         if directory.costs:
             out.print(_costs(f"Cost of transactions in {name}", directory.costs))
+        if directory.deliveries:
+            out.print(_deliveries(f"Deliveries to share groups in {name}", directory.deliveries))
     for directory, name in zip(verdict.directories, names, strict=True):
         for note in directory.notes:
             out.print(Text(printable_name(f"note: {name}: {note}"), style="dim"), soft_wrap=True)
@@ -98,6 +101,17 @@ def _costs(title: str, costs: list[TopicCosts]) -> Table:
             ", ".join("-" if length is None else f"{length:,}" for length in lengths),
             f"{cost.lag_records_p99:,}, {cost.lag_records_max:,} records",
         )
+    return table
+
+
+def _deliveries(title: str, deliveries: list[ShareDeliveries]) -> Table:
+    table = Table(title=Text(title), title_justify="left", header_style="bold")
+    for heading in ("Group", "Partition", "Start", "Records", "Accepted", "Waiting", "Archived", "Redelivered", "Max."):
+        table.add_column(heading, justify="left" if heading in {"Group", "Partition"} else "right")
+    for each in deliveries:
+        counts = (each.start_offset, each.records, each.accepted, each.waiting, each.archived, each.redelivered, each.deliveries_max)
+        place = printable_name(f"{each.topic}-{each.partition}")
+        table.add_row(Text(printable_name(each.group_id)), Text(place), *(f"{count:,}" for count in counts))
     return table
 
 

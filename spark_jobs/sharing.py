@@ -2,8 +2,8 @@
 
 Invariants:
 - A task has all rows that a rule compares with each other: whole log partitions with their index files; with --replicas, all copies of a
-  partition; and all partitions of `__consumer_offsets` or `__transaction_state` of a directory, because in a damaged log several of these
-  partitions may hold the same id.
+  partition; and all partitions of `__consumer_offsets`, `__share_group_state` or `__transaction_state` of a directory, because in a damaged
+  log several of these partitions may hold the same id.
 - Tasks have about equal sizes. A partition that is larger than a task's share is read in slices, by a task each: a slice is whole segments,
   and hands on one row per batch, as `tables` reads it. One further task judges the rows of all its slices, so the cuts cannot change a
   finding.
@@ -29,7 +29,7 @@ import pyarrow as pa
 from ottla.spark_jobs import tables
 from ottla.spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embedded_engine, gathered
 from ottla.spark_jobs.kept import Kept
-from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, LogFile
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory, LogFile
 from ottla.spark_jobs.reports.pictures import Extent, Where
 from ottla.spark_jobs.steps import HANDED, Question, draw, judge_across, judge_partitions
 from ottla.spark_jobs.tables.filters import Filters
@@ -76,8 +76,8 @@ TASK_BYTES_MIN: Final = 32 << 20
 TASKS_WANTED: Final = 16
 """Large logs get many tasks, so that all cores finish at the same time; small logs get few, because the queries of each task take 0.25 s.
 """
-READ_TWICE: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
-"""Topics whose records rules read, too. They are compacted, hence small."""
+READ_TWICE: Final = frozenset({CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE})
+"""Topics whose records rules read, too. Brokers delete what is superseded, so they are small."""
 SHARE_BYTES_MAX: Final = 16 << 30
 """A larger partition is always split: a task that judges it would take minutes, and lose them if it fails."""
 FILE_BYTES: Final = 64 << 10

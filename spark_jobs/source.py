@@ -142,7 +142,10 @@ class KafkaLogReader(DataSourceReader):
 
 RANGES: Final[dict[str, dict[str, str]]] = {
     "batches": {"base_offset": "offset", "last_offset": "offset", "max_timestamp": "timestamp"},
-    **{level: {"offset": "offset", "timestamp": "timestamp"} for level in ("records", "markers", "transactions", "offsets")},
+    **{
+        level: {"offset": "offset", "timestamp": "timestamp"}
+        for level in ("records", "markers", "transactions", "offsets", "groups", "share_states")
+    },
 }
 """The columns of each level whose filters narrow the range of offsets or of timestamps."""
 

@@ -13,12 +13,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.spark_jobs import views
+from ottla.spark_jobs import group_views, views
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.checks.rule import PLACE, Needs, Rule, Scope
 from ottla.spark_jobs.costs import COST_SIZES, COST_SPANS, COSTS
 from ottla.spark_jobs.engines import Row
-from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory
 from ottla.spark_jobs.reports import pictures
 from ottla.spark_jobs.reports.pictures import Extent, Where
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.spark_jobs.engines.embedded import EmbeddedEngine
 
 Answer = dict[str, list[Row]]
-"""Rows by name: `findings`, `counts`, `producers`, `costs`, `keys`, `extents`, and the names that `pictures.material` returns."""
+"""Rows by name: `findings`, `counts`, `producers`, `costs`, `deliveries`, `keys`, `extents`, and those that `pictures.material` returns."""
 
 LOG_ENDS: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, log_start_offset bigint, "
@@ -40,8 +40,8 @@ LOG_ENDS: Final = (
 @dataclass(frozen=True, slots=True)
 class Question:
     """The options of a run, the same for all tasks. `key_place`: one of views.KEYS; None without a business key. `whole_states`: the
-    directories that hold every partition of `__transaction_state`. `namesakes`: partitions that are not compared as replicas. `draws`: the
-    run also draws pictures."""
+    directories that hold every partition of `__transaction_state`. `namesakes`: partitions that are not compared as replicas. `topic_ids`:
+    directory, topic id and topic. `draws`: the run also draws pictures."""
 
     topics: Sequence[str]
     key_place: str | None
@@ -51,6 +51,7 @@ class Question:
     args: Mapping[str, Any]
     whole_states: Sequence[str] = ()
     namesakes: Sequence[tuple[str, int]] = ()
+    topic_ids: Sequence[tuple[str, str, str]] = ()
     draws: bool = False
 
     @property
@@ -81,6 +82,7 @@ class Handed(NamedTuple):
 
 
 _OF_PRODUCER: Final = "xxhash64(CAST(log_dir AS STRING), producer_id)"
+_OF_GROUP: Final = "xxhash64(CAST(log_dir AS STRING), group_id)"
 _OF_TOPIC: Final = "xxhash64(CAST(log_dir AS STRING), CAST(topic AS STRING))"
 HANDED: Final[dict[str, Handed]] = {
     "counts": Handed("SELECT * FROM counts"),
@@ -92,6 +94,7 @@ HANDED: Final[dict[str, Handed]] = {
     "group_commits": Handed(
         "SELECT * FROM group_commits WHERE transactional AND previous_transactional AND committed_offset < previous_offset", _OF_PRODUCER
     ),
+    "share_ends": Handed("SELECT * FROM share_ends", _OF_GROUP),
     "cost_sizes": Handed("SELECT * FROM cost_sizes", _OF_TOPIC),
     "cost_spans": Handed("SELECT * FROM cost_spans", _OF_TOPIC),
     "visible_records": Handed(
@@ -112,6 +115,8 @@ def judge_partitions(
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
     if "visible_records" in made.views and question.key_place is not None:
         answer["keys"] = engine.rows("SELECT count(*) AS records, count(business_key) AS keyed FROM visible_records", {})
+    if "share_states" in made.views:
+        answer["deliveries"] = engine.rows(group_views.SHARE_DELIVERIES, {})
     if question.draws:
         answer["extents"] = engine.rows(pictures.EXTENTS, {})
     answer["findings"] = _findings(engine, question, [r for r in question.rules if r.scope is Scope.PARTITION and made.allows(r)])
@@ -128,6 +133,8 @@ def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[s
         engine.table("complete_states", "log_dir string", [(log_dir,) for log_dir in question.whole_states])
         engine.define("open_transactions", views.OPEN_TRANSACTIONS, question.args)
         answer["costs"] = engine.rows(COSTS, {})
+    if "share_ends" in there:
+        engine.table("topic_ids", "log_dir string, topic_id string, topic string", question.topic_ids)
     answer["findings"] = _findings(engine, question, [r for r in question.rules if r.scope is not Scope.PARTITION and made.allows(r)])
     return answer
 
@@ -152,7 +159,11 @@ def make_views(
     if commits:
         engine.read("raw_offsets", "offsets", logs, [], views.RAW_OFFSETS_NEED)
         engine.define("group_commits", views.GROUP_COMMITS, question.args)
-        made.views.add("group_commits")
+        engine.read("raw_groups", "groups", logs, [], group_views.RAW_GROUPS_NEED)
+        engine.define("group_records", group_views.GROUP_RECORDS, question.args)
+        made.views |= {"group_commits", "group_records"}
+    if any(segment.topic == SHARE_GROUP_STATE for found in logs for segment in found.of_topics(question.topics).segments):
+        _make_share_views(engine, question, logs, made)
     if kinds - {"snapshot"}:
         engine.read("raw_indexes", "indexes", logs, question.topics, views.RAW_INDEXES_NEED)
         for name, query in (
@@ -215,6 +226,17 @@ def _make_transaction_views(engine: EmbeddedEngine, question: Question, logs: Se
         ("unended", views.UNENDED),
         ("cost_sizes", COST_SIZES),
         ("cost_spans", COST_SPANS),
+    ):
+        engine.define(name, query, question.args)
+        made.views.add(name)
+
+
+def _make_share_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], made: Made) -> None:
+    engine.read("raw_share_states", "share_states", logs, [], group_views.RAW_SHARE_STATES_NEED)
+    for name, query in (
+        ("share_states", group_views.SHARE_STATES),
+        ("share_records", group_views.SHARE_RECORDS),
+        ("share_ends", group_views.SHARE_ENDS),
     ):
         engine.define(name, query, question.args)
         made.views.add(name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.costs import TopicCosts
+from ottla.spark_jobs.deliveries import ShareDeliveries
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class DirectoryVerdict:
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     costs: list[TopicCosts] = field(default_factory=list)
+    deliveries: list[ShareDeliveries] = field(default_factory=list)
 
     @property
     def violations(self) -> int:

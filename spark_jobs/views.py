@@ -213,7 +213,7 @@ STATES: Final = """
 
 LOGS: Final = f"""
     SELECT log_dir, topic, partition, sum(size_bytes) AS size_bytes, max(blind_before) AS blind, min(base_offset) AS log_start,
-        bool_or(compacted) AS compacted,
+        max(last_offset) AS last_offset, bool_or(compacted) AS compacted,
         max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN written END) AS broker_time, max(written) AS last_time
     FROM (SELECT *, {bounded("max_timestamp")} AS written FROM batches)
     GROUP BY log_dir, topic, partition

@@ -36,6 +36,8 @@ class Scope(StrEnum):
     """One log partition (with --replicas, all its copies): the task that reads it evaluates the rule."""
     PRODUCER = "producer"
     """A producer's transactions in all partitions of a directory: tasks hand on one row per transaction."""
+    GROUP = "group"
+    """A share group's state and the topics that it reads: tasks hand on one row per share partition."""
     KEY = "key"
     """All records of a topic with the same key: tasks hand on one row per record."""
 

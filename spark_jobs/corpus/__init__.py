@@ -15,7 +15,8 @@ from ottla.spark_jobs.corpus.legal import LEGAL
 from ottla.spark_jobs.corpus.random_logs import RANDOM_LOGS
 from ottla.spark_jobs.corpus.replays import REPLAYS
 from ottla.spark_jobs.corpus.replicas import REPLICAS
+from ottla.spark_jobs.corpus.shares import SHARES
 from ottla.spark_jobs.corpus.side_files import SIDE_FILES
 from ottla.spark_jobs.corpus.transactions import TRANSACTIONS
 
-CASES: Final[dict[str, Case]] = BATCHES | TRANSACTIONS | GROUPS | SIDE_FILES | LEGAL | RANDOM_LOGS | REPLAYS | REPLICAS
+CASES: Final[dict[str, Case]] = BATCHES | TRANSACTIONS | GROUPS | SHARES | SIDE_FILES | LEGAL | RANDOM_LOGS | REPLAYS | REPLICAS

@@ -23,12 +23,13 @@ import pyarrow as pa
 
 from ottla.spark_jobs import splits
 from ottla.spark_jobs.columns import LEVELS
-from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile, no_logs
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory, SideFile, no_logs
 from ottla.spark_jobs.logs import find_logs, one_or_more
 from ottla.spark_jobs.segment_reader import Part
 from ottla.spark_jobs.tables.batches import batch_rows
 from ottla.spark_jobs.tables.control import marker_rows, offset_rows, transaction_rows
 from ottla.spark_jobs.tables.filters import Filters
+from ottla.spark_jobs.tables.groups import group_rows, share_state_rows
 from ottla.spark_jobs.tables.records import record_rows
 from ottla.spark_jobs.tables.schemas import arrow_schema
 from ottla.spark_jobs.tables.side_files import index_rows, snapshot_rows
@@ -43,7 +44,12 @@ Places = str | Path | Address | LogDirectory | Sequence[str | Path | Address | L
 """A path, a listing of a path, or several of them."""
 WHOLE_BYTES: Final = 1 << 62
 """A part size that is larger than any segment, for `splits.parts` to cut only at the wanted offsets."""
-INTERNAL: Final = {"transactions": TRANSACTION_STATE, "offsets": CONSUMER_OFFSETS}
+INTERNAL: Final = {
+    "transactions": TRANSACTION_STATE,
+    "offsets": CONSUMER_OFFSETS,
+    "groups": CONSUMER_OFFSETS,
+    "share_states": SHARE_GROUP_STATE,
+}
 """The levels that decode the records of one internal topic."""
 _PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]]] = {
     "batches": batch_rows,
@@ -51,6 +57,8 @@ _PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordB
     "markers": marker_rows,
     "transactions": transaction_rows,
     "offsets": offset_rows,
+    "groups": group_rows,
+    "share_states": share_state_rows,
 }
 SIDE_FILES: Final[dict[str, Callable[[SideFile, pa.Schema], Iterator[pa.RecordBatch]]]] = {
     "snapshots": snapshot_rows,

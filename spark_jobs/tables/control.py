@@ -7,7 +7,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -29,8 +29,8 @@ from ottla.spark_jobs.tables.filters import Filters
 from ottla.spark_jobs.tables.records import open_batches
 
 Row = tuple[Any, ...]
-Decode = Callable[[int, BatchHeader, Record], Row | None]
-"""A function from a batch's position and header and one of its records to a row; None if the record is not a row of the level."""
+Decode = Callable[[int, BatchHeader, Record], Sequence[Row]]
+"""A function from a batch's position and header and one of its records to the record's rows of the level. Raises ProtocolError."""
 
 
 def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
@@ -45,12 +45,12 @@ def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.
 
 def transaction_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
     """Yield one row per record of `__transaction_state`."""
-    yield from _decoded(part, schema, filters, tuple(TRANSACTION_COLUMNS), _transaction_row)
+    yield from decoded(part, schema, filters, tuple(TRANSACTION_COLUMNS), _transaction_row)
 
 
 def offset_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
     """Yield one row per offset committed in `__consumer_offsets`."""
-    yield from _decoded(part, schema, filters, tuple(OFFSET_COLUMNS), _offset_row)
+    yield from decoded(part, schema, filters, tuple(OFFSET_COLUMNS), _offset_row)
 
 
 def _kept(part: Part, filters: Filters, *, control: bool) -> Iterator[tuple[Run, Numbers]]:
@@ -61,7 +61,8 @@ def _kept(part: Part, filters: Filters, *, control: bool) -> Iterator[tuple[Run,
             yield run, keep[(flags != 0) == control]
 
 
-def _decoded(part: Part, schema: pa.Schema, filters: Filters, names: tuple[str, ...], decoder: Decode) -> Iterator[pa.RecordBatch]:
+def decoded(part: Part, schema: pa.Schema, filters: Filters, names: tuple[str, ...], decoder: Decode) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a level that decodes the records of an internal topic."""
     for run, keep in _kept(part, filters, control=False):
         for group in open_batches(run, keep):
             rows: list[Row] = []
@@ -74,16 +75,16 @@ def _decoded(part: Part, schema: pa.Schema, filters: Filters, names: tuple[str, 
                     continue
                 for record in records:
                     try:
-                        found = decoder(position, header, record)
+                        rows += decoder(position, header, record)
                     except ProtocolError:
                         continue
-                    rows += [found] if found is not None else []
             yield from _arrow(part, schema, names, rows, filters)
 
 
 def _arrow(part: Part, schema: pa.Schema, names: tuple[str, ...], rows: list[Row], filters: Filters) -> Iterator[pa.RecordBatch]:
     first, end = max(part.segment.log_start_offset, filters.start_offset), filters.end_offset
-    rows = [r for r in rows if first <= r[1] < end and filters.start_timestamp <= r[2] < filters.end_timestamp]
+    offset, time = names.index("offset"), names.index("timestamp")
+    rows = [r for r in rows if first <= r[offset] < end and filters.start_timestamp <= r[time] < filters.end_timestamp]
     if rows:
         yield to_arrow(part.segment, schema, by_column(names, rows), len(rows))
 
@@ -101,17 +102,17 @@ def _marker_row(run: Run, row: int) -> list[Row]:
     return [(position, head.base_offset, marker.timestamp, name, epoch, head.producer_id, head.producer_epoch, head.partition_leader_epoch)]
 
 
-def _transaction_row(position: int, _header: BatchHeader, record: Record) -> Row | None:
+def _transaction_row(position: int, _header: BatchHeader, record: Record) -> Sequence[Row]:
     kind, key = read_prefix(record.key or b"")
     if kind != TRANSACTION_KEY:
-        return None
+        return ()
     transactional_id = decode(TransactionLogKey, key, 0).transactional_id
     if record.value is None:
-        return (position, record.offset, record.timestamp, transactional_id, *[None] * 8)
+        return [(position, record.offset, record.timestamp, transactional_id, *[None] * 8)]
     version, body = read_prefix(record.value)
     value = decode(TransactionLogValue, body, version)
     status = value.transaction_status
-    return (
+    row = (
         position,
         record.offset,
         record.timestamp,
@@ -125,15 +126,16 @@ def _transaction_row(position: int, _header: BatchHeader, record: Record) -> Row
         value.transaction_last_update_timestamp_ms,
         value.client_transaction_version,
     )
+    return [row]
 
 
 _TOMBSTONE: Final = (None,) * 5
 
 
-def _offset_row(position: int, header: BatchHeader, record: Record) -> Row | None:
+def _offset_row(position: int, header: BatchHeader, record: Record) -> Sequence[Row]:
     kind, body = read_prefix(record.key or b"")
     if not 0 <= kind <= OFFSET_COMMIT:
-        return None
+        return ()
     key = decode(OffsetCommitKey, body, kind)
     committed: Row = _TOMBSTONE
     if record.value is not None:
@@ -141,4 +143,4 @@ def _offset_row(position: int, header: BatchHeader, record: Record) -> Row | Non
         value = decode(OffsetCommitValue, body, version)
         committed = (value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp)
     where = (position, record.offset, record.timestamp, key.group, key.topic, key.partition)
-    return (*where, *committed, header.is_transactional, header.producer_id, header.producer_epoch)
+    return [(*where, *committed, header.is_transactional, header.producer_id, header.producer_epoch)]

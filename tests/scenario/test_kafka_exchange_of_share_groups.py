@@ -15,6 +15,7 @@ from client_compat.kafka.reference import ReferenceBroker
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.spark_jobs.audit import audit
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import wait_until
 from tests.support.running_broker import HOST, RunningBroker
@@ -127,6 +128,7 @@ def test_a_share_group_goes_on_when_kafka_takes_over_and_when_it_comes_back(tmp_
         share.end(kafka)
     with RunningBroker(tmp_path / "data") as again, again.client() as client:
         share.go_on(client)
+    check_audit(tmp_path / "data")
 
 
 def test_a_share_group_of_kafka_goes_on_here_and_back(tmp_path: Path, share: ShareWork) -> None:
@@ -139,3 +141,13 @@ def test_a_share_group_of_kafka_goes_on_here_and_back(tmp_path: Path, share: Sha
         share.end(ours)
     with ReferenceBroker(tmp_path / "data") as again, Client(HOST, again.port) as client:
         share.go_on(client)
+    check_audit(tmp_path / "data")
+
+
+def check_audit(data: Path) -> None:
+    """Check that the audit finds nothing wrong in what both brokers wrote, and counts the deliveries of three times `ShareWork.work`."""
+    (found,) = audit(data, engine="duckdb").directories
+    assert (found.violations, found.warnings, found.problems) == (0, 0, [])
+    (each,) = found.deliveries
+    assert (each.group_id, each.topic, each.start_offset, each.accepted, each.archived) == ("g", "t", 2 * BATCH + 4, 2 * BATCH + 4, 0)
+    assert each.redelivered >= 4

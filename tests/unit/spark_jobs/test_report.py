@@ -6,6 +6,7 @@ from rich.console import Console
 
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.deliveries import ShareDeliveries
 from ottla.spark_jobs.report import show
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
@@ -49,3 +50,13 @@ def test_a_finding_shows_where_it_is_and_a_missing_count_is_not_a_zero() -> None
     assert text.count("What to do: Consumers fail here.") == 1
     assert "n/a" in text
     assert "t-3@42" not in told(bad, samples=0)
+
+
+def test_deliveries_to_share_groups_have_a_table_of_their_own() -> None:
+    shared = directory("/x/on")
+    assert "Deliveries" not in told(shared)
+    shared.deliveries = [ShareDeliveries("g\x1b", "queue", 3, 1_000, 1_999, 1_234, 1_111, 22, 101, 333, 5)]
+    text = told(shared)
+    assert "queue-3" in text
+    assert all(count in text for count in ("1,000", "1,234", "1,111", "22", "101", "333"))
+    assert "\x1b" not in text

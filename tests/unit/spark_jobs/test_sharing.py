@@ -174,7 +174,7 @@ def test_each_share_is_given_columns_though_it_has_no_rows(tmp_path: Path) -> No
     rows = list(judge_tasks(Work(QUESTION, 3, 512), iter([(0, pickle.dumps(logs_of(tmp_path, "a")))])))
     assert [share for share, _ in rows] == [ANSWER, 0, 1, 2]
     given = [pickle.loads(content) for _, content in rows[1:]]
-    assert [sorted(blobs) for blobs in given] == [sorted(HANDED.keys() - {"visible_records"})] * 3
+    assert [sorted(blobs) for blobs in given] == [sorted(HANDED.keys() - {"visible_records", "share_ends"})] * 3
 
 
 @pytest.mark.parametrize("failure", [OSError(5, "Input/output error", "a.log"), MemoryError("too little")])

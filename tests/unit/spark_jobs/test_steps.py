@@ -10,7 +10,7 @@ from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.checks.rule import Rule, Scope
 from ottla.spark_jobs.steps import HANDED, Made
 
-MADE_ACROSS = {"open_transactions", "complete_states"}
+MADE_ACROSS = {"open_transactions", "complete_states", "topic_ids"}
 
 
 def tables_of(sql: str) -> set[str]:

@@ -1,0 +1,32 @@
+"""What share groups were delivered, by the records that `__share_group_state` still holds.
+
+These are figures, not findings: a group with archived records can be correct. Superseded state is deleted from the log, so records that
+the group finished before are not counted; they are below the start offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDeliveries:
+    """The records of one partition whose delivery state a share group's log holds.
+
+    `topic`: the topic's name, or its id if no log of it is in the directory. `start_offset`: the records before it are finished (-1: the
+    group has not begun). `last_offset`: the last record with a state (None: there is none). `records` = `accepted` + `archived` (given up
+    without being accepted: rejected, or delivered too often) + `waiting` (to be delivered again). `redelivered`: delivered more than once.
+    `deliveries_max`: the most deliveries of one record.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    start_offset: int
+    last_offset: int | None
+    records: int
+    accepted: int
+    archived: int
+    waiting: int
+    redelivered: int
+    deliveries_max: int
