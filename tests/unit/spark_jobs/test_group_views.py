@@ -1,0 +1,65 @@
+"""The views of groups and share groups: what is compared with what. corpus/test_corpus.py has the findings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.spark_jobs.corpus.shares import ACCEPTED, AVAILABLE, Queue, Streams, begun_anew, current, group, handed_over
+from ottla.spark_jobs.engines.embedded import embedded_engine
+from ottla.spark_jobs.group_views import WIDTH_MAX
+from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.steps import Question, make_views
+
+QUESTION = Question((), None, False, False, 10, {"expiration_ms": 1, "transaction_timeout_ms": 1, "replay_ms": 1})
+
+
+def selected(root: Path, query: str) -> list[tuple[object, ...]]:
+    with embedded_engine() as engine:
+        make_views(engine, QUESTION, [find_logs(root)])
+        return [tuple(row.values()) for row in engine.rows(query, {})]
+
+
+def test_a_life_begins_with_each_initialization_and_each_deletion(tmp_path: Path) -> None:
+    begun_anew(tmp_path)
+    found = selected(tmp_path, "SELECT offset, existence, life, previous_snapshot_epoch FROM share_states ORDER BY offset")
+    assert found == [(0, 0, 1, None), (1, 0, 1, 0), (2, 0, 2, 0), (3, 0, 2, 1), (4, 1, 3, None), (5, 1, 4, None), (6, 1, 4, 0)]
+
+
+@pytest.mark.parametrize(("width", "rows"), [(WIDTH_MAX, WIDTH_MAX), (WIDTH_MAX + 1, 0)])
+def test_a_state_batch_has_a_row_for_each_record_unless_it_is_too_wide(tmp_path: Path, width: int, rows: int) -> None:
+    queue = Queue(tmp_path)
+    queue.snapshot()
+    queue.update((0, width - 1, AVAILABLE, 1))
+    assert selected(tmp_path, "SELECT count(*) AS rows FROM share_records") == [(rows,)]
+
+
+def test_a_record_knows_the_highest_state_and_the_highest_final_one_before(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.snapshot()
+    for state, count in ((AVAILABLE, 1), (ACCEPTED, 2), (AVAILABLE, 3), (AVAILABLE, 4)):
+        queue.update((7, 7, state, count))
+    found = selected(tmp_path, "SELECT rank, previous_rank, previous_end FROM share_records ORDER BY offset")
+    assert found == [(8, None, None), (18, 8, None), (24, 18, 18), (32, 24, 18)]
+
+
+def test_the_end_of_a_share_partition_is_that_of_its_present_life(tmp_path: Path) -> None:
+    begun_anew(tmp_path)
+    assert selected(tmp_path, "SELECT offset, start_offset, last_offset FROM share_ends") == [(6, 0, 0)]
+
+
+def test_a_group_that_was_deleted_begins_anew_with_any_epoch(tmp_path: Path) -> None:
+    handed_over(tmp_path)
+    found = selected(
+        tmp_path, "SELECT DISTINCT life, group_epoch, previous_group_epoch FROM group_records WHERE record = 'group' AND NOT deleted"
+    )
+    assert sorted(found, key=str) == [(0, 1, None), (0, 2, 1), (0, 3, 2), (1, 1, None)]
+
+
+def test_the_records_of_a_batch_take_effect_together(tmp_path: Path) -> None:
+    log = Streams(tmp_path)
+    log.write(current("a", 1, [0]), group(1))
+    log.write(current("a", 2, [0]))
+    found = selected(tmp_path, "SELECT offset, group_epoch, replaced_at FROM group_records WHERE record = 'current' ORDER BY offset")
+    assert found == [(0, 1, 2), (2, 1, None)]
