@@ -6,7 +6,7 @@ A cluster broker instead registers with the controller, which fences it until it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from ottla.broker.cluster.metadata_records import (
     NO_LEADER,
@@ -20,11 +20,14 @@ from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 
 
-def register_standalone(state: ControllerState, me: RegisterBrokerRecord, *, clean: bool) -> Effects[MetadataRecord, int]:
+def register_standalone(
+    state: ControllerState, me: RegisterBrokerRecord, *, clean: bool, found: Container[tuple[str, int]] = ()
+) -> Effects[MetadataRecord, int]:
     """Register this node, remove the brokers of another cluster, and elect this node for every partition that it does not lead alone.
 
-    A partition of which only the removed brokers have replicas gets no leader: led from here, it would look as if it were empty. Those of
-    internal topics are led nevertheless, because groups and transactions need a coordinator.
+    `found` are the partitions that this node has a directory of. If this node was a cluster's broker, a partition of which only the removed
+    brokers have replicas gets no leader: led from here, it would look as if it were empty. Those of internal topics are led nevertheless,
+    because groups and transactions need a coordinator.
 
     After an unclean shutdown every partition gets a new leader epoch, so that clients can detect records that replaced those they have read
     (KIP-320). Return the broker epoch.
@@ -33,16 +36,20 @@ def register_standalone(state: ControllerState, me: RegisterBrokerRecord, *, cle
         me.log_dirs = []
     others = [UnregisterBrokerRecord(broker.broker_id, broker.epoch) for broker in state.image.brokers.values()]
     others = [other for other in others if other.broker_id != me.broker_id]
-    return Effects([*others, me, *_elections(state, me, clean=clean)], me.broker_epoch)
+    return Effects([*others, me, *_elections(state, me, clean=clean, found=found)], me.broker_epoch)
 
 
-def _elections(state: ControllerState, me: RegisterBrokerRecord, *, clean: bool) -> Iterator[MetadataRecord]:
+def _elections(
+    state: ControllerState, me: RegisterBrokerRecord, *, clean: bool, found: Container[tuple[str, int]]
+) -> Iterator[MetadataRecord]:
+    was_a_broker = me.broker_id in state.image.brokers  # not if the node got another id
     alone = (me.broker_id,)
     for topic in state.catalog.topics():
         for index, partition in topic.partitions.items():
             if clean and partition.leader == me.broker_id and partition.replicas == partition.isr == alone:
                 continue
-            if me.broker_id not in partition.replicas and not topic.is_internal:
+            elsewhere = me.broker_id not in partition.replicas and (topic.name, index) not in found
+            if was_a_broker and elsewhere and not topic.is_internal:
                 if partition.leader != NO_LEADER:
                     yield PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
                 continue

@@ -298,12 +298,13 @@ def _copy(partition: _Partition, name: str, target: Path, report: ForkReport, *,
         report.linked += 1
         report.linked_bytes += partition.files[name][1]
         return
+    used = _used_bytes(source)
     if copy_file(source, target, size):
         report.cloned += 1
-        report.cloned_bytes += target.stat().st_size
+        report.cloned_bytes += used
     else:
         report.copied += 1
-        report.copied_bytes += target.stat().st_size
+        report.copied_bytes += used
 
 
 def _link(partition: _Partition, name: str, target: Path) -> bool:

@@ -128,10 +128,11 @@ class Publisher:
         changes = difference(EMPTY, self._catalog.image)
         local = local_changes(changes, self._settings.node_id)
         configs = self._new_configs = {}
+        by_overrides: dict[frozenset[tuple[str, str]], LogConfig] = {}
         for replica in [*local.leaders, *local.followers]:
             name = replica.topic.name
             if name not in configs:
-                configs[name] = self._log_config_at_start(name)
+                configs[name] = self._log_config_at_start(name, by_overrides)
             log = self._log_dir.logs.get((name, replica.index))
             if log is not None:
                 with self._step("configuring the log of %s-%d", name, replica.index):
@@ -327,11 +328,15 @@ class Publisher:
             self._log_dir.mark_stray(name, index)
         self._log_dir.removal_checkpoint()()
 
-    def _log_config_at_start(self, name: str) -> LogConfig:
+    def _log_config_at_start(self, name: str, known: dict[frozenset[tuple[str, str]], LogConfig]) -> LogConfig:
+        """Return a topic's configuration, from `known` if another topic has the same overrides: with most topics there are none."""
         overrides = self._catalog.configs(ResourceType.TOPIC, name)
         for key in overrides.keys() - usable_overrides(overrides, self._settings).keys():
             logger.warning("topic %s: %s=%s is not a valid setting and is ignored", name, key, overrides[key])
-        return self._log_config(name)
+        found = frozenset(overrides.items())
+        if found not in known:
+            known[found] = self._log_config(name)
+        return known[found]
 
     def _take_over(self, log: PartitionLog, config: LogConfig) -> None:
         """Apply the settings in force to a log found at the start."""

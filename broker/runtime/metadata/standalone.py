@@ -91,7 +91,8 @@ class StandaloneMetadata:
             fenced=False,
             log_dirs=[log_dir.meta.directory_id],
         )
-        broker_epoch = controller.active.begin(partial(register_standalone, me=me, clean=log_dir.was_clean))
+        found = {*log_dir.logs, *log_dir.failed}
+        broker_epoch = controller.active.begin(partial(register_standalone, me=me, clean=log_dir.was_clean, found=found))
         voter.sync()
         return broker_epoch
 

@@ -28,7 +28,7 @@ def test_a_new_leader_epoch_begins_only_after_an_unclean_shutdown(controller: Li
 def test_the_brokers_of_another_cluster_are_removed_and_lead_nothing(controller: LiveController) -> None:
     controller.add_broker(2)
     controller.add_broker(3)
-    controller.add_topic("t", replicas(2, 1, 3))
+    controller.add_topic("t", replicas(2, 3))
     effects = register_standalone(controller.state, me(controller), clean=True)
     assert [type(record) for record in effects.records] == [
         UnregisterBrokerRecord,
@@ -44,13 +44,22 @@ def test_the_brokers_of_another_cluster_are_removed_and_lead_nothing(controller:
 
 
 def test_a_partition_without_a_replica_here_gets_no_leader_unless_it_is_internal(controller: LiveController) -> None:
+    controller.add_broker(1)
+    controller.add_broker(2)
+    for name in ("t", "found", "__consumer_offsets"):
+        controller.add_topic(name, replicas(2))
+    for _ in range(2):  # a second start finds it so
+        controller.run(register_standalone(controller.state, me(controller), clean=True, found={("found", 0)}))
+        leaders = {topic.name: topic.partitions[0].leader for topic in controller.state.catalog.topics()}
+        assert leaders == {"t": -1, "found": 1, "__consumer_offsets": 1}
+
+
+def test_a_node_with_another_id_than_in_the_metadata_leads_everything(controller: LiveController) -> None:
     controller.add_broker(2)
     controller.add_topic("t", replicas(2))
-    controller.add_topic("__consumer_offsets", replicas(2))
-    for _ in range(2):  # a second start finds it so
-        controller.run(register_standalone(controller.state, me(controller), clean=True))
-        leaders = {topic.name: topic.partitions[0].leader for topic in controller.state.catalog.topics()}
-        assert leaders == {"t": -1, "__consumer_offsets": 1}
+    controller.run(register_standalone(controller.state, me(controller), clean=True))
+    (topic,) = controller.state.catalog.topics()
+    assert topic.partitions[0].leader == 1
 
 
 def test_a_registration_has_no_directories_below_the_level_that_knows_them(controller: LiveController) -> None:
