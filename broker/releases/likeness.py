@@ -17,6 +17,7 @@ from ottla.broker.releases.table import ReleaseTable, UnknownRelease, order, rel
 
 OWN_RELEASE: Final = "4.3"
 """The release that Ottla implements in full."""
+GROUP_VERSION: Final = "group.version"
 METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 """A feature, and in Ottla also the setting of its level."""
@@ -46,6 +47,11 @@ class Likeness:
     @property
     def release(self) -> str:
         return self.table.release
+
+    @property
+    def has_group_settings(self) -> bool:
+        """Whether groups have settings of their own, which came with the consumer groups of 4.0."""
+        return GROUP_VERSION in self.table.features
 
     def versions(self, api: str, first: int, last: int) -> tuple[int, int] | None:
         """Return which of the versions `first` to `last` of an API the release serves, or None. `api` is its name in Kafka's schemas."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.api.routes import broker_routes
+from ottla.broker.cli.serve import EXIT_USAGE, main
 from ottla.broker.cluster.features import SUPPORTED
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.process import StartError
@@ -23,11 +24,12 @@ from ottla.protocol.messages.k01_fetch import FetchRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.schema import Message
 
 OLDER = [release for release in releases() if release not in {"4.3", "4.4"}]
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 @contextmanager
@@ -109,6 +111,15 @@ def test_a_topic_has_the_settings_of_the_release(release: str, code: ErrorCode) 
             assert (found["message.format.version"], found["message.downconversion.enable"]) == ("3.0", "true")
 
 
+@pytest.mark.parametrize(("release", "code"), [("3.9", ErrorCode.INVALID_REQUEST), ("4.0", ErrorCode.NONE)])
+def test_groups_have_settings_since_4_0(release: str, code: ErrorCode) -> None:
+    change = AlterConfigsResource(GROUP, "g", [AlterableConfig("consumer.session.timeout.ms", 0, "50000")])
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        assert client.call(IncrementalAlterConfigsRequest([change])).responses[0].error_code == code
+        (described,) = client.call(DescribeConfigsRequest(resources=[DescribeConfigsResource(GROUP, "g", None)])).results
+        assert described.error_code == code
+
+
 def test_a_directory_keeps_its_levels_in_a_later_release(tmp_path: Path) -> None:
     for release in ("3.7", "3.9", None, "3.7"):
         with InProcessBroker(tmp_path, like=release) as broker:
@@ -132,3 +143,18 @@ def test_settings_that_contradict_the_release_are_refused(settings: dict[str, st
     more = {"node.id": "1", "controller.listener.names": "C", "controller.quorum.bootstrap.servers": "127.0.0.1:1"}
     with pytest.raises(SettingsError, match=problem), InProcessBroker(settings=settings | more, like="3.7"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--brokers", "3", "--like", "3.7"], "--like is for a standalone node"),
+        (["--like", "1.0"], "known releases: 2.8"),
+        (["--like", "4.4"], "not yet like 4.4"),
+    ],
+)
+def test_serve_says_which_likeness_it_cannot_have(
+    options: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*options, "--data-dir", str(tmp_path / "data"), "--port", "0"]) == EXIT_USAGE
+    assert problem in capsys.readouterr().err

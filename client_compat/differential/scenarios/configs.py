@@ -10,6 +10,7 @@ from client_compat.differential.scenarios.common import create, until
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages import k33_alter_configs as k33
 from ottla.protocol.messages import k44_incremental_alter_configs as k44
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 from ottla.protocol.schema import Message
@@ -26,12 +27,15 @@ def then(probe: Probe, label: str, request: Message, version: int | None = None)
     Apache Kafka's brokers apply metadata asynchronously, in log order.
     """
     value = str(45_000 + next(TURNS))
-    last = k44.AlterConfigsResource(GROUP, "last-change", [k44.AlterableConfig("consumer.session.timeout.ms", SET, value)])
+    kind, name, key = (GROUP, "last-change", "consumer.session.timeout.ms") if not probe.older else (TOPIC, "last-change", "retention.ms")
+    if probe.older:  # its groups may have no settings
+        probe.quietly(CreateTopicsRequest([CreatableTopic(name, 1, 1)]), 7)
+    last = k44.AlterConfigsResource(kind, name, [k44.AlterableConfig(key, SET, value)])
     probe.quietly(k44.IncrementalAlterConfigsRequest([last]), 1)
-    look = DescribeConfigsRequest([DescribeConfigsResource(GROUP, "last-change", ["consumer.session.timeout.ms"])])
+    look = DescribeConfigsRequest([DescribeConfigsResource(kind, name, [key])])
     for _ in until("the last change is heard of"):
         (found,) = probe.quietly(look, 4).results
-        if found.configs[0].value == value:
+        if found.configs and found.configs[0].value == value:
             break
     return probe.ask(label, request, version)
 
