@@ -98,6 +98,15 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(OTHER, "DESCRIBE_QUORUM", r"nodes.*listeners\[(CONTROLLER|PLAINTEXT)\]"),
 )
 
+REMOVED = "A release before 4.0 offers versions and levels that 4.0 removed"
+KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
+    *KNOWN,
+    KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[\d+\]\.min_version", kafka="0"),
+    KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[[4-7]\]", ours="None"),
+    KnownDifference(REMOVED, "API_VERSIONS", r"supported_features\[metadata\.version\]\.min_version", kafka="1"),
+)
+"""The deliberate differences from a release that Ottla is like."""
+
 KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
     KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[2\]\.configs\[[^\]]+\]", label="all of a broker.*", ours="None"),

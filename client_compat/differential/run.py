@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from client_compat.differential.known import KNOWN, KnownDifference
+from client_compat.differential.known import KNOWN, KNOWN_OF_OLDER, KnownDifference
 from client_compat.differential.normalise import Plain, differences
 from client_compat.differential.probe import NotOffered, Probe, Seen, Versions
 from client_compat.differential.scenarios import BEFORE_COORDINATORS, SCENARIOS
@@ -137,7 +137,7 @@ def differential(
                     _play(name, scenario, probe, report)
             report.scenarios.append(name)
             report.answers += len(kafka.seen)
-            report.differences += compare(name, kafka.seen, ours.seen)
+            report.differences += compare(name, kafka.seen, ours.seen, KNOWN_OF_OLDER if older else KNOWN)
             if on_scenario is not None:
                 on_scenario(name, report)
     return report
