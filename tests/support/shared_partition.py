@@ -1,4 +1,4 @@
-"""A share partition under random members, time, failing writes and crashes, beside a model that knows each record's fate."""
+"""A share partition under random members, time, failing, repeated writes and crashes, beside a model that knows each record's fate."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.acknowledgement import AcknowledgementBatch, AcknowledgeType, acknowledge
 from ottla.broker.share.acquisition import Acquisition, Fetched, acquire
 from ottla.broker.share.in_flight import InFlightState, RecordState
-from ottla.broker.share.persister import ReadState, StateBatch, WrittenState
+from ottla.broker.share.persister import SharePartitionKey, WrittenState
 from ottla.broker.share.settings import ShareSettings
 from ottla.broker.share.share_partition import SharePartition, Update
-from ottla.broker.share.state_batches import combine
+from ottla.broker.share.state_coordinator import ShareStateCoordinator
+from ottla.broker.share.state_records import ShareRecord
 
 MEMBERS = ["a", "b", "c"]
 ACCEPT, RELEASE, REJECT, RENEW = (
@@ -22,6 +23,7 @@ ACCEPT, RELEASE, REJECT, RENEW = (
     AcknowledgeType.RENEW,
 )
 LOCK_MS = 1_000
+KEY = SharePartitionKey("g", bytes(16), 0)
 
 
 @dataclass
@@ -45,13 +47,19 @@ class SharedPartition:
             partition_max_record_locks=self.random.choice([20, 100]),
         )
         self.now_ms = 0
+        self.leader_epoch = 0
         self.log: list[Fetched] = []
         self.existing: set[int] = set()
         self.log_start = self.log_end = 0
         self.aborted: set[Fetched] = set()
-        self.persisted_start = 0
-        self.persisted: list[StateBatch] = []
+        self.coordinator = ShareStateCoordinator(self.random.choice([0, 3, 500]), lambda topic_id, index: True)
+        self.appended = 0
+        """The number of records that the coordinator has written."""
+        for record in self.coordinator.initialize(KEY, 0, 0, 0).records:
+            self._append(record)
         self.writes: list[Write] = []
+        self.repeated: list[WrittenState] = []
+        """Writes of this leader whose responses were lost. It repeats them, maybe after later ones."""
         self.owners: dict[int, tuple[str, int]] = {}
         """Member and deadline of each record that was acquired and is not acknowledged, released or expired."""
         self.pending: dict[int, AcknowledgeType | None] = {}
@@ -81,6 +89,7 @@ class SharedPartition:
             (8, self.finish_write),
             (3, self.pass_time),
             (1, self.leave),
+            (2, self.repeat_write),
             (1, self.crash),
             (1, self.delete_records),
             (1, self.compact),
@@ -206,9 +215,23 @@ class SharedPartition:
         return any(run.state.state is RecordState.ACQUIRED for run in self.partition.runs(offset, offset))
 
     def _persist(self, write: Write) -> None:
-        self.persisted_start = max(self.persisted_start, write.written.start_offset)
-        self.persisted = combine(self.persisted, write.written.batches, self.persisted_start)
+        self._write(write.written)
         self.settled |= {offset: kind for offset, kind in write.acknowledged.items() if kind is not RELEASE}
+        if self.random.random() < 0.3:
+            self.repeated.append(write.written)
+
+    def _write(self, written: WrittenState) -> None:
+        for record in self.coordinator.write(KEY, written, self.now_ms).records:
+            self._append(record)
+
+    def _append(self, record: ShareRecord) -> None:
+        self.coordinator.apply(record, self.appended)
+        self.appended += 1
+
+    def repeat_write(self) -> None:
+        """Repeat a write that had succeeded."""
+        if self.repeated:
+            self._write(self.repeated.pop(self.random.randrange(len(self.repeated))))
 
     def pass_time(self) -> None:
         self.now_ms += self.random.choice([10, 300, LOCK_MS])
@@ -244,9 +267,15 @@ class SharedPartition:
         self.partition = self._elected()
 
     def _elected(self) -> SharePartition:
-        partition = SharePartition(lambda: self.settings, leader_epoch=0)
-        partition.load(ReadState(0, self.persisted_start, self.persisted), self.persisted_start)
-        self.counts = {offset: count for first, last, _, count in self.persisted for offset in range(first, last + 1)}
+        self.leader_epoch += 1
+        self.repeated.clear()  # they would be rejected
+        partition = SharePartition(lambda: self.settings, self.leader_epoch)
+        effects = self.coordinator.read(KEY, self.leader_epoch, self.now_ms)
+        for record in effects.records:
+            self._append(record)
+        read = effects.response
+        partition.load(read, read.start_offset)
+        self.counts = {offset: count for first, last, _, count in read.batches for offset in range(first, last + 1)}
         return partition
 
     def delete_records(self) -> None:
