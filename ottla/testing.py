@@ -25,6 +25,7 @@ __all__ = [
     "History",
     "InProcessBroker",
     "InProcessCluster",
+    "InProcessGateway",
     "Mark",
     "NotExactlyOnce",
     "OttlaContainer",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from ottla.broker.testing.counters import Counters
     from ottla.broker.testing.history import History
     from ottla.broker.testing.in_process import InProcessBroker
+    from ottla.broker.testing.in_process_gateway import InProcessGateway
     from ottla.broker.testing.marks import Mark
     from ottla.broker.testing.verdict import NotExactlyOnce
 else:  # type checkers do not see this __getattr__, with which they would accept any name
@@ -70,6 +72,7 @@ else:  # type checkers do not see this __getattr__, with which they would accept
             "History": "broker.testing.history",
             "InProcessBroker": "broker.testing.in_process",
             "InProcessCluster": "broker.testing.cluster",
+            "InProcessGateway": "broker.testing.in_process_gateway",
             "Mark": "broker.testing.marks",
             "NotExactlyOnce": "broker.testing.verdict",
             "OttlaContainer": "broker.testing.container",

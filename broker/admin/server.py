@@ -11,11 +11,12 @@ import uvicorn
 
 from ottla.broker.admin.connection import BoundedConnection
 from ottla.broker.admin.guard import Guard
-from ottla.broker.admin.http_api import make_api
+from ottla.broker.admin.http_api import make_api, make_gateway_api
 from ottla.broker.admin.tokens import kept
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
+from ottla.broker.net.gateway import Gateway
 from ottla.broker.net.listeners import host_and_port
 
 HOST = "127.0.0.1"
@@ -40,17 +41,7 @@ async def admin_port(
     console: bool = False,
     open_local: bool = False,
 ) -> AsyncIterator[int]:
-    """Serve the admin port while the context lasts, and store the token for this user's tools; yield the port.
-
-    `console` adds the console. With `open_local`, read-only requests from this machine need no token.
-
-    Raises OSError if `port` is in use or `host` is not an address of this machine.
-    """
-    try:
-        sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        reason = (error.strerror or "").partition(" (while ")[0]  # drop the suffix that asyncio adds
-        raise OSError(error.errno, f"cannot listen on http://{host_and_port(host, port)}, the admin port: {reason}") from error
+    """Serve the admin port of a broker while the context lasts, as `served` does; `console` adds the console."""
     api, open_paths, closed_paths = make_api(broker, faults, clock), frozenset[str](), frozenset[str]()
     if console:
         from ottla.broker.admin.console.views import RECORDS, add_console  # noqa: PLC0415 # costs start time only when it is asked for
@@ -59,6 +50,32 @@ async def admin_port(
         if broker.services.authorizer is not None:
             closed_paths = RECORDS
     guarded = Guard(api, token, open_paths, open_local=open_local, closed_paths=closed_paths)
+    async with served(guarded, port, host, token=token) as bound:
+        yield bound
+
+
+@asynccontextmanager
+async def gateway_admin_port(
+    gateway: Gateway, clock: MovableClock, port: int, host: str, *, token: str, open_local: bool = False
+) -> AsyncIterator[int]:
+    """Serve the admin port of a gateway while the context lasts, as `served` does."""
+    guarded = Guard(make_gateway_api(gateway, clock), token, frozenset(), open_local=open_local, closed_paths=frozenset())
+    async with served(guarded, port, host, token=token) as bound:
+        yield bound
+
+
+@asynccontextmanager
+async def served(guarded: Guard, port: int, host: str, *, token: str) -> AsyncIterator[int]:
+    """Serve an API while the context lasts, and store the token for this user's tools; yield the port. With `open_local` of the guard,
+    read-only requests from this machine need no token.
+
+    Raises OSError if `port` is in use or `host` is not an address of this machine.
+    """
+    try:
+        sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = (error.strerror or "").partition(" (while ")[0]  # drop the suffix that asyncio adds
+        raise OSError(error.errno, f"cannot listen on http://{host_and_port(host, port)}, the admin port: {reason}") from error
     # X-Forwarded-For is trusted only from a proxy on this machine, so that no other peer can pretend to be local.
     # h11 is used because it limits the size of request headers; the other implementations that may be installed do not limit all of it.
     config = uvicorn.Config(

@@ -40,7 +40,6 @@ from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.api.large_requests import Budget, Compute, LargeRequests
-    from ottla.broker.api.pipeline import Interceptor
     from ottla.broker.api.produce_lane import ProduceLane
     from ottla.broker.api.throttling import Throttling
 
@@ -233,18 +232,12 @@ class Dispatcher:
             handle = partial(self.throttling.around, context, request, size, handle)
         if not self._faults.active:
             return handle()
-        from ottla.broker.api.pipeline import Call, intercepted, observed  # noqa: PLC0415 # only a broker under test needs it
+        from ottla.broker.api.carrier import BrokerCarrier  # noqa: PLC0415 # only a broker under test needs it
+        from ottla.broker.api.pipeline import Call, intercepted  # noqa: PLC0415 # as above
 
-        faults = self._faults
-        interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
-        if faults.rules:
-            from ottla.broker.api.faulty import FaultInterceptors  # noqa: PLC0415 # only a broker with scripted faults needs it
-
-            way = FaultInterceptors(faults)
-            interceptors = [way.network_faults, *interceptors, way.handler_faults]
-        context_of_broker = cast("Context[PartitionServices]", context)  # only a broker has observers and fault rules
-        call = Call(context_of_broker, request, detach=lambda answer: self._later(self._finish(answer, request.header, context)))
-        return intercepted(call, handle, interceptors)
+        carrier = BrokerCarrier(cast("PartitionServices", self._services))  # only a broker has observers and fault rules
+        call = Call(carrier, request, context.peer.number, size, lambda answer: self._later(self._finish(answer, request.header, context)))
+        return intercepted(call, handle, self._faults)
 
     def _later(self, reply: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
         task = asyncio.get_running_loop().create_task(reply)

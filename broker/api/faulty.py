@@ -1,7 +1,7 @@
 """Scripted faults as interceptors: they delay, drop or duplicate requests and responses, or change the handler's result.
 
 Rules: a held request is handled when it is released even if its connection is closed, like a request that was late on the network.
-Waiting uses the broker's timers or lasts until a release, and ends when the broker stops. Later requests of the connection wait in the
+Waiting uses the carrier's timers or lasts until a release, and ends when the carrier stops. Later requests of the connection wait in the
 session, as behind any pending request.
 """
 
@@ -9,37 +9,41 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from copy import deepcopy
+from functools import partial
 
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.pipeline import Call, Handle
 from ottla.broker.api.reply import LastWords
 from ottla.broker.api.routes import Answer
-from ottla.broker.faults.answers import overwrite, refusal
+from ottla.broker.faults.answers import corrupted, overwrite, records_in, refusal
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultAction, FaultRule
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.schema import Message
+from ottla.protocol.schema import Message, encode
+from ottla.protocol.wire import Buffer
 
 _DELAYED = frozenset({FaultAction.DELAY_REQUEST, FaultAction.HOLD_REQUEST})
 _ANSWERED_LATE = frozenset({FaultAction.DELAY, FaultAction.HOLD_RESPONSE})
+_SLOW = FaultAction.SLOW
 _NOT_SEEN = frozenset({FaultAction.DROP_ACK, FaultAction.CUT_RESPONSE, FaultAction.SWALLOW, FaultAction.LATE_REQUEST})
 
 
 class FaultInterceptors:
-    """The interceptors of a broker with fault rules."""
+    """The interceptors of a broker or a gateway with fault rules."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
     def network_faults(self, call: Call, handle: Handle) -> Answer:
         """Simulate a bad network: the request or its response is late, cut or lost. Raises CloseConnection."""
-        call.rules = self._faults.met_by(call.subject)
+        call.rules, call.candidates = self._faults.met_by(call.subject), self._faults.candidates(call.subject)
         if not call.rules:
             return handle()
         actions = {rule.action for rule in call.rules}
-        call.late = not actions.isdisjoint(_ANSWERED_LATE)
+        call.late = not actions.isdisjoint(_ANSWERED_LATE | {_SLOW})
         call.seen = not call.late and actions.isdisjoint(_NOT_SEEN)
         late = _rule(call, FaultAction.LATE_REQUEST)
         if late is not None:
@@ -49,15 +53,17 @@ class FaultInterceptors:
 
     def handler_faults(self, call: Call, handle: Handle) -> Answer:
         """Simulate a failing broker: the request is not handled, or twice, or has another response."""
-        return self._handled(call, handle) if call.rules else handle()
+        return self._handled(call, handle) if call.rules or call.candidates else handle()
 
     async def _delivered(self, call: Call, handle: Handle, delays: Iterable[FaultAction]) -> Message | None:
         await self._wait(call, delays, "request")
+        await self._move(call, call.size)
         response = await _awaited(handle())
         if response is not None:
             if _rule(call, FaultAction.SWALLOW) is not None:
                 await self._parked()
             await self._wait(call, _ANSWERED_LATE, "response")
+            await self._move(call, _size_of(call, response))
             cut = _rule(call, FaultAction.CUT_RESPONSE)
             if cut is not None:
                 raise CloseConnection("a scripted fault cuts its response", LastWords([_first_bytes(call, response, cut.bytes)]))
@@ -69,38 +75,52 @@ class FaultInterceptors:
         if _rule(call, FaultAction.DROP_REQUEST) is not None:
             raise CloseConnection("a scripted fault drops its request")
         _expire_producers(call)
-        error = _rule(call, FaultAction.ERROR)
-        if error is not None and error.code is not None:
+        error, stale = _rule(call, FaultAction.ERROR), _stale(call)
+        response: Message | None
+        if stale is not None:
+            response = stale
+        elif error is not None and error.code is not None:
             response = _refusal(call, error.code)
         else:
             answers = [handle() for _ in range(1 if _rule(call, FaultAction.DUPLICATE) is None else 2)]
             response, *_ = [await _awaited(answer) for answer in answers]
         if response is not None:
+            _keep(call, response)
             _change(call, response)
         return response
+
+    async def _move(self, call: Call, size: int) -> None:
+        """Take the time that `size` bytes need at the speed of the rules."""
+        for rule in call.rules:
+            if rule.action is _SLOW and rule.bytes:
+                await self._pause(call, size * 1000 // rule.bytes)
 
     async def _wait(self, call: Call, actions: Iterable[FaultAction], what: str) -> None:
         for rule in call.rules:
             if rule.action not in actions:
                 continue
-            future = self._parked()
-
-            def go_on(future: asyncio.Future[None] = future) -> None:
-                if not future.done():
-                    future.set_result(None)
-
             if rule.ms is not None:
-                services = call.context.services
-                services.timers.schedule(services.clock.mono_ms() + rule.ms, go_on)
+                await self._pause(call, rule.ms)
             else:
-                self._faults.hold(rule, f"{what} of {_what(call)}", go_on)
-            await future
+                future = self._parked()
+                self._faults.hold(rule, f"{what} of {_what(call)}", partial(_go_on, future))
+                await future
+
+    async def _pause(self, call: Call, ms: int) -> None:
+        future = self._parked()
+        call.carrier.timers.schedule(call.carrier.clock.mono_ms() + ms, partial(_go_on, future))
+        await future
 
     def _parked(self) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._faults.waiting.add(future)
         future.add_done_callback(self._faults.waiting.discard)
         return future
+
+
+def _go_on(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 async def _awaited(answer: Answer) -> Message | None:
@@ -122,19 +142,46 @@ def _what(call: Call) -> str:
 def _change(call: Call, response: Message) -> None:
     for rule in call.rules:
         if rule.action is FaultAction.ERROR_AFTER and rule.code is not None:
-            overwrite(response, rule.code, rule.wants, call.topic_name)
+            overwrite(response, rule.code, rule.wants, call.carrier.topic_name)
         elif rule.action is FaultAction.THROTTLE and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = rule.ms
+    for rule in call.candidates:
+        if rule.action is FaultAction.CORRUPT:
+            found = records_in(response, rule.wants, call.carrier.topic_name)
+            if found is not None and rule.draw():
+                found.records = corrupted(found.records)
+                call.rules.append(rule)
+
+
+def _stale(call: Call) -> Message | None:
+    """Return an earlier answer to the same request, if a rule hits."""
+    for rule in call.candidates:
+        if rule.action is FaultAction.STALE_METADATA and rule.ms is not None:
+            kept = rule.kept.get(_key(call))
+            if kept is not None and call.carrier.clock.mono_ms() - kept[0] < rule.ms and rule.draw():
+                call.rules.append(rule)
+                answer: Message = deepcopy(kept[1])
+                return answer
+    return None
+
+
+def _keep(call: Call, response: Message) -> None:
+    """Keep a fresh answer for `_stale`."""
+    for rule in call.candidates:
+        if rule.action is FaultAction.STALE_METADATA and rule not in call.rules:
+            rule.keep(_key(call), call.carrier.clock.mono_ms(), deepcopy(response))
+
+
+def _key(call: Call) -> tuple[int, bytes]:
+    version = call.request.header.api_version
+    return version, encode(call.request.body, version)
 
 
 def _expire_producers(call: Call) -> None:
     rules = [rule for rule in call.rules if rule.action is FaultAction.EXPIRE_PRODUCER]
     for topic, index in call.subject.partitions if rules else ():
-        found = call.context.services.partitions.by_name(topic)
-        if found is None or not any(rule.wants(topic, index) for rule in rules):
-            continue
-        for partition in found.partitions.values() if index is None else filter(None, [found.partitions.get(index)]):
-            partition.forget_producers()
+        if any(rule.wants(topic, index) for rule in rules):
+            call.carrier.forget_producers(topic, index)
 
 
 def _refusal(call: Call, error: ErrorCode) -> Message | None:
@@ -144,7 +191,15 @@ def _refusal(call: Call, error: ErrorCode) -> Message | None:
     return response
 
 
-def _first_bytes(call: Call, response: Message, count: int | None) -> bytes:
+def _size_of(call: Call, response: Message) -> int:
+    return sum(map(len, _encoded(call, response)))
+
+
+def _encoded(call: Call, response: Message) -> list[Buffer]:
     header = call.request.header
-    whole = b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, response))
+    return encode_response(header.api_key, header.api_version, header.correlation_id, response)
+
+
+def _first_bytes(call: Call, response: Message, count: int | None) -> bytes:
+    whole = b"".join(_encoded(call, response))
     return whole[: len(whole) // 2 if count is None else count]

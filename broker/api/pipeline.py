@@ -1,18 +1,21 @@
-"""Interceptors around handlers: observers and scripted faults (`api/faulty`). Imported only if there are any.
+"""Interceptors around what answers a request: observers and scripted faults (`api/faulty`). Imported only if there are any.
 
-Rule: an interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. Only the
-dispatcher catches exceptions, waits and encodes.
+Rules:
+- An interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. Only its carrier
+  catches exceptions, waits and encodes.
+- The carrier is a broker, which handles the request, or a gateway, which sends it to a cluster. Interceptors do not know which.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
-from ottla.broker.api.context import Context
 from ottla.broker.api.routes import Answer
-from ottla.broker.api.services import PartitionServices
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Exchange, Faults
 from ottla.broker.faults.rules import FaultRule
 from ottla.broker.faults.subject import Subject, subject_of
@@ -21,29 +24,45 @@ from ottla.protocol.codec import Request
 from ottla.protocol.schema import Message
 
 
+class Carrier(Protocol):
+    """What interceptors need of the program that answers requests."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def timers(self) -> Timers: ...
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, or None for an unknown id."""
+
+    def forget_producers(self, topic: str, partition: int | None) -> None:
+        """Delete the producer state of a partition, or of all of the topic's for None. Only a broker can."""
+
+
 @dataclass(slots=True)
 class Call:
     """One request with its interceptors' state. `detach` continues with a response for which the connection no longer waits."""
 
-    context: Context[PartitionServices]
+    carrier: Carrier
     request: Request
+    connection: int
+    size: int
+    """The size of the request's frame in bytes."""
     detach: Callable[[Awaitable[Message | None]], object]
     subject: Subject = field(init=False)
     rules: list[FaultRule] = field(default_factory=list)
-    """The fault rules that match the request."""
+    """The fault rules that hit the request."""
+    candidates: list[FaultRule] = field(default_factory=list)
+    """The fault rules that match the request, and hit it only if its response has what they change."""
     seen: bool = True
     """Whether a response will be sent completely and at once."""
     late: bool = False
     """Whether a response will be delayed."""
 
     def __post_init__(self) -> None:
-        header, context = self.request.header, self.context
-        self.subject = subject_of(ApiKey(header.api_key), context.client_id, context.peer.number, self.request.body, self.topic_name)
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic, or None for an unknown id."""
-        found = self.context.services.partitions.by_topic_id(topic_id)
-        return None if found is None else found.name
+        header, name_of = self.request.header, self.carrier.topic_name
+        self.subject = subject_of(ApiKey(header.api_key), header.client_id, self.connection, self.request.body, name_of)
 
 
 Handle = Callable[[], Answer]
@@ -51,8 +70,14 @@ Handle = Callable[[], Answer]
 Interceptor = Callable[[Call, Handle], Answer]
 
 
-def intercepted(call: Call, handle: Handle, interceptors: Sequence[Interceptor]) -> Answer:
-    """Call `handle` with `interceptors` around it, the first one outermost."""
+def intercepted(call: Call, handle: Handle, faults: Faults) -> Answer:
+    """Call `handle` with the interceptors of `faults` around it: the rules of the network, the observers, the rules of the handler."""
+    interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
+    if faults.rules:
+        from ottla.broker.api.faulty import FaultInterceptors  # noqa: PLC0415 # only a program with scripted faults needs it
+
+        rules = FaultInterceptors(faults)
+        interceptors = [rules.network_faults, *interceptors, rules.handler_faults]
     for interceptor in reversed(interceptors):
         handle = partial(interceptor, call, handle)
     return handle()
@@ -63,11 +88,11 @@ def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
     number = next(faults.numbers)
 
     def tell(response: Message | None) -> None:
-        answered, context = response is not None, call.context
+        answered, request = response is not None, call.request
         names = tuple(rule.name for rule in call.rules)
-        now_ms = context.services.clock.now_ms()
+        now_ms = call.carrier.clock.now_ms()
         seen, late = answered and call.seen, answered and call.late
-        faults.told(Exchange(call.subject, now_ms, context.version, call.request.body, response, seen, names, late, number))
+        faults.told(Exchange(call.subject, now_ms, request.header.api_version, request.body, response, seen, names, late, number))
 
     async def told_later(answer: Awaitable[Message | None]) -> Message | None:
         try:

@@ -7,13 +7,16 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.listeners import host_and_port
 from ottla.broker.process import StartError
+
+if TYPE_CHECKING:
+    from ottla.broker.net.gateway import Gateway
 
 PORT: Final = 9644
 """The port of the console if --admin-port is not given."""
@@ -96,4 +99,14 @@ class AdminPorts:
                 logger.info("The console is http://%s/console (node %d)", at, broker.settings.node_id)
                 if not self._is_given:
                     self.told.append(f"The console of node {broker.settings.node_id}: http://{at}/console#token={self._token}")
+            yield
+
+    @asynccontextmanager
+    async def beside_gateway(self, gateway: Gateway) -> AsyncIterator[None]:
+        """Serve the admin port of a gateway while the context lasts."""
+        from ottla.broker.admin.server import gateway_admin_port  # noqa: PLC0415 # an extra
+
+        wanted = {"token": self._token, "open_local": self._open_local}
+        async with gateway_admin_port(gateway, self.clock, self._port, self._host, **wanted) as bound:
+            logging.getLogger("ottla.broker").info("The admin port is http://%s", host_and_port(self._host, bound))
             yield

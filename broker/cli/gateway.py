@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
 import ssl
 import sys
@@ -10,10 +11,14 @@ from typing import Annotated
 
 import typer
 
+from ottla.broker.cli.admin_ports import AdminPorts
 from ottla.broker.cli.basics import CliError, host_port
 from ottla.broker.cli.common import command
 from ottla.broker.cli.security import security_in
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, PeerLines
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import NEEDS_A_BROKER, FaultSyntax, parse_rule
 from ottla.broker.gateway.address_book import Address
 from ottla.broker.net.gateway import Gateway, GatewaySettings
 from ottla.broker.process import StartError, run_node
@@ -36,10 +41,23 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
     tls_certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS.")
     ] = None,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RULE", help="A fault, such as drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md); may be repeated."),
+    ] = None,
+    admin_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, metavar="PORT", help="Serve faults over HTTP on this port, for ottla faults and any language."),
+    ] = None,
+    admin_host: Annotated[str, typer.Option(metavar="HOST", help="Address to bind the admin port to.")] = "127.0.0.1",
+    admin_token: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="The token of the admin port (default: OTTLA_ADMIN_TOKEN, or a new one, which is printed)."),
+    ] = None,
     port_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the port to this file once the gateway listens.")] = None,
     log_level: Annotated[str, typer.Option(metavar="debug|info|warning|error", help="How much to log.")] = "info",
 ) -> None:
-    """Stand between programs and any Kafka cluster: clients connect to the gateway, and stay there.
+    """Stand between programs and any Kafka cluster: clients connect to the gateway, stay there, and meet the faults that you script.
 
     The gateway rewrites the brokers' addresses in responses, so that clients reach every broker through it. Everything else passes as it
     is: records, transactions, also APIs that Ottla does not know. It needs no credentials: clients authenticate through it.
@@ -59,9 +77,23 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
         None if to_config is None else _cluster_tls(to_config),
     )
     try:
-        raise typer.Exit(run_node(lambda: Gateway(settings), port_file))
+        faults = Faults((parse_rule(rule) for rule in fault or ()), refused=NEEDS_A_BROKER)
+    except (FaultSyntax, ValueError) as error:
+        raise CliError(str(error), exit_code=2) from None
+    try:
+        ports = None if admin_port is None else _admin_ports(admin_port, admin_host, admin_token)
+        clock, beside = (Clock(), None) if ports is None else (ports.clock, ports.beside_gateway)
+        tell = None if ports is None else ports.told_after(None)
+        raise typer.Exit(run_node(lambda: Gateway(settings, faults, clock, tell), port_file, beside))
     except StartError as error:
-        raise CliError(f"{error}; stop the other program, or choose another port with --port") from None
+        option = "--admin-port" if "the admin port" in str(error) else "--port"
+        advice = f"; stop the other program, or choose another port with {option}" if "listen on" in str(error) else ""
+        raise CliError(f"{error}{advice}") from None
+
+
+def _admin_ports(port: int, host: str, token: str | None) -> AdminPorts:
+    options = {"admin_port": port, "admin_host": host, "admin_token": token, "admin_open_local": False, "console": False}
+    return AdminPorts(argparse.Namespace(**options))
 
 
 def _server_tls(file: Path) -> ssl.SSLContext:

@@ -356,3 +356,9 @@ GATEWAY_HEAD_BYTES = 128 * KIB
 
 GATEWAY_DIAL_MS = 10_000
 """The longest time of a connection attempt to one broker with its TLS handshake: Kafka's socket.connection.setup.timeout.ms."""
+
+GATEWAY_REQUEST_BYTES = 100 * MIB
+"""The largest request that is decoded, while fault rules or observers are loaded: Kafka's socket.request.max.bytes."""
+
+GATEWAY_TOPICS_MAX = 100_000
+"""Topics whose ids are remembered, so that rules can name topics: 35 MB at most, with names of 249 characters."""

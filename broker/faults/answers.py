@@ -1,7 +1,7 @@
-"""Error responses that are not made by a handler.
+"""Responses that are not made by a handler.
 
 `refusal` builds a response from the request alone: a fault needs it, and a broker whose controller does not answer. `overwrite` changes the
-error codes of a real response.
+error codes of a real response, `corrupted` its records.
 
 Rules: a refusal repeats everything that the request names, each with the error, as Kafka's `getErrorResponse` does. It is built from field
 names, so that a new API needs no code here.
@@ -18,6 +18,8 @@ from ottla.protocol.codec import response_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.fields import ArrayOf, wire_fields
 from ottla.protocol.messages.k03_metadata import MetadataResponseTopic
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD
+from ottla.protocol.wire import Buffer
 
 _SAME: Final[tuple[tuple[str, ...], ...]] = (
     TOPIC_NAMES,
@@ -65,6 +67,31 @@ def overwrite(response: Any, error: ErrorCode, wanted: Wanted, topic_name: Topic
         return below or bool(codes)
 
     visit(response, None, None)
+
+
+def records_in(response: Any, wanted: Wanted, topic_name: TopicName) -> Any:
+    """Return the first partition of a Fetch or ShareFetch response that is `wanted` and has a whole batch of records, or None."""
+    for topic in getattr(response, "responses", ()):
+        for partition in getattr(topic, "partitions", ()):
+            records = getattr(partition, "records", None)
+            if records and _first_batch_end(records) and wanted(topic_of(topic, topic_name), partition_of(partition)):
+                return partition
+    return None
+
+
+def corrupted(records: Buffer) -> Buffer:
+    """Return a copy of record batches in which one bit of the first batch's records differs: the last byte's lowest one."""
+    copy = bytearray(records)
+    copy[_first_batch_end(records) - 1] ^= 1
+    return copy
+
+
+def _first_batch_end(records: Buffer) -> int:
+    """Return where the first batch ends, or 0 if it has no records or is not there whole."""
+    if len(records) <= HEADER_BYTES:
+        return 0
+    end = LOG_OVERHEAD + int.from_bytes(records[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big")
+    return end if HEADER_BYTES < end <= len(records) else 0
 
 
 def _mirror(asked: Any, answer: Any, error: ErrorCode) -> None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.faults.rules import AT_STEPS, EXCLUSIVE, FaultAction, FaultRule
+from ottla.broker.faults.rules import AT_STEPS, EXCLUSIVE, FaultAction, FaultRule, FaultSyntax
 
 if TYPE_CHECKING:
     from ottla.broker.faults.subject import Subject
@@ -56,9 +56,14 @@ class Exchange:
 
 
 class Faults:
-    """The rules of one broker, in order of evaluation. `on_crash` is what a `crash` rule calls; by default it kills the process."""
+    """The rules of one broker or gateway, in order of evaluation. `on_crash` is what a `crash` rule calls; by default it kills the process.
+    `refused` are actions that cannot be carried out, with the reason.
+    """
 
-    def __init__(self, rules: Iterable[FaultRule] = (), on_crash: Continue | None = None) -> None:
+    def __init__(
+        self, rules: Iterable[FaultRule] = (), on_crash: Continue | None = None, refused: Mapping[FaultAction, str] | None = None
+    ) -> None:
+        self._refused = refused or {}
         self.rules: list[FaultRule] = []
         self.held: list[Held] = []
         self.observers: list[Callable[[Exchange], object]] = []
@@ -82,7 +87,9 @@ class Faults:
     # --- the script ----------------------------------------------------------------------------------------------------------
 
     def add(self, rule: FaultRule) -> FaultRule:
-        """Load a rule; generate a name if it has none. Raises ValueError for a name in use."""
+        """Load a rule; generate a name if it has none. Raises FaultSyntax for a refused action, ValueError for a name in use."""
+        if rule.action in self._refused:
+            raise FaultSyntax(f"fault {rule.action.value}: {self._refused[rule.action]}")
         taken = {each.name for each in self.rules}
         while not rule.name:
             self._named += 1
@@ -173,6 +180,11 @@ class Faults:
                 hit.append(rule)
                 taken |= wanted
         return hit
+
+    def candidates(self, subject: Subject) -> list[FaultRule]:
+        """Return the rules that may hit the answer to this request."""
+        spared = subject.client_id in self.spared
+        return [rule for rule in self.rules if rule.may_hit_answer(subject) and not (spared and rule.client_id is None)]
 
     def refuses_connection(self) -> bool:
         """Return whether a new connection is to be closed at once."""

@@ -55,6 +55,12 @@ class FaultAction(Enum):
     """Handle the request, then respond with `code` for what matches: a successful append that is reported as failed."""
     THROTTLE = "throttle"
     """Handle the request, and tell the client to wait `ms` (throttle_time_ms, KIP-219)."""
+    SLOW = "slow"
+    """Move the request and its response at `bytes` a second: each takes as long as its bytes need."""
+    CORRUPT = "corrupt"
+    """Handle a Fetch or ShareFetch, and change one bit of the first batch's records in the response. Applies to responses with records."""
+    STALE_METADATA = "stale-metadata"
+    """Answer Metadata as the same request was answered before, for `ms` after that answer."""
     EXPIRE_PRODUCER = "expire-producer"
     """Delete the producer state of the matching partitions, as after producer.id.expiration.ms, then handle the request."""
     REFUSE_CONNECTION = "refuse-connection"
@@ -93,7 +99,25 @@ _NEEDED: Final[Mapping[FaultAction, str]] = {
     FaultAction.ERROR_AFTER: "code",
     FaultAction.PAUSE: "step",
     FaultAction.CRASH: "step",
+    FaultAction.SLOW: "bytes",
+    FaultAction.STALE_METADATA: "ms",
 }
+OF_ANSWERS: Final[Mapping[FaultAction, frozenset[ApiKey]]] = {
+    FaultAction.CORRUPT: frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH}),
+    FaultAction.STALE_METADATA: frozenset({ApiKey.METADATA}),
+}
+"""Actions that hit a request of these APIs only if there is an answer that they can change; other requests are not counted as hits."""
+AnswerKey = tuple[int, bytes]
+"""A request's version and body."""
+_ANSWERS_KEPT: Final = 100
+"""Answers that one rule keeps for `stale-metadata`: clients ask for few sets of topics."""
+NEEDS_A_BROKER: Final[Mapping[FaultAction, str]] = {
+    FaultAction.CRASH: "only a broker can crash at a step of its transaction coordinator",
+    FaultAction.PAUSE: "only a broker can pause its transaction coordinator",
+    FaultAction.DISK_FULL: "only a broker has a disk",
+    FaultAction.EXPIRE_PRODUCER: "only a broker has the state of producers",
+}
+"""Actions that a gateway refuses, with the reason."""
 
 
 @dataclass(slots=True)
@@ -123,6 +147,8 @@ class FaultRule:
     name: str = ""
     seen: int = field(default=0, init=False)
     hits: int = field(default=0, init=False)
+    kept: dict[AnswerKey, tuple[int, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """For `stale-metadata`: when a request was answered, and the answer."""
     _random: random.Random = field(init=False, repr=False, compare=False)
     _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     """A lock, because a rule that is loaded on several brokers of a process counts over all of them."""
@@ -135,6 +161,8 @@ class FaultRule:
             raise FaultSyntax(f"fault {self.action.value}: share must be between 0 and 1")
         if self.step is not None and self.step not in STEPS:
             raise FaultSyntax(f"fault {self.action.value}: step must be one of {', '.join(STEPS)}")
+        if self.action is FaultAction.SLOW and self.bytes == 0:
+            raise FaultSyntax("fault slow: bytes must be at least 1")
         if (self.ms or 0) > _MS_MAX:
             raise FaultSyntax(f"fault {self.action.value}: ms must be at most {_MS_MAX}")
         for limit in ("after", "times", "ms", "bytes"):
@@ -154,6 +182,27 @@ class FaultRule:
 
     def hits_request(self, subject: Subject, *, may_hit: bool = True) -> bool:
         """Return whether this request is hit, and count it. `may_hit` is False if an earlier rule excludes this one."""
+        if self.action in OF_ANSWERS or not self._matches(subject) or not self._names_wanted(subject):
+            return False
+        return self.draw(may_hit=may_hit)
+
+    def may_hit_answer(self, subject: Subject) -> bool:
+        """Return whether the answer to this request is hit if it has what the rule changes; then `draw` counts it.
+
+        A Fetch of a session does not repeat its partitions, so topic and partition of `corrupt` are looked for in the response.
+        """
+        if subject.api not in OF_ANSWERS.get(self.action, ()) or not self._matches(subject):
+            return False
+        return self.action is FaultAction.CORRUPT or self._names_wanted(subject)
+
+    def keep(self, key: AnswerKey, at_ms: int, answer: Any) -> None:
+        """Keep an answer, and at most `_ANSWERS_KEPT`."""
+        self.kept.pop(key, None)
+        if len(self.kept) >= _ANSWERS_KEPT:
+            del self.kept[next(iter(self.kept))]
+        self.kept[key] = at_ms, answer
+
+    def _matches(self, subject: Subject) -> bool:
         if self.action in NOT_OF_REQUESTS:
             return False
         if self.api is not None and self.api is not subject.api:
@@ -162,12 +211,10 @@ class FaultRule:
             return False
         if self.client_id is not None and not fnmatchcase(subject.client_id, self.client_id):
             return False
-        return (
-            _any(self.transactional_id, subject.transactional_ids)
-            and _any(self.group, subject.groups)
-            and (not self.of_partitions or any(self.wants(*each) for each in subject.partitions))
-            and self.draw(may_hit=may_hit)
-        )
+        return _any(self.transactional_id, subject.transactional_ids) and _any(self.group, subject.groups)
+
+    def _names_wanted(self, subject: Subject) -> bool:
+        return not self.of_partitions or any(self.wants(*each) for each in subject.partitions)
 
     @property
     def of_partitions(self) -> bool:

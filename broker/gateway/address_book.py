@@ -1,4 +1,4 @@
-"""The brokers of the cluster behind a gateway: their addresses there, and the gateway's own port for each.
+"""What a gateway knows of the cluster behind it: the brokers' addresses, the gateway's own port for each, and the ids of topics.
 
 Rules:
 - A broker is its node id. It keeps its port of the gateway while the gateway runs, also when it moves or is down.
@@ -34,6 +34,7 @@ class AddressBook:
         self._open_port = open_port
         self._nodes: dict[int, Address] = {}
         self._ports: dict[int, int] = {}
+        self._topic_names: dict[bytes, str] = {}
 
     @property
     def ports(self) -> dict[int, int]:
@@ -64,3 +65,32 @@ class AddressBook:
                 raise ProtocolError(f"the gateway has no port for broker {node_id}: {error}") from error
         self._nodes[node_id] = Address(host, port)
         return Address(own_host, own)
+
+    def learn(self, topic_id: bytes, name: str) -> None:
+        """Note a topic's id. Above GATEWAY_TOPICS_MAX, the one that was noted first is forgotten."""
+        names = self._topic_names
+        if topic_id not in names and len(names) >= limits.GATEWAY_TOPICS_MAX:
+            del names[next(iter(names))]
+        names[topic_id] = name
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, or None for an id that was not in a response."""
+        return self._topic_names.get(topic_id)
+
+
+class ClientsView:
+    """The book as one client sees it, which reached the gateway as `own_host`."""
+
+    __slots__ = ("_book", "_own_host")
+
+    def __init__(self, book: AddressBook, own_host: str) -> None:
+        self._book = book
+        self._own_host = own_host
+
+    def exchange(self, node_id: int, host: str, port: int) -> Address:
+        """Take a broker's address; return the gateway's for it (`AddressBook.exchange`)."""
+        return self._book.exchange(self._own_host, node_id, host, port)
+
+    def learn(self, topic_id: bytes, name: str) -> None:
+        """Note a topic's id."""
+        self._book.learn(topic_id, name)

@@ -26,6 +26,8 @@ class FrameFate(Enum):
     COLLECT = "collect"
     MORE = "more"
     """More of the frame is needed to decide."""
+    WAIT = "wait"
+    """Neither this frame nor a later one is looked at before `resume`."""
 
 
 Decide = Callable[[memoryview, int, int, int], FrameFate]
@@ -36,7 +38,7 @@ for the same frame unless it returned PASS."""
 class FrameStream:
     """One direction of a connection. `take` gets each collected frame, without its size. After an exception it cannot be used."""
 
-    __slots__ = ("_decide", "_left", "_stored", "_take", "_wanted", "max_collected")
+    __slots__ = ("_decide", "_left", "_stored", "_take", "_waiting", "_wanted", "max_collected")
 
     def __init__(self, decide: Decide, take: Callable[[memoryview], object], max_collected: int) -> None:
         self._decide = decide
@@ -45,11 +47,12 @@ class FrameStream:
         self._left = 0
         self._stored = bytearray()
         self._wanted = 0
+        self._waiting: memoryview | None = None
 
     @property
     def held_bytes(self) -> int:
         """The number of stored bytes."""
-        return len(self._stored)
+        return len(self._stored) + (0 if self._waiting is None else len(self._waiting))
 
     @property
     def in_frame(self) -> bool:
@@ -59,7 +62,10 @@ class FrameStream:
     def feed(self, data: Buffer, out: list[Buffer]) -> None:
         """Process received bytes; append those that pass to `out`. Raises ProtocolError."""
         view = memoryview(data)
-        if self._stored:
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            view = memoryview(bytes(waiting) + data)
+        elif self._stored:
             if self._wanted:
                 at = min(self._wanted - len(self._stored), len(view))
                 self._stored += view[:at]
@@ -74,6 +80,12 @@ class FrameStream:
                 view = memoryview(joined)
         self._split(view, out)
 
+    def resume(self, out: list[Buffer]) -> None:
+        """Continue with the frame that waits, if there is one. Raises ProtocolError."""
+        if self._waiting is not None:
+            view, self._waiting = self._waiting, None
+            self._split(view, out)
+
     def _split(self, view: memoryview, out: list[Buffer]) -> None:
         end = len(view)
         pos = min(self._left, end)
@@ -81,24 +93,27 @@ class FrameStream:
         passed = 0
         while pos < end:
             start = pos + PREFIX_BYTES
-            verdict, size = FrameFate.MORE, 0
+            fate, size = FrameFate.MORE, 0
             if start <= end:
                 (size,) = _SIZE.unpack_from(view, pos)
                 if size < 0:
                     raise FrameTooLarge(size, self.max_collected)
-                verdict = self._decide(view, start, min(start + size, end), size)
+                fate = self._decide(view, start, min(start + size, end), size)
             stop = start + size
-            if verdict is FrameFate.PASS:
+            if fate is FrameFate.PASS:
                 pos = min(stop, end)
                 self._left = stop - pos
                 continue
-            if verdict is FrameFate.COLLECT and size > self.max_collected:
+            if fate is FrameFate.COLLECT and size > self.max_collected:
                 raise FrameTooLarge(size, self.max_collected)
             if pos > passed:
                 out.append(view[passed:pos])
-            if verdict is FrameFate.MORE or stop > end:
+            if fate is FrameFate.WAIT:
+                self._waiting = view[pos:]
+                return
+            if fate is FrameFate.MORE or stop > end:
                 self._stored += view[pos:]
-                self._wanted = stop - pos if verdict is FrameFate.COLLECT else 0
+                self._wanted = stop - pos if fate is FrameFate.COLLECT else 0
                 return
             self._take(view[start:stop])
             passed = pos = stop

@@ -3,27 +3,32 @@
 Rules:
 - A broker answers the requests of a connection in order, so a response belongs to the oldest request that waits. Its correlation id has to
   agree; a cluster that answers something else is not trusted, and the connection ends.
-- A request passes undecoded, except SaslHandshake. A response passes undecoded unless it may have to be changed (`rewriting`).
+- A request passes undecoded, except SaslHandshake, and except those that fault rules or observers meet (`interception`). A response
+  passes undecoded unless it may have to be changed (`rewriting`), or is that of an intercepted request.
 - Answers of the gateway's own keep their place in the order of responses.
 - Requests and responses are matched in memory only: whatever passes is not stored.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ottla.broker.api.context import CloseConnection
+from ottla.broker.api.reply import CLOSE, Action, LastWords, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
-from ottla.broker.gateway.rewriting import GSSAPI, Exchange, is_rewritten, is_understood, newer_client_response, rewritten
+from ottla.broker.gateway.interception import Asking, Interception
+from ottla.broker.gateway.rewriting import GSSAPI, View, is_rewritten, is_understood, newer_client_response, rewritten, sized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, decode_response, encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.errors import MalformedHeader, ProtocolError, UnsupportedVersion
+from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
 from ottla.protocol.headers import read_request_header, skip_header_tags
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
 from ottla.protocol.wire import Bad, Buffer, read_uvarint
@@ -31,7 +36,6 @@ from ottla.protocol.wire import Bad, Buffer, read_uvarint
 _REQUEST: Final = struct.Struct(">hhi")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
-_SIZE: Final = struct.Struct(">i")
 _BARE_TOKENS: Final[Mapping[str, int]] = {"PLAIN": 1, "OAUTHBEARER": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
 """How many tokens a client sends, by mechanism, after SaslHandshake version 0: as bare frames without any header."""
 
@@ -39,9 +43,11 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class _Asked:
-    """A request that waits for its response. `answer` is the gateway's own answer; `mechanism` is that of a SaslHandshake."""
+    """A request that waits for its response. `answer` is the gateway's own answer; `asking` takes the response of an intercepted request;
+    `mechanism` is that of a SaslHandshake.
+    """
 
-    __slots__ = ("answer", "api_key", "collected", "correlation_id", "is_bare", "mechanism", "version")
+    __slots__ = ("answer", "api_key", "asking", "collected", "correlation_id", "is_bare", "mechanism", "version")
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         self.api_key = api_key
@@ -49,26 +55,54 @@ class _Asked:
         self.correlation_id = correlation_id
         self.collected = is_rewritten(api_key, version)
         self.answer: list[Buffer] | None = None
+        self.asking: Asking | None = None
         self.mechanism: str | None = None
         self.is_bare = False
 
 
 class Passage:
-    """The bytes of one connection. `exchange` gives the gateway's addresses for the cluster's."""
+    """The bytes of one connection, the gateway's `number`th. `on_change` is called when an intercepted request continues later: there may
+    be output, or it needs the cluster no longer.
+    """
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(
+        self, view: View, interception: Interception | None = None, number: int = 0, on_change: Callable[[], None] = lambda: None
+    ) -> None:
+        self._view = view
+        self._interception = interception
+        self._number = number
+        self._on_change = on_change
         self._asked: deque[_Asked] = deque()
         self._bare_tokens = 0
         self._to_client: list[Buffer] = []
         self._to_cluster: list[Buffer] = []
-        self._requests = FrameStream(self._request, self._take_request, limits.STRUCTURED_REQUEST_BYTES)
+        self._requests = FrameStream(self._request, self._take_request, limits.GATEWAY_REQUEST_BYTES)
         self._responses = FrameStream(self._response, self._take_response, limits.NODE_RESPONSE_BYTES)
+        self._pending: asyncio.Task[Reply] | None = None
+        """Ends with the reply to an intercepted request; the client's next request waits."""
+        self._unasked: dict[Asking, None] = {}
+        self._cluster_is_lost = False
+        self._is_fed = False
+        """Whether bytes are being processed; the caller then takes the output by itself."""
+        self.ends = False
+        """Whether a rule closes the client's connection."""
 
     @property
     def is_full(self) -> bool:
-        """Whether so many requests wait that the client should not be read."""
-        return len(self._asked) >= limits.GATEWAY_IN_FLIGHT
+        """Whether so much waits that the client should not be read."""
+        waits_behind = self._pending is not None and self._requests.held_bytes >= limits.READ_CHUNK_BYTES
+        return waits_behind or len(self._asked) >= limits.GATEWAY_IN_FLIGHT
+
+    @property
+    def needs_cluster(self) -> bool:
+        """Whether an intercepted request still has to be answered by the cluster, also if its client has gone."""
+        return bool(self._unasked)
+
+    def lose_cluster(self) -> None:
+        """Fail the intercepted requests, because the connection to the cluster has ended."""
+        self._cluster_is_lost = True
+        for asking in list(self._unasked):
+            asking.failed()
 
     @property
     def held_bytes(self) -> int:
@@ -77,12 +111,22 @@ class Passage:
 
     def from_client(self, data: Buffer) -> None:
         """Process bytes of the client. Raises ProtocolError, after which the connection has to end."""
-        self._requests.feed(data, self._to_cluster)
+        self._is_fed = True
+        try:
+            self._requests.feed(data, self._to_cluster)
+        finally:
+            self._is_fed = False
 
     def from_cluster(self, data: Buffer) -> None:
         """Process bytes of the cluster. Raises ProtocolError, after which the connection has to end."""
-        self._responses.feed(data, self._to_client)
-        self._answer_due()
+        self._is_fed = True
+        try:
+            self._responses.feed(data, self._to_client)
+            self._answer_due()
+            if not self._asked:
+                self._requests.resume(self._to_cluster)
+        finally:
+            self._is_fed = False
 
     def take_to_client(self) -> list[Buffer]:
         """Return what is to be written to the client now, in order."""
@@ -101,6 +145,8 @@ class Passage:
     # --- requests --------------------------------------------------------------------------------------------------------------
 
     def _request(self, buf: memoryview, start: int, end: int, size: int) -> FrameFate:
+        if self._pending is not None or self.ends:
+            return FrameFate.WAIT
         if self._bare_tokens:
             self._bare_tokens -= 1
             asked = _Asked(-1, 0, 0)
@@ -111,7 +157,11 @@ class Passage:
             return _more(end - start, size, "request")
         api_key, version, correlation_id = _REQUEST.unpack_from(buf, start)
         if api_key == ApiKey.SASL_HANDSHAKE:
+            if size > limits.LOG_IN_BYTES:
+                raise FrameTooLarge(size, limits.LOG_IN_BYTES)
             return FrameFate.COLLECT
+        if self._interception is not None and self._interception.meets(api_key, version):
+            return FrameFate.WAIT if self._asked or self._responses.in_frame else FrameFate.COLLECT
         if api_key == ApiKey.PRODUCE:
             acks = _acks(buf[start:end], version)
             if acks is None:
@@ -128,22 +178,81 @@ class Passage:
     def _take_request(self, frame: memoryview) -> None:
         api_key, version, correlation_id = _REQUEST.unpack_from(frame)
         asked = _Asked(api_key, version, correlation_id)
-        if api_key == ApiKey.API_VERSIONS:
+        if api_key == ApiKey.SASL_HANDSHAKE:
+            self._begin_sasl(asked, decode_request(frame).body.mechanism)
+        elif self._interception is not None and self._interception.meets(api_key, version):
+            self._intercept(self._interception, frame)
+            return
+        elif api_key == ApiKey.API_VERSIONS and not is_understood(api_key, version):
             asked.answer = encode_response(api_key, 0, correlation_id, newer_client_response())
-        else:
-            asked.mechanism = decode_request(frame).body.mechanism
-            if asked.mechanism == GSSAPI:
-                peer_logger.warning(
-                    "Refused GSSAPI: a Kerberos ticket is for the host that the client connects to, which is this gateway and not the "
-                    "broker. Use PLAIN, SCRAM or OAUTHBEARER, or connect to the cluster without the gateway"
-                )
-                refused = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM)
-                asked.answer = encode_response(api_key, version, correlation_id, refused)
+        elif api_key == ApiKey.PRODUCE and _acks(frame, version) == 0:  # the last rule was removed while it arrived
+            self._to_cluster += sized(frame)
+            return
         self._asked.append(asked)
         if asked.answer is None:
-            self._to_cluster += [_SIZE.pack(len(frame)), frame]
+            self._to_cluster += sized(frame)
         else:
             self._answer_due()
+
+    def _begin_sasl(self, asked: _Asked, mechanism: str) -> None:
+        asked.mechanism = mechanism
+        if mechanism == GSSAPI:
+            peer_logger.warning(
+                "Refused GSSAPI: a Kerberos ticket is for the host that the client connects to, which is this gateway and not the "
+                "broker. Use PLAIN, SCRAM or OAUTHBEARER, or connect to the cluster without the gateway"
+            )
+            refused = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+            asked.answer = encode_response(asked.api_key, asked.version, asked.correlation_id, refused)
+
+    # --- interception ----------------------------------------------------------------------------------------------------------
+
+    def _intercept(self, interception: Interception, frame: memoryview) -> None:
+        asking = Asking(decode_request(frame), frame, self._ask, self._over)
+        self._unasked[asking] = None
+        reply = interception.answer(asking, self._number, len(frame))
+        if isinstance(reply, asyncio.Task):
+            self._pending = reply
+            reply.add_done_callback(self._finished)
+        else:
+            self._reply(reply)
+
+    def _ask(self, asking: Asking, frame: memoryview) -> None:
+        if self._cluster_is_lost:
+            raise CloseConnection("the cluster has closed its connection")
+        header = asking.request.header
+        if asking.expects_response:
+            asked = _Asked(header.api_key, header.api_version, header.correlation_id)
+            asked.asking, asked.collected = asking, True
+            self._asked.append(asked)
+        self._to_cluster += sized(frame)
+        self._changed()
+
+    def _over(self, asking: Asking) -> None:
+        self._unasked.pop(asking, None)
+        self._changed()
+
+    def _finished(self, pending: asyncio.Task[Reply]) -> None:
+        self._pending = None
+        self._reply(CLOSE if pending.cancelled() else pending.result())
+        self._changed()
+
+    def _changed(self) -> None:
+        if not self._is_fed:
+            self._on_change()
+
+    def _reply(self, reply: Reply) -> None:
+        if isinstance(reply, list):
+            self._to_client += reply
+        if isinstance(reply, Action | LastWords):
+            self.ends = True
+
+    def resume(self) -> None:
+        """Continue with the client's next request, after `on_change`. Raises ProtocolError."""
+        self._is_fed = True
+        try:
+            self._requests.resume(self._to_cluster)
+        finally:
+            self._is_fed = False
 
     # --- responses -------------------------------------------------------------------------------------------------------------
 
@@ -170,10 +279,13 @@ class Passage:
             self._asked.popleft()
         # The verdict may be that of a gateway's own answer before this response.
         if self._response(frame, 0, len(frame), len(frame)) is FrameFate.PASS:
-            self._to_client += [_SIZE.pack(len(frame)), frame]
+            self._to_client += sized(frame)
             return
         asked = self._asked.popleft()
-        self._to_client += rewritten(asked.api_key, asked.version, frame, self._exchange)
+        if asked.asking is not None:
+            asked.asking.answered(frame, self._view)
+            return
+        self._to_client += rewritten(asked.api_key, asked.version, frame, self._view)
         if asked.mechanism is not None and asked.version == 0:
             self._expect_bare_tokens(asked.mechanism, decode_response(asked.api_key, asked.version, frame)[1])
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ottla.broker.gateway.address_book import Address
 from ottla.protocol.api_keys import ApiKey
@@ -21,8 +21,16 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.wire import Buffer
 
-Exchange = Callable[[int, str, int], Address]
-"""Takes a broker's node id and address in the cluster; returns the address to give to the client."""
+
+class View(Protocol):
+    """What a client sees of the cluster, and what the gateway learns from its responses."""
+
+    def exchange(self, node_id: int, host: str, port: int) -> Address:
+        """Take a broker's address in the cluster; return the address to give to the client. Raises ProtocolError."""
+
+    def learn(self, topic_id: bytes, name: str) -> None:
+        """Note a topic's id."""
+
 
 GSSAPI: Final = "GSSAPI"
 _SIZE: Final = struct.Struct(">i")
@@ -31,32 +39,39 @@ _ERROR_CODE: Final = slice(4, 6)
 """Where ApiVersions has its error code in every version, after the correlation id."""
 
 
-def _brokers(response: Any, exchange: Exchange) -> bool:
-    return _moved(response.brokers, "broker_id" if response.API_KEY == ApiKey.DESCRIBE_CLUSTER else "node_id", exchange)
+def _metadata(response: Any, view: View) -> bool:
+    for topic in response.topics:
+        if topic.name and any(topic.topic_id):
+            view.learn(topic.topic_id, topic.name)
+    return _moved(response.brokers, "node_id", view)
 
 
-def _coordinators(response: Any, exchange: Exchange) -> bool:
-    return _moved([response, *response.coordinators], "node_id", exchange)
+def _brokers(response: Any, view: View) -> bool:
+    return _moved(response.brokers, "broker_id", view)
 
 
-def _endpoints(response: Any, exchange: Exchange) -> bool:
-    return _moved(response.node_endpoints, "node_id", exchange)
+def _coordinators(response: Any, view: View) -> bool:
+    return _moved([response, *response.coordinators], "node_id", view)
 
 
-def _offered(response: Any, _: Exchange) -> bool:
+def _endpoints(response: Any, view: View) -> bool:
+    return _moved(response.node_endpoints, "node_id", view)
+
+
+def _offered(response: Any, _: View) -> bool:
     return offer(response)
 
 
-def _mechanisms(response: Any, _: Exchange) -> bool:
+def _mechanisms(response: Any, _: View) -> bool:
     before = len(response.mechanisms)
     response.mechanisms = [name for name in response.mechanisms if name != GSSAPI]
     return len(response.mechanisms) != before
 
 
-_CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, Exchange], bool]]]] = {
+_CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, View], bool]]]] = {
     ApiKey.PRODUCE: (10, _endpoints),
     ApiKey.FETCH: (16, _endpoints),
-    ApiKey.METADATA: (0, _brokers),
+    ApiKey.METADATA: (0, _metadata),
     ApiKey.FIND_COORDINATOR: (0, _coordinators),
     ApiKey.SASL_HANDSHAKE: (0, _mechanisms),
     ApiKey.API_VERSIONS: (0, _offered),
@@ -79,19 +94,29 @@ def is_understood(api_key: int, version: int) -> bool:
     return message.MIN_VERSION <= version <= message.MAX_VERSION
 
 
-def rewritten(api_key: int, version: int, frame: memoryview, exchange: Exchange) -> list[Buffer]:
-    """Return the response to send in place of `frame`, with its size. Raises ProtocolError for an invalid response."""
+def decoded(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
+    """Return the version of a response, which may be older than the request's, and the response. Raises ProtocolError."""
     if api_key == ApiKey.API_VERSIONS and frame[_ERROR_CODE] == _UNSUPPORTED:
         version = 0  # KIP-511
-    correlation_id, response = decode_response(api_key, version, frame)
-    if not _CHANGES[api_key][1](response, exchange):
-        return [_SIZE.pack(len(frame)), frame]
-    return encode_response(api_key, version, correlation_id, response)
+    return version, decode_response(api_key, version, frame)[1]
 
 
-def change_response(api_key: int, version: int, response: Any, exchange: Exchange) -> bool:
-    """Change a decoded response in place; return whether anything changed."""
-    return is_rewritten(api_key, version) and _CHANGES[api_key][1](response, exchange)
+def change(api_key: int, version: int, response: Any, view: View) -> bool:
+    """Change a response in place; return whether anything changed. Raises ProtocolError."""
+    return is_rewritten(api_key, version) and _CHANGES[api_key][1](response, view)
+
+
+def sized(frame: memoryview) -> list[Buffer]:
+    """Return the buffers of a frame with its size."""
+    return [_SIZE.pack(len(frame)), frame]
+
+
+def rewritten(api_key: int, version: int, frame: memoryview, view: View) -> list[Buffer]:
+    """Return the response to send in place of `frame`, with its size. Raises ProtocolError for an invalid response."""
+    version, response = decoded(api_key, version, frame)
+    if not change(api_key, version, response, view):
+        return sized(frame)
+    return encode_response(api_key, version, int.from_bytes(frame[:4], "big", signed=True), response)
 
 
 def offer(response: ApiVersionsResponse) -> bool:
@@ -113,11 +138,11 @@ def _restricted(api: ApiVersion) -> bool:
     return api.min_version <= api.max_version
 
 
-def _moved(entries: Iterable[Any], id_field: str, exchange: Exchange) -> bool:
+def _moved(entries: Iterable[Any], id_field: str, view: View) -> bool:
     """Replace the address of each entry by the gateway's; return whether anything changed."""
     changed = False
     for entry in sorted(entries, key=attrgetter(id_field)):  # so that brokers that are new together get their ports in order
-        address = exchange(getattr(entry, id_field), entry.host, entry.port)
+        address = view.exchange(getattr(entry, id_field), entry.host, entry.port)
         if address != (entry.host, entry.port):
             entry.host, entry.port = address
             changed = True

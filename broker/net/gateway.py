@@ -12,14 +12,17 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import NEEDS_A_BROKER
 from ottla.broker.gateway.address_book import Address, AddressBook
+from ottla.broker.gateway.interception import Interception
 from ottla.broker.net.gateway_connection import GatewayConnections
 from ottla.broker.net.listeners import host_and_port
 from ottla.broker.net.network import bound_socket
@@ -47,16 +50,26 @@ class GatewaySettings:
 class Gateway:
     """One gateway on the running loop (`ottla.broker.process.ServingNode`)."""
 
-    def __init__(self, settings: GatewaySettings, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        faults: Faults | None = None,
+        clock: Clock | None = None,
+        tell: Callable[[str], str] | None = None,
+    ) -> None:
         self.settings = settings
+        self.faults = faults or Faults(refused=NEEDS_A_BROKER)
         self.clock = clock or Clock()
         self.timers = Timers()
         self.book = AddressBook(settings.cluster, self._open_port)
-        self.connections = GatewayConnections(self.book, self.clock, self.timers, settings.cluster_tls, settings.advertised_host)
+        interception = Interception(self.faults, self.clock, self.timers, self.book.topic_name)
+        self.connections = GatewayConnections(self.book, interception, settings.cluster_tls, settings.advertised_host)
         self._driver = TimerDriver(self.timers, self.clock)
         self._servers: list[asyncio.Server] = []
         self._opening: set[asyncio.Task[None]] = set()
         self._port = settings.port
+        self._tell = tell
+        """Returns further lines of the greeting, from the address."""
 
     async def start(self) -> None:
         """Accept clients. Raises OSError if the port is in use."""
@@ -90,7 +103,8 @@ class Gateway:
         """Return the line printed after the start."""
         cluster = ",".join(host_and_port(*address) for address in self.settings.cluster)
         at = host_and_port(self.settings.host, self._port)
-        return f"Ottla's gateway to {cluster} is listening on {at} (brokers get their ports when a client asks for them)"
+        line = f"Ottla's gateway to {cluster} is listening on {at} (brokers get their ports when a client asks for them)"
+        return line if self._tell is None else f"{line}\n{self._tell(at)}"
 
     def _open_port(self, node_id: int) -> int:
         """Open the port of a broker. Raises OSError."""

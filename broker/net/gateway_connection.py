@@ -13,14 +13,12 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, cast
 
 from ottla.broker.core import limits
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS
-from ottla.broker.core.timers import Timers
-from ottla.broker.gateway.address_book import Address, AddressBook
+from ottla.broker.gateway.address_book import Address, AddressBook, ClientsView
+from ottla.broker.gateway.interception import Interception
 from ottla.broker.gateway.passage import Passage
 from ottla.broker.net.listeners import host_and_port, plain_address
 from ottla.broker.net.session import ByteBudget
@@ -36,16 +34,24 @@ class GatewayConnections:
     None for the address to which a client connected.
     """
 
-    def __init__(self, book: AddressBook, clock: Clock, timers: Timers, cluster_tls: ssl.SSLContext | None, own_host: str | None) -> None:
+    def __init__(self, book: AddressBook, interception: Interception, cluster_tls: ssl.SSLContext | None, own_host: str | None) -> None:
         self.book = book
-        self.clock = clock
-        self.timers = timers
+        self.interception = interception
+        self.clock = clock = interception.clock
+        self.timers = timers = interception.timers
         self.cluster_tls = cluster_tls
         self.own_host = own_host
         self.open: dict[GatewayConnection, None] = {}
+        self.made = 0
+        """The number of connections ever accepted."""
         self.budget = ByteBudget()
         self._shedding = Shedding(self.budget, limits.NODE_RESPONSE_BYTES, timers, clock.mono_ms, lambda: None)
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def clients(self) -> int:
+        """The number of clients that are connected."""
+        return sum(not each.client.is_lost for each in self.open)
 
     def make(self, node_id: int | None) -> asyncio.Protocol:
         """Return the protocol of a new client's connection to a broker; None stands for any broker."""
@@ -69,6 +75,7 @@ class GatewayConnections:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.interception.stop()
 
 
 class _Side(asyncio.Protocol):
@@ -147,10 +154,15 @@ class GatewayConnection:
         if side is self._cluster:
             self.flush()
             return
+        shared.made += 1
         local = transport.get_extra_info("sockname")
-        host = shared.own_host or plain_address(local[0])
-        self._passage = Passage(partial(shared.book.exchange, host))
+        view = ClientsView(shared.book, shared.own_host or plain_address(local[0]))
+        self._passage = Passage(view, shared.interception, shared.made, self._changed)
         shared.open[self] = None
+        if shared.interception.faults.refuses_connection():
+            peer_logger.warning("Refused a connection from %s: a scripted fault", (transport.get_extra_info("peername") or ("?",))[0])
+            transport.abort()
+            return
         side.read(False)
         self._dialling = shared.start(self._dial())
 
@@ -165,12 +177,23 @@ class GatewayConnection:
             return
         self.flush()
 
+    def _changed(self) -> None:
+        """Continue after an intercepted request continued later."""
+        try:
+            self._passage.resume()
+        except ProtocolError as error:
+            peer_logger.warning("Closing a connection: %s", error)
+            self._end()
+        self.flush()
+
     def flush(self) -> None:
         """Send what is ready, and read the sides that may be read."""
         if self.client.transport is not None:
             self.client.write(self._passage.take_to_client())
         if self._cluster.transport is not None:
             self._cluster.write(self._passage.take_to_cluster())
+        if self._passage.ends or self.client.is_lost or self._cluster.is_lost:
+            self._end()
         self.settle()
 
     def settle(self) -> None:
@@ -180,9 +203,11 @@ class GatewayConnection:
         self._account()
 
     def lost(self) -> None:
-        """End the connection, because one side has ended."""
+        """End the connection, because one side has ended. A request that a rule made late still reaches the cluster."""
+        if self._cluster.is_lost:
+            self._passage.lose_cluster()
         self._end()
-        if self.client.is_lost:
+        if self.client.is_lost and (self._cluster.is_lost or self._cluster.transport is None):
             self._shared.open.pop(self, None)
             if self._dialling is not None:
                 self._dialling.cancel()
@@ -210,12 +235,13 @@ class GatewayConnection:
         self._passage.from_cluster(data)
 
     def _end(self) -> None:
-        for side in (self.client, self._cluster):
+        sides = [self.client] if self._passage.needs_cluster and not self._cluster.is_lost else [self.client, self._cluster]
+        for side in sides:
             if side.transport is not None and not side.transport.is_closing():
                 side.transport.close()
 
     def _account(self) -> None:
-        held = 0 if self.client.is_lost else self.held_bytes()
+        held = 0 if self.client.is_lost and self._cluster.is_lost else self.held_bytes()
         budget = self._shared.budget
         budget.used += held - self._accounted
         self._accounted = held

@@ -12,7 +12,7 @@ from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultRule, make_rule, parse_rule
-from ottla.broker.testing.broker_thread import BrokerThread
+from ottla.broker.testing.broker_thread import BrokerThread, NodeThread
 
 
 def as_text(value: str | float) -> str:
@@ -21,9 +21,9 @@ def as_text(value: str | float) -> str:
 
 
 class FaultControl:
-    """The scripted faults of one broker (docs/faults.md)."""
+    """The scripted faults of one broker or gateway (docs/faults.md)."""
 
-    def __init__(self, owner: BrokerThread, faults: Faults) -> None:
+    def __init__(self, owner: NodeThread[Any], faults: Faults) -> None:
         self._owner = owner
         self._faults = faults
 
@@ -82,9 +82,9 @@ class FaultControl:
 
 
 class ClockControl:
-    """The broker's clock, which a test can advance."""
+    """The clock of a broker or a gateway, which a test can advance."""
 
-    def __init__(self, owner: BrokerThread, clock: Clock) -> None:
+    def __init__(self, owner: NodeThread[Any], clock: Clock) -> None:
         self._owner = owner
         self._clock = clock
 

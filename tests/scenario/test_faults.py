@@ -1,4 +1,4 @@
-"""Scripted faults on a running broker, as a client on a socket sees them."""
+"""Scripted faults on a running broker, and on a gateway before a broker, as a client on a socket sees them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Exchange
+from ottla.broker.faults.rules import FaultSyntax
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.records.batch import crc_ok, read_header
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.running_broker import HOST, RunningBroker
+from tests.support.fault_carriers import FaultyBroker, GatewayBeforeBroker
+from tests.support.running_broker import HOST
 from tests.support.topic_calls import create, produce
 from tests.support.transactions import Transactional, committed_values, latest, produce_as
 from tests.support.txn_calls import init
@@ -27,24 +30,28 @@ from tests.support.txn_calls import init
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path / "data", clock=MovableClock()) as running:
+@pytest.fixture(params=[FaultyBroker, GatewayBeforeBroker])
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FaultyBroker]:
+    with request.param(tmp_path / "data") as running:
         yield running
 
 
+only_of_a_broker = pytest.mark.parametrize("broker", [FaultyBroker], indirect=True)
+"""For rules and ends that need the inside of a broker."""
+
+
 @pytest.fixture
-def client(broker: RunningBroker) -> Iterator[Client]:
+def client(broker: FaultyBroker) -> Iterator[Client]:
     with broker.client() as connected:
         create(connected, "t", 2)
         yield connected
 
 
-def end_offset(broker: RunningBroker, topic: str = "t", index: int = 0) -> int:
+def end_offset(broker: FaultyBroker, topic: str = "t", index: int = 0) -> int:
     return broker.call(lambda running: running.services.partitions.get(topic, index).log.log_end_offset)
 
 
-def script(broker: RunningBroker, *rules: str) -> None:
+def script(broker: FaultyBroker, *rules: str) -> None:
     for rule in rules:
         broker.faults.add(rule)
 
@@ -69,7 +76,7 @@ def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
     return result
 
 
-def test_a_dropped_request_is_never_handled(broker: RunningBroker, client: Client) -> None:
+def test_a_dropped_request_is_never_handled(broker: FaultyBroker, client: Client) -> None:
     script(broker, "drop-request:api=Produce,times=1")
     with pytest.raises(ConnectionError):
         produce(client, "t", b"x")
@@ -79,7 +86,7 @@ def test_a_dropped_request_is_never_handled(broker: RunningBroker, client: Clien
     broker.faults.assert_consumed()
 
 
-def test_a_dropped_ack_keeps_the_append_and_the_retry_gets_its_offset(broker: RunningBroker, client: Client) -> None:
+def test_a_dropped_ack_keeps_the_append_and_the_retry_gets_its_offset(broker: FaultyBroker, client: Client) -> None:
     producer_id = 1000
     script(broker, "drop-ack:api=Produce,topic=t,times=1")
     with pytest.raises(ConnectionError):
@@ -90,7 +97,7 @@ def test_a_dropped_ack_keeps_the_append_and_the_retry_gets_its_offset(broker: Ru
     assert end_offset(broker) == 1
 
 
-def test_a_dropped_ack_closes_the_connection_also_of_who_wants_none(broker: RunningBroker, client: Client) -> None:
+def test_a_dropped_ack_closes_the_connection_also_of_who_wants_none(broker: FaultyBroker, client: Client) -> None:
     script(broker, "drop-ack:api=Produce,times=1")
     with broker.client() as careless:
         request = produce_request(b"x")
@@ -101,7 +108,7 @@ def test_a_dropped_ack_closes_the_connection_also_of_who_wants_none(broker: Runn
     assert end_offset(broker) == 1
 
 
-def test_a_cut_response_ends_in_its_middle(broker: RunningBroker, client: Client) -> None:
+def test_a_cut_response_ends_in_its_middle(broker: FaultyBroker, client: Client) -> None:
     script(broker, "cut-response:api=Metadata,bytes=7")
     with broker.client() as cut:
         cut.send(MetadataRequest(), 9)
@@ -111,7 +118,7 @@ def test_a_cut_response_ends_in_its_middle(broker: RunningBroker, client: Client
     assert client.call(MetadataRequest(), version=9).brokers
 
 
-def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: RunningBroker) -> None:
+def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: FaultyBroker) -> None:
     script(broker, "swallow:api=Produce,times=1")
     connection: list[socket.socket] = []
 
@@ -119,7 +126,7 @@ def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: Running
         connection.append(connected)
         return connected
 
-    with Client(HOST, broker.port, wrap=keep) as client:
+    with Client(HOST, broker.client_port, wrap=keep) as client:
         create(client, "t", 2)
         waiting = in_thread(lambda: produce(client, "t", b"x"))
         broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
@@ -129,7 +136,7 @@ def test_a_swallowed_response_blocks_its_connection_and_no_other(broker: Running
         assert isinstance(waiting(), ConnectionError)
 
 
-def test_a_delayed_request_is_handled_by_the_brokers_clock(broker: RunningBroker, client: Client) -> None:
+def test_a_delayed_request_is_handled_by_the_brokers_clock(broker: FaultyBroker, client: Client) -> None:
     script(broker, "delay-request:api=Produce,ms=60000,times=1")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
     broker.faults.wait_until_hit("delay-request-1")
@@ -138,7 +145,7 @@ def test_a_delayed_request_is_handled_by_the_brokers_clock(broker: RunningBroker
     assert waiting() == 0
 
 
-def test_a_held_request_holds_what_its_connection_sends_behind_it(broker: RunningBroker, client: Client) -> None:
+def test_a_held_request_holds_what_its_connection_sends_behind_it(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce,times=1,name=h")
     batches = [build_batch([SimpleRecord(None, value, 1)]) for value in (b"first", b"second")]
     requests = [ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b)])]) for b in batches]
@@ -158,7 +165,7 @@ def produce_request(value: bytes) -> ProduceRequest:
     return ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[data])])
 
 
-def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(broker: RunningBroker, client: Client) -> None:
+def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(broker: FaultyBroker, client: Client) -> None:
     script(broker, "delay-request:api=Produce,ms=60000,times=1,name=d")
     client.send(produce_request(b"first"), 9)
     broker.faults.wait_until_hit("d")
@@ -172,30 +179,31 @@ def test_requests_keep_their_order_behind_a_delayed_one_though_its_rule_is_gone(
     broker.call_until(lambda _: not broker.script.active)
 
 
-def test_a_stop_drops_what_is_held_and_all_behind_it(broker: RunningBroker, client: Client) -> None:
+@only_of_a_broker
+def test_a_stop_drops_what_is_held_and_all_behind_it(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce,times=1,name=h")
     for value in (b"held", b"behind", b"further behind"):
         client.send(produce_request(value), 9)
     broker.faults.wait_until_held()
-    broker.call_until(lambda running: running.buffered_bytes > 0)
+    broker.wait_until_buffered()
     broker.restart()
     assert end_offset(broker) == 0
 
 
-def test_a_held_request_is_handled_on_release_though_its_client_is_gone(broker: RunningBroker, client: Client) -> None:
+def test_a_held_request_is_handled_on_release_though_its_client_is_gone(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce,times=1,name=h")
     with broker.client() as gone:
         request = ProduceRequest(acks=-1, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"")])])
         request.topic_data[0].partition_data[0].records = build_batch([SimpleRecord(None, b"late", 1)])
         gone.send(request, 9)
         broker.faults.wait_until_held()
-    broker.call_until(lambda running: running.connection_count == 1)
+    broker.wait_for_clients(1)
     assert end_offset(broker) == 0
     broker.faults.release("h")
     broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
 
 
-def test_a_held_response_is_of_a_request_that_was_handled(broker: RunningBroker, client: Client) -> None:
+def test_a_held_response_is_of_a_request_that_was_handled(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-response:api=Produce,times=1")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
     broker.faults.wait_until_held()
@@ -204,7 +212,7 @@ def test_a_held_response_is_of_a_request_that_was_handled(broker: RunningBroker,
     assert waiting() == 0
 
 
-def test_a_late_request_is_handled_on_release_and_its_connection_is_closed_at_once(broker: RunningBroker, client: Client) -> None:
+def test_a_late_request_is_handled_on_release_and_its_connection_is_closed_at_once(broker: FaultyBroker, client: Client) -> None:
     script(broker, "late-request:api=Produce,times=1,name=late")
     with pytest.raises(ConnectionError):
         produce(client, "t", b"late")
@@ -214,7 +222,7 @@ def test_a_late_request_is_handled_on_release_and_its_connection_is_closed_at_on
         broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 2)
 
 
-def test_a_duplicate_is_handled_twice_and_answered_once(broker: RunningBroker, client: Client) -> None:
+def test_a_duplicate_is_handled_twice_and_answered_once(broker: FaultyBroker, client: Client) -> None:
     script(broker, "duplicate:api=Produce,times=2")
     assert produce(client, "t", b"plain") == 0
     assert end_offset(broker) == 2
@@ -223,7 +231,7 @@ def test_a_duplicate_is_handled_twice_and_answered_once(broker: RunningBroker, c
     assert end_offset(broker) == 3
 
 
-def test_a_lost_ack_can_be_held_and_what_is_behind_it_is_lost_unhandled(broker: RunningBroker, client: Client) -> None:
+def test_a_lost_ack_can_be_held_and_what_is_behind_it_is_lost_unhandled(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-response:api=Produce,times=1", "drop-ack:api=Produce,times=1")
     for value in (b"first", b"second"):
         client.send(produce_request(value), 9)
@@ -234,26 +242,35 @@ def test_a_lost_ack_can_be_held_and_what_is_behind_it_is_lost_unhandled(broker: 
     assert end_offset(broker) == 1
 
 
-@pytest.mark.parametrize("action", ["hold-response", "delay", "swallow"])
-def test_behind_an_answer_that_waits_nothing_is_handled(broker: RunningBroker, client: Client, action: str) -> None:
+@pytest.mark.parametrize("action", ["hold-response", "delay"])
+def test_behind_an_answer_that_waits_nothing_is_handled(broker: FaultyBroker, client: Client, action: str) -> None:
     script(broker, f"{action}:api=Produce,times=1,name=w{',ms=60000' if action == 'delay' else ''}")
     for value in (b"first", b"second"):
         client.send(produce_request(value), 9)
     broker.faults.wait_until_hit("w")
-    broker.call_until(lambda running: running.buffered_bytes > 0)
+    broker.wait_until_buffered()
     with broker.client() as other:
         assert produce(other, "t", b"overtakes") == 1
     broker.faults.remove("w")
     broker.clock.advance(60)
-    if action == "swallow":
-        broker.restart()
-        assert end_offset(broker) == 2
-    else:
-        offsets = [decode_response(0, 9, client.read_frame())[1].responses[0].partition_responses[0].base_offset for _ in range(2)]
-        assert offsets == [0, 2]
+    offsets = [decode_response(0, 9, client.read_frame())[1].responses[0].partition_responses[0].base_offset for _ in range(2)]
+    assert offsets == [0, 2]
 
 
-def test_an_error_is_answered_instead_of_handling(broker: RunningBroker, client: Client) -> None:
+def test_behind_an_answer_that_is_swallowed_nothing_is_ever_handled(broker: FaultyBroker, client: Client) -> None:
+    script(broker, "swallow:api=Produce,times=1,name=w")
+    for value in (b"first", b"second"):
+        client.send(produce_request(value), 9)
+    broker.faults.wait_until_hit("w")
+    broker.wait_until_buffered()
+    with broker.client() as other:
+        assert produce(other, "t", b"overtakes") == 1
+    client.close()
+    broker.wait_for_clients(0)
+    assert end_offset(broker) == 2
+
+
+def test_an_error_is_answered_instead_of_handling(broker: FaultyBroker, client: Client) -> None:
     script(broker, "error:api=Produce,topic=t,partition=1,code=NOT_LEADER_OR_FOLLOWER,times=1")
     batch = build_batch([SimpleRecord(None, b"x", 1)])
     assert produce_as(client, None, batch, index=1).error_code == NOT_LEADER
@@ -261,7 +278,7 @@ def test_an_error_is_answered_instead_of_handling(broker: RunningBroker, client:
     assert produce_as(client, None, batch, index=1).error_code == ErrorCode.NONE
 
 
-def test_an_error_after_keeps_the_append_and_spares_the_other_partitions(broker: RunningBroker, client: Client) -> None:
+def test_an_error_after_keeps_the_append_and_spares_the_other_partitions(broker: FaultyBroker, client: Client) -> None:
     script(broker, "error-after:api=Produce,topic=t,partition=1,code=NOT_ENOUGH_REPLICAS_AFTER_APPEND,times=1")
     batch = build_batch([SimpleRecord(None, b"x", 1)])
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch), PartitionProduceData(1, batch)])]
@@ -270,19 +287,20 @@ def test_an_error_after_keeps_the_append_and_spares_the_other_partitions(broker:
     assert (end_offset(broker), end_offset(broker, index=1)) == (1, 1)
 
 
-def test_a_throttled_client_is_told_for_how_long(broker: RunningBroker, client: Client) -> None:
+def test_a_throttled_client_is_told_for_how_long(broker: FaultyBroker, client: Client) -> None:
     script(broker, "throttle:api=Metadata,ms=1234,times=1")
     assert client.call(MetadataRequest(), version=9).throttle_time_ms == 1234
     assert client.call(MetadataRequest(), version=9).throttle_time_ms == 0
 
 
-def test_an_expired_producer_may_go_on_at_any_sequence(broker: RunningBroker, client: Client) -> None:
+@only_of_a_broker
+def test_an_expired_producer_may_go_on_at_any_sequence(broker: FaultyBroker, client: Client) -> None:
     produce(client, "t", b"x", producer_id=1000, base_sequence=0)
     script(broker, "expire-producer:api=Produce,topic=t,times=1")
     assert produce(client, "t", b"y", producer_id=1000, base_sequence=77) == 1
 
 
-def test_connections_are_refused(broker: RunningBroker, client: Client) -> None:
+def test_connections_are_refused(broker: FaultyBroker, client: Client) -> None:
     script(broker, "refuse-connection:times=1")
     with broker.client() as refused, pytest.raises(ConnectionError):
         refused.call(MetadataRequest(), version=9)
@@ -290,7 +308,8 @@ def test_connections_are_refused(broker: RunningBroker, client: Client) -> None:
         assert taken.call(MetadataRequest(), version=9).brokers
 
 
-def test_a_full_disk_refuses_the_append_and_serves_again_when_there_is_room(broker: RunningBroker, client: Client) -> None:
+@only_of_a_broker
+def test_a_full_disk_refuses_the_append_and_serves_again_when_there_is_room(broker: FaultyBroker, client: Client) -> None:
     batch = build_batch([SimpleRecord(None, b"x", 1)])
     script(broker, "disk-full:topic=t,partition=0,times=1")
     assert produce_as(client, None, batch).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -299,8 +318,9 @@ def test_a_full_disk_refuses_the_append_and_serves_again_when_there_is_room(brok
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
 
 
+@only_of_a_broker
 @pytest.mark.parametrize("step", ["prepared", "marker", "marked"])
-def test_the_coordinator_stops_at_a_step_until_it_is_released(broker: RunningBroker, client: Client, step: str) -> None:
+def test_the_coordinator_stops_at_a_step_until_it_is_released(broker: FaultyBroker, client: Client, step: str) -> None:
     producer = Transactional(broker).init()
     assert producer.produce(client, 0, b"x").error_code == ErrorCode.NONE
     script(broker, f"pause:step={step},transactional_id=tx")
@@ -313,7 +333,8 @@ def test_the_coordinator_stops_at_a_step_until_it_is_released(broker: RunningBro
     assert committed_values(client) == [b"x"]
 
 
-def test_markers_can_be_held_for_one_partition_only(broker: RunningBroker, client: Client) -> None:
+@only_of_a_broker
+def test_markers_can_be_held_for_one_partition_only(broker: FaultyBroker, client: Client) -> None:
     producer = Transactional(broker).init()
     for index in (0, 1):
         assert producer.produce(client, 0, b"x", index=index).error_code == ErrorCode.NONE
@@ -326,7 +347,8 @@ def test_markers_can_be_held_for_one_partition_only(broker: RunningBroker, clien
     assert latest(client, committed=True, index=1) == 2
 
 
-def test_a_crash_at_a_step_is_recovered_by_the_next_start(broker: RunningBroker, client: Client) -> None:
+@only_of_a_broker
+def test_a_crash_at_a_step_is_recovered_by_the_next_start(broker: FaultyBroker, client: Client) -> None:
     holder = init(client)
     assert holder.add(("t", 0)) == [ErrorCode.NONE]
     batch = build_batch(
@@ -344,9 +366,9 @@ def test_a_crash_at_a_step_is_recovered_by_the_next_start(broker: RunningBroker,
         assert committed_values(again) == [b"x"]
 
 
-def test_an_observer_is_told_what_the_client_saw(broker: RunningBroker, client: Client) -> None:
+def test_an_observer_is_told_what_the_client_saw(broker: FaultyBroker, client: Client) -> None:
     seen: list[Exchange] = []
-    broker.call(lambda _: broker.script.observe(seen.append))
+    broker.observe(seen.append)
     produce(client, "t", b"x")
     script(broker, "drop-ack:api=Produce,times=1,name=lost")
     with pytest.raises(ConnectionError):
@@ -359,9 +381,9 @@ def test_an_observer_is_told_what_the_client_saw(broker: RunningBroker, client: 
 
 
 @pytest.mark.parametrize("rule", ["hold-response:api=Produce,times=1", "delay:api=Produce,ms=60000,times=1"])
-def test_an_observer_is_not_told_that_a_client_saw_what_is_held_back(broker: RunningBroker, client: Client, rule: str) -> None:
+def test_an_observer_is_not_told_that_a_client_saw_what_is_held_back(broker: FaultyBroker, client: Client, rule: str) -> None:
     seen: list[Exchange] = []
-    broker.call(lambda _: broker.script.observe(seen.append))
+    broker.observe(seen.append)
     script(broker, rule)
     client.send(produce_request(b"held"), 9)
     with broker.client() as other:
@@ -371,9 +393,10 @@ def test_an_observer_is_not_told_that_a_client_saw_what_is_held_back(broker: Run
     assert told == [(False, True), (True, False)]
 
 
+@only_of_a_broker
 @pytest.mark.parametrize("kill", [False, True])
 def test_what_is_held_goes_with_the_broker_and_the_next_one_settles_the_transaction(
-    broker: RunningBroker, client: Client, kill: bool
+    broker: FaultyBroker, client: Client, kill: bool
 ) -> None:
     producer = Transactional(broker).init()
     assert producer.produce(client, 0, b"x").error_code == ErrorCode.NONE
@@ -389,7 +412,8 @@ def test_what_is_held_goes_with_the_broker_and_the_next_one_settles_the_transact
         assert committed_values(again) == [b"x"]
 
 
-def test_steps_that_are_released_go_on_though_their_rule_stays(broker: RunningBroker, client: Client) -> None:
+@only_of_a_broker
+def test_steps_that_are_released_go_on_though_their_rule_stays(broker: FaultyBroker, client: Client) -> None:
     producer = Transactional(broker).init()
     for index in (0, 1):
         assert producer.produce(client, 0, b"x", index=index).error_code == ErrorCode.NONE
@@ -402,7 +426,7 @@ def test_steps_that_are_released_go_on_though_their_rule_stays(broker: RunningBr
     assert [rule.hits for rule in broker.faults.rules] == [1, 2, 1]
 
 
-def test_a_stop_waits_for_nothing_that_is_held(broker: RunningBroker, client: Client) -> None:
+def test_a_stop_waits_for_nothing_that_is_held(broker: FaultyBroker, client: Client) -> None:
     script(broker, "hold-request:api=Produce", "swallow:api=Metadata")
     waiting = in_thread(lambda: produce(client, "t", b"x"))
     broker.faults.wait_until_held()
@@ -411,3 +435,60 @@ def test_a_stop_waits_for_nothing_that_is_held(broker: RunningBroker, client: Cl
         broker.faults.wait_until_hit("swallow-2")
         broker.stop()
     assert isinstance(waiting(), ConnectionError)
+
+
+NEEDS_A_BROKER = ["crash:step=marked", "pause:step=marked", "disk-full:topic=t", "expire-producer"]
+
+
+@pytest.mark.parametrize("broker", [GatewayBeforeBroker], indirect=True)
+@pytest.mark.parametrize("rule", NEEDS_A_BROKER)
+def test_a_gateway_refuses_rules_that_need_the_inside_of_a_broker(broker: FaultyBroker, rule: str) -> None:
+    with pytest.raises(FaultSyntax, match=f"{rule.partition(':')[0]}: only a broker "):
+        broker.faults.add(rule)
+    assert broker.faults.rules == []
+
+
+def fetch(client: Client, version: int = 11) -> PartitionData:
+    partition = FetchPartition(partition_max_bytes=100_000)
+    return client.call(FetchRequest(topics=[FetchTopic("t", partitions=[partition])]), version).responses[0].partitions[0]
+
+
+def test_a_corrupt_batch_fails_its_crc_and_is_whole_the_next_time(broker: FaultyBroker, client: Client) -> None:
+    script(broker, "corrupt:topic=t,times=1")
+    assert not fetch(client).records
+    assert broker.faults.rules[0].hits == 0
+    produce(client, "t", b"x")
+    first, second = fetch(client).records, fetch(client).records
+    assert [crc_ok(records, read_header(records)) for records in (first, second)] == [False, True]
+    assert sum((one ^ other).bit_count() for one, other in zip(first, second, strict=True)) == 1
+    broker.faults.assert_consumed()
+
+
+def test_stale_metadata_is_an_earlier_answer_until_its_time_is_over(broker: FaultyBroker, client: Client) -> None:
+    def topics() -> list[str]:
+        return sorted(topic.name for topic in client.call(MetadataRequest(None), version=9).topics)
+
+    script(broker, "stale-metadata:ms=60000")
+    assert topics() == ["t"]
+    create(client, "new")
+    assert topics() == ["t"]
+    assert broker.faults.rules[0].hits == 1
+    assert sorted(topic.name for topic in client.call(MetadataRequest(None), version=8).topics) == ["new", "t"]
+    broker.clock.advance(60)
+    assert topics() == ["new", "t"]
+
+
+def test_a_slow_connection_takes_the_time_that_its_bytes_need(broker: FaultyBroker, client: Client) -> None:
+    request = produce_request(b"v" * 10_000)
+    script(broker, "slow:api=Produce,bytes=1000,name=s")
+    waiting = in_thread(lambda: client.call(request, 9))
+    broker.faults.wait_until_hit("s")
+    broker.clock.advance(9)
+    assert end_offset(broker) == 0
+    broker.clock.advance(2)
+    broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
+    with broker.client() as other:
+        other.call(MetadataRequest([]), 9)
+    while broker.script.waiting:
+        broker.clock.advance(1)
+    assert waiting().responses[0].partition_responses[0].base_offset == 0

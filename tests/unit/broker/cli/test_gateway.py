@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
+import pytest
+
+from client_compat.support.ports import free_port
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.certificates import Certificates
@@ -40,7 +47,43 @@ def test_it_serves_until_a_signal_and_says_where(tmp_path: Path) -> None:
             assert process.wait(TIMEOUT_S) == 0
 
 
+def test_faults_are_loaded_at_the_start_and_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_ADMIN_TOKEN", "secret")
+    admin, port_file = free_port(), tmp_path / "port"
+    with RunningBroker(tmp_path / "data") as broker:
+        options = ["--port=0", f"--port-file={port_file}", f"--admin-port={admin}", "--fault=drop-request:api=Metadata,times=1,name=first"]
+        with subprocess.Popen([*COMMAND, "--to", broker.bootstrap, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None
+                process.stdout.readline()
+                port = int(port_file.read_text())
+                with Client(HOST, port) as client, pytest.raises(ConnectionError):
+                    client.call(MetadataRequest([]), 9)
+                assert [(rule["name"], rule["consumed"]) for rule in asked(admin, "/faults")] == [("first", True)]
+                assert asked(admin, "/faults", {"action": "throttle", "ms": 7, "times": 1})["name"] == "throttle-1"
+                with pytest.raises(HTTPError) as refused:
+                    asked(admin, "/faults", {"action": "disk-full", "topic": "t"})
+                assert "only a broker has a disk" in refused.value.read().decode()
+                with Client(HOST, port) as client:
+                    assert client.call(MetadataRequest([]), 9).throttle_time_ms == 7
+                    assert asked(admin, "/health")["connections"] == 1
+                assert asked(admin, "/clock/advance", {"ms": 5})["ahead_ms"] == 5
+            finally:
+                process.terminate()
+            assert process.wait(TIMEOUT_S) == 0
+
+
+def asked(port: int, path: str, body: dict[str, object] | None = None) -> Any:
+    """Return what the admin port answers. Raises HTTPError."""
+    headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
+    request = Request(f"http://{HOST}:{port}{path}", None if body is None else json.dumps(body).encode(), headers)
+    with urlopen(request, timeout=TIMEOUT_S) as answer:
+        return json.load(answer)
+
+
 def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    assert "only a broker can crash" in failed("--to", "localhost", "--fault", "crash:step=marked")
+    assert "unknown fault 'x'" in failed("--to", "localhost", "--fault", "x")
     nothing = tmp_path / "none.pem"
     properties = tmp_path / "client.properties"
     properties.write_text(f"security.protocol=SSL\nssl.truststore.location={nothing}\nssl.truststore.type=PEM\n")

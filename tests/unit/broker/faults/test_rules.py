@@ -96,7 +96,7 @@ def test_json_holds_what_was_given_and_what_was_counted() -> None:
 
 def test_every_action_says_what_it_does() -> None:
     for action in FaultAction:
-        needs = {"ms": 1, "code": "UNKNOWN_SERVER_ERROR", "step": "marked"}
+        needs = {"ms": 1, "bytes": 1, "code": "UNKNOWN_SERVER_ERROR", "step": "marked"}
         rule = make_rule({"action": action.value, **needs})
         assert str(rule).startswith(action.value)
 

@@ -53,3 +53,11 @@ def test_a_broker_without_a_free_port_ends_the_connection_that_names_it() -> Non
 
     with pytest.raises(ProtocolError, match="no port for broker 3"):
         AddressBook(BOOTSTRAP, none).exchange("gw", 3, "a", 9092)
+
+
+def test_the_ids_of_topics_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "GATEWAY_TOPICS_MAX", 2)
+    made = book()
+    for number, name in enumerate(["first", "second", "second", "third"], 1):
+        made.learn(bytes([min(number, 2) if number < 4 else 4]) * 16, name)
+    assert [made.topic_name(bytes([number]) * 16) for number in (1, 2, 4)] == [None, "second", "third"]

@@ -81,3 +81,24 @@ def test_a_frame_to_be_collected_is_rejected_before_it_is_stored_if_it_is_too_la
     taken.feed(framed(b"xc" + b"y" * 8))
     with pytest.raises(FrameTooLarge):
         taken.feed(struct.pack(">i", 11) + b"xc")
+
+
+def test_a_frame_that_waits_is_looked_at_again_after_resume_and_nothing_behind_it_before() -> None:
+    taken = Taken()
+    waits = [True]
+
+    def decide(buf: memoryview, start: int, end: int, size: int) -> FrameFate:
+        if waits[0] and end > start and buf[start] == ord("w"):
+            return FrameFate.WAIT
+        return taken.decide(buf, start, end, size)
+
+    taken.stream = FrameStream(decide, taken.take, 1_000)
+    frames = framed(b"xp1") + framed(b"wc2") + framed(b"xp3")
+    taken.feed(frames[:-2])
+    taken.feed(frames[-2:])
+    assert b"".join(taken.out) == framed(b"xp1")
+    assert taken.stream.held_bytes == 2 * len(framed(b"xp1"))
+    waits[0] = False
+    taken.stream.resume(taken.out)
+    assert b"".join(taken.out) == framed(b"xp1") + framed(b"WC2") + framed(b"xp3")
+    assert taken.stream.held_bytes == 0

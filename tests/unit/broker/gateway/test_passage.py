@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.core import limits
-from ottla.broker.gateway.address_book import Address
+from ottla.broker.gateway.address_book import AddressBook, ClientsView
 from ottla.broker.gateway.passage import Passage
 from ottla.protocol.codec import decode_response, encode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
@@ -22,7 +22,7 @@ METADATA = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 9092)])
 
 
 def passage() -> Passage:
-    return Passage(lambda node_id, _host, _port: Address("gw", 20_000 + node_id))
+    return Passage(ClientsView(AddressBook([], lambda node_id: 20_000 + node_id), "gw"))
 
 
 def request(message: Any, version: int, correlation_id: int) -> bytes:

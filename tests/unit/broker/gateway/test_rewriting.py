@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.gateway.address_book import Address
+from ottla.broker.gateway.address_book import AddressBook, ClientsView
 from ottla.broker.gateway.rewriting import is_rewritten, is_understood, newer_client_response, rewritten
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, encode_response, response_class
@@ -20,15 +20,13 @@ from ottla.protocol.messages.k78_share_fetch import ShareFetchResponse
 from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeResponse
 from ottla.protocol.messages.node_endpoint import NodeEndpoint
 
-
-def exchange(node_id: int, host: str, port: int) -> Address:
-    return Address(host, port) if node_id < 0 else Address("gw", 20_000 + node_id)
+VIEW = ClientsView(AddressBook([], lambda node_id: 20_000 + node_id), "gw")
 
 
 def through(response: Any, version: int) -> Any:
     """Return the response as a client gets it."""
     frame = b"".join(encode_response(response.API_KEY, version, 77, response))[4:]
-    made = b"".join(rewritten(response.API_KEY, version, memoryview(frame), exchange))
+    made = b"".join(rewritten(response.API_KEY, version, memoryview(frame), VIEW))
     assert int.from_bytes(made[:4], "big") == len(made) - 4
     correlation_id, got = decode_response(response.API_KEY, version, made[4:])
     assert correlation_id == 77
@@ -80,7 +78,7 @@ def test_endpoints_of_new_leaders_are_the_gateways(response: Any, version: int) 
 def test_a_response_in_which_nothing_changes_keeps_its_bytes() -> None:
     response = FetchResponse(responses=[FetchableTopicResponse(topic_id=bytes(16), partitions=[PartitionData(records=b"r" * 50)])])
     frame = memoryview(b"".join(encode_response(1, 16, 5, response))[4:])
-    size, same = rewritten(1, 16, frame, exchange)
+    size, same = rewritten(1, 16, frame, VIEW)
     assert same is frame
     assert int.from_bytes(size, "big") == len(frame)
 
@@ -115,7 +113,7 @@ def test_api_versions_offers_of_rewritten_apis_what_both_sides_know_and_of_other
 def test_an_older_cluster_answers_a_newer_api_versions_request_in_version_0() -> None:
     refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(18, 0, 3)])
     frame = memoryview(b"".join(encode_response(18, 0, 5, refused))[4:])
-    assert b"".join(rewritten(18, 4, frame, exchange))[4:] == frame
+    assert b"".join(rewritten(18, 4, frame, VIEW))[4:] == frame
 
 
 def test_a_client_newer_than_the_gateway_is_told_which_versions_of_api_versions_it_may_use() -> None:

@@ -1,0 +1,174 @@
+"""Fault rules and observers on requests that pass through a gateway: the interceptors of a broker (`api/pipeline`, `api/faulty`) around a
+question to the cluster in place of a handler.
+
+Rules:
+- While there are rules or observers, requests in versions that this project knows are decoded, and those of a connection are answered one
+  after the other, as in a broker. All others pass.
+- Authentication is never intercepted: in a broker, too, no rule meets it.
+- A request whose client has gone is still sent to the cluster, on the connection that was its client's (`late-request`, `hold-request`).
+- A response that no rule hit keeps its bytes, except for addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from ottla.broker.api.context import CloseConnection
+from ottla.broker.api.pipeline import Call, intercepted
+from ottla.broker.api.reply import CLOSE, Buffer, Reply
+from ottla.broker.api.routes import Answer
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.peer_log import PEERS, shown
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.gateway.rewriting import View, change, decoded, sized
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import Request, encode_response, request_class
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.schema import Message
+
+_NEVER: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+
+logger = logging.getLogger(__name__)
+peer_logger = logging.getLogger(PEERS)
+
+
+class Interception:
+    """The rules and observers of one gateway, and what they need of it (`ottla.broker.api.pipeline.Carrier`)."""
+
+    def __init__(self, faults: Faults, clock: Clock, timers: Timers, topic_name: Callable[[bytes], str | None]) -> None:
+        self.faults = faults
+        self.clock = clock
+        self.timers = timers
+        self._topic_name = topic_name
+        self._tasks: set[asyncio.Task[Reply]] = set()
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic whose id was in a response."""
+        return self._topic_name(topic_id)
+
+    def forget_producers(self, topic: str, partition: int | None) -> None:
+        """Do nothing: a gateway refuses the rules that need it (`faults.rules.NEEDS_A_BROKER`)."""
+
+    def meets(self, api_key: int, version: int) -> bool:
+        """Return whether a request is decoded, for rules and observers."""
+        if not self.faults.active or api_key in _NEVER:
+            return False
+        try:
+            message = request_class(api_key)
+        except KeyError:
+            return False
+        return message.MIN_VERSION <= version <= message.MAX_VERSION
+
+    def answer(self, asking: Asking, connection: int, size: int) -> Reply | asyncio.Task[Reply]:
+        """Return the reply to a request, or a task that ends with it."""
+        call = Call(self, asking.request, connection, size, lambda answer: self._start(asking, call, answer))
+        try:
+            answer = intercepted(call, asking.ask, self.faults)
+            if answer is None or isinstance(answer, Message):
+                return asking.reply(call, answer)
+            return self._start(asking, call, answer)
+        except Exception as error:  # noqa: BLE001 # as in the dispatcher: a bug in a rule must not affect other connections
+            return _closing(error, asking.request)
+
+    async def stop(self) -> None:
+        """Cancel everything that waits."""
+        self.faults.drop_waiting()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, asking: Asking, call: Call, answer: Awaitable[Message | None]) -> asyncio.Task[Reply]:
+        task = asyncio.get_running_loop().create_task(_finish(asking, call, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: asking.over())
+        return task
+
+
+class Asking:
+    """One intercepted request. `send` sends its frame to the cluster and registers for the response, with `answered` called for it;
+    `on_over` is called once when the request needs the cluster no longer.
+    """
+
+    def __init__(
+        self, request: Request, frame: memoryview, send: Callable[[Asking, memoryview], None], on_over: Callable[[Asking], None]
+    ) -> None:
+        self.request = request
+        self._frame = frame
+        self._send = send
+        self._on_over: Callable[[Asking], None] | None = on_over
+        self._pending: list[asyncio.Future[Message | None]] = []
+        self._raw: list[Buffer] | None = None
+        self._version = request.header.api_version
+
+    @property
+    def expects_response(self) -> bool:
+        """Whether the cluster answers: a Produce with acks 0 has no response."""
+        return self.request.header.api_key != ApiKey.PRODUCE or self.request.body.acks != 0
+
+    def ask(self) -> Answer:
+        """Send the request to the cluster. Raises CloseConnection if its connection has ended."""
+        self._send(self, self._frame)
+        if not self.expects_response:
+            self.over()
+            return None
+        future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
+        self._pending.append(future)
+        return future
+
+    def answered(self, frame: memoryview, view: View) -> None:
+        """Take the response to the oldest question that waits. Raises ProtocolError."""
+        header = self.request.header
+        self._version, response = decoded(header.api_key, header.api_version, frame)
+        changed = change(header.api_key, self._version, response, view)
+        if self._raw is None and not changed:
+            self._raw = sized(frame)
+        future = self._pending.pop(0)
+        if not future.done():
+            future.set_result(response)
+        if not self._pending:
+            self.over()
+
+    def failed(self) -> None:
+        """End all questions, because the connection to the cluster has ended."""
+        for future in self._pending:
+            if not future.done():
+                future.set_exception(CloseConnection("the cluster closed its connection"))
+        self._pending.clear()
+
+    def over(self) -> None:
+        """Report once that the cluster is not needed any more."""
+        on_over, self._on_over = self._on_over, None
+        if on_over is not None:
+            on_over(self)
+
+    def reply(self, call: Call, response: Message | None) -> Reply:
+        """Return the bytes for the client: those of the cluster, unless a rule or an address changed the response."""
+        if response is None:
+            return None
+        if not call.rules and self._raw is not None:
+            return self._raw
+        header = self.request.header
+        return encode_response(header.api_key, self._version, header.correlation_id, response)
+
+
+async def _finish(asking: Asking, call: Call, answer: Awaitable[Any]) -> Reply:
+    try:
+        return asking.reply(call, await answer)
+    except Exception as error:  # noqa: BLE001 # the same catch-all, for rules that waited
+        return _closing(error, asking.request)
+
+
+def _closing(error: Exception, request: Request) -> Reply:
+    if isinstance(error, CloseConnection):
+        peer_logger.info("Closing the connection of client %s: %s", shown(request.header.client_id), error)
+        return error.reply
+    if isinstance(error, ProtocolError):
+        peer_logger.warning("Closing a connection: %s", error)
+    else:
+        logger.error("Bug while intercepting api key %d version %d", request.header.api_key, request.header.api_version, exc_info=error)
+    return CLOSE

@@ -1,0 +1,166 @@
+"""Which requests rules and observers meet at a gateway, and what passes beside them (the rules: tests/scenario/test_faults.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Exchange, Faults
+from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
+from ottla.broker.gateway.address_book import AddressBook, ClientsView
+from ottla.broker.gateway.interception import Interception
+from ottla.broker.gateway.passage import Passage
+from ottla.protocol.codec import encode_request, encode_response
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+
+BOOK = AddressBook([], lambda node_id: 20_000 + node_id)
+TOPIC_ID = bytes(range(16))
+
+
+class Scene:
+    """One connection through a gateway with fault rules, played by hand."""
+
+    def __init__(self, *rules: str) -> None:
+        self.faults = Faults(map(parse_rule, rules), refused=NEEDS_A_BROKER)
+        self.interception = Interception(self.faults, Clock(), Timers(), BOOK.topic_name)
+        self.to_client, self.to_cluster = b"", b""
+        self.passage = Passage(ClientsView(BOOK, "gw"), self.interception, 1, self.changed)
+
+    def changed(self) -> None:
+        self.passage.resume()
+        self.take()
+
+    def take(self) -> None:
+        self.to_client += b"".join(self.passage.take_to_client())
+        self.to_cluster += b"".join(self.passage.take_to_cluster())
+
+    async def ask(self, data: bytes) -> None:
+        self.passage.from_client(data)
+        await self.settled()
+
+    async def answer(self, data: bytes) -> None:
+        self.passage.from_cluster(data)
+        await self.settled()
+
+    async def settled(self) -> None:
+        self.take()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+def request(message: Any, version: int, correlation_id: int) -> bytes:
+    return b"".join(encode_request(message.API_KEY, version, correlation_id, "me", message))
+
+
+def response(message: Any, version: int, correlation_id: int) -> bytes:
+    return b"".join(encode_response(message.API_KEY, version, correlation_id, message))
+
+
+ANY = struct.pack(">ihhih", 10, 999, 0, 7, -1)
+BEAT = request(HeartbeatRequest("g"), 4, 1)
+BEATEN = response(HeartbeatResponse(), 4, 1)
+
+
+async def test_a_request_is_met_only_while_there_are_rules() -> None:
+    scene = Scene("error:api=Heartbeat,code=27,name=e")
+    await scene.ask(BEAT)
+    assert (scene.to_cluster, scene.to_client) == (b"", response(HeartbeatResponse(error_code=27), 4, 1))
+    scene.faults.reset()
+    await scene.ask(BEAT)
+    assert scene.to_cluster == BEAT
+
+
+async def test_unknown_apis_and_authentication_pass_beside_rules() -> None:
+    scene = Scene("drop-request")
+    sasl = struct.pack(">ihhih", 10, 36, 2, 8, -1)
+    await scene.ask(ANY + sasl)
+    assert scene.to_cluster == ANY + sasl
+
+
+async def test_an_intercepted_request_waits_for_the_responses_before_it_and_others_wait_behind_it() -> None:
+    scene = Scene("throttle:api=Heartbeat,ms=5")
+    await scene.ask(ANY + BEAT + ANY)
+    assert scene.to_cluster == ANY
+    await scene.answer(struct.pack(">ii", 4, 7))
+    assert scene.to_cluster == ANY + BEAT
+    await scene.answer(BEATEN)
+    assert scene.to_cluster == ANY + BEAT + ANY
+    assert scene.to_client == struct.pack(">ii", 4, 7) + response(HeartbeatResponse(throttle_time_ms=5), 4, 1)
+
+
+async def test_a_response_that_no_rule_hits_keeps_its_bytes() -> None:
+    scene = Scene("drop-ack:api=Produce")
+    odd = BEATEN[:-1] + b"\x01\x63\x02ab"  # an unknown tagged field
+    odd = struct.pack(">i", len(odd) - 4) + odd[4:]
+    await scene.ask(BEAT)
+    await scene.answer(odd)
+    assert scene.to_client == odd
+
+
+async def test_a_request_without_a_response_is_sent_and_the_next_one_follows() -> None:
+    scene, seen = Scene(), list[Exchange]()
+    scene.faults.observe(seen.append)
+    silent = request(ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"r")])]), 9, 3)
+    await scene.ask(silent + BEAT)
+    await scene.answer(BEATEN)
+    assert scene.to_cluster == silent + BEAT
+    assert scene.to_client == BEATEN
+    assert [(each.subject.api.name, each.response is None) for each in seen] == [("PRODUCE", True), ("HEARTBEAT", False)]
+
+
+async def test_rules_know_topics_by_the_ids_that_metadata_named() -> None:
+    scene = Scene("error:api=Produce,topic=orders,code=NOT_LEADER_OR_FOLLOWER")
+    named = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 1)], topics=[MetadataResponseTopic(name="orders", topic_id=TOPIC_ID)])
+    produced = ProduceRequest(acks=-1, topic_data=[TopicProduceData(topic_id=TOPIC_ID, partition_data=[PartitionProduceData(0, b"r")])])
+    await scene.ask(request(MetadataRequest(None), 12, 1))
+    await scene.answer(response(named, 12, 1))
+    await scene.ask(request(produced, 13, 2))
+    assert scene.faults.rules[0].hits == 1
+
+
+async def test_a_late_request_needs_the_cluster_until_it_is_answered() -> None:
+    scene = Scene("late-request:api=Heartbeat,name=late")
+    await scene.ask(BEAT)
+    assert (scene.passage.ends, scene.passage.needs_cluster, scene.to_cluster) == (True, True, b"")
+    scene.faults.release("late")
+    await scene.settled()
+    assert scene.to_cluster == BEAT
+    await scene.answer(BEATEN)
+    assert not scene.passage.needs_cluster
+    assert scene.to_client == b""
+
+
+@pytest.mark.parametrize("when", ["asked", "held"])
+async def test_a_cluster_that_closes_ends_what_is_asked_of_it(when: str) -> None:
+    scene = Scene("hold-request:name=h" if when == "held" else "throttle:ms=1")
+    await scene.ask(BEAT)
+    scene.passage.lose_cluster()
+    scene.faults.release()
+    await scene.settled()
+    assert scene.passage.ends
+    assert not scene.passage.needs_cluster
+
+
+async def test_api_versions_of_an_older_cluster_is_answered_in_its_version() -> None:
+    scene = Scene("throttle:api=Produce,ms=1")
+    refused = struct.pack(">iihi", 10, 5, 35, 0)
+    await scene.ask(request(ApiVersionsRequest("a", "1"), 4, 5))
+    await scene.answer(refused)
+    assert scene.to_client == refused
+
+
+async def test_a_stop_ends_everything_that_waits() -> None:
+    scene = Scene("swallow")
+    await scene.ask(BEAT)
+    await scene.answer(BEATEN)
+    await scene.interception.stop()
+    await scene.settled()
+    assert scene.passage.ends
