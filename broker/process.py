@@ -57,7 +57,7 @@ class ServingNode(Protocol):
         ...
 
     def greeting(self) -> str:
-        """Return the message to print after the start."""
+        """Return the message to print after the start; empty for none."""
         ...
 
 
@@ -135,4 +135,5 @@ def _announce(node: ServingNode, port_file: Path | None) -> None:
             partial.replace(port_file)
         except OSError as error:
             raise StartError(f"the port file {port_file} cannot be written: {error.strerror}") from error
-    print(node.greeting(), flush=True)
+    if greeting := node.greeting():
+        print(greeting, flush=True)

@@ -233,7 +233,8 @@ class Dispatcher:
         if not self._faults.active:
             return handle()
         from ottla.broker.api.carrier import BrokerCarrier  # noqa: PLC0415 # only a broker under test needs it
-        from ottla.broker.api.pipeline import Call, intercepted  # noqa: PLC0415 # as above
+        from ottla.broker.api.interceptors import intercepted  # noqa: PLC0415 # as above
+        from ottla.broker.api.pipeline import Call  # noqa: PLC0415 # as above
 
         carrier = BrokerCarrier(cast("PartitionServices", self._services))  # only a broker has observers and fault rules
         call = Call(carrier, request, context.peer.number, size, lambda answer: self._later(self._finish(answer, request.header, context)))

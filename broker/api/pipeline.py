@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 from ottla.broker.api.routes import Answer
@@ -70,29 +69,17 @@ Handle = Callable[[], Answer]
 Interceptor = Callable[[Call, Handle], Answer]
 
 
-def intercepted(call: Call, handle: Handle, faults: Faults) -> Answer:
-    """Call `handle` with the interceptors of `faults` around it: the rules of the network, the observers, the rules of the handler."""
-    interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
-    if faults.rules:
-        from ottla.broker.api.faulty import FaultInterceptors  # noqa: PLC0415 # only a program with scripted faults needs it
-
-        rules = FaultInterceptors(faults)
-        interceptors = [rules.network_faults, *interceptors, rules.handler_faults]
-    for interceptor in reversed(interceptors):
-        handle = partial(interceptor, call, handle)
-    return handle()
-
-
 def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
     """Report the handler's result to the observers, before a response is delayed."""
-    number = next(faults.numbers)
+    number, began_ns = next(faults.numbers), call.carrier.clock.spent_ns()
 
     def tell(response: Message | None) -> None:
         answered, request = response is not None, call.request
         names = tuple(rule.name for rule in call.rules)
         now_ms = call.carrier.clock.now_ms()
         seen, late = answered and call.seen, answered and call.late
-        faults.told(Exchange(call.subject, now_ms, request.header.api_version, request.body, response, seen, names, late, number))
+        version, took_ns = request.header.api_version, call.carrier.clock.spent_ns() - began_ns
+        faults.told(Exchange(call.subject, now_ms, version, request.body, response, seen, names, late, number, call.size, took_ns))
 
     async def told_later(answer: Awaitable[Message | None]) -> Message | None:
         try:

@@ -33,6 +33,7 @@ COMMANDS = {
     "faults": "ottla.broker.cli.faults:app",
     "clock": "ottla.broker.cli.faults:clock",
     "gateway": "ottla.broker.cli.gateway:gateway",
+    "tap": "ottla.broker.cli.gateway:tap",
     "verify": "ottla.broker.cli.verify:verify",
     "produce": "ottla.broker.cli.produce:produce",
     "consume": "ottla.broker.cli.consume:consume",

@@ -6,6 +6,8 @@ import argparse
 import logging
 import ssl
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +17,12 @@ from ottla.broker.cli.admin_ports import AdminPorts
 from ottla.broker.cli.basics import CliError, host_port
 from ottla.broker.cli.common import command
 from ottla.broker.cli.security import security_in
+from ottla.broker.cli.wire_logs import STANDARD_OUTPUT, wire_log
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, PeerLines
 from ottla.broker.faults.engine import Faults
-from ottla.broker.faults.rules import NEEDS_A_BROKER, FaultSyntax, parse_rule
+from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
+from ottla.broker.faults.wire_log import WireLog
 from ottla.broker.gateway.address_book import Address
 from ottla.broker.net.gateway import Gateway, GatewaySettings
 from ottla.broker.process import StartError, run_node
@@ -47,13 +51,21 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
     ] = None,
     admin_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, metavar="PORT", help="Serve faults over HTTP on this port, for ottla faults and any language."),
+        typer.Option(
+            min=0, max=65_535, metavar="PORT", help="Serve faults over HTTP on this port; its token is OTTLA_ADMIN_TOKEN, or printed."
+        ),
     ] = None,
     admin_host: Annotated[str, typer.Option(metavar="HOST", help="Address to bind the admin port to.")] = "127.0.0.1",
-    admin_token: Annotated[
-        str | None,
-        typer.Option(metavar="TOKEN", help="The token of the admin port (default: OTTLA_ADMIN_TOKEN, or a new one, which is printed)."),
+    log: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write a line for each request and its result to this file; - for standard output.")
     ] = None,
+    log_json: Annotated[bool, typer.Option("--log-json", help="Write all decoded fields as JSON lines.")] = False,
+    log_only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILTER", help="Log only such requests: api=Fetch,topic=orders-*,group=…,client_id=…; may be repeated."),
+    ] = None,
+    log_errors: Annotated[bool, typer.Option("--log-errors", help="Log only results with an error.")] = False,
+    log_slower_than: Annotated[float, typer.Option(min=0, metavar="MS", help="Log only what took at least so long.")] = 0,
     port_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the port to this file once the gateway listens.")] = None,
     log_level: Annotated[str, typer.Option(metavar="debug|info|warning|error", help="How much to log.")] = "info",
 ) -> None:
@@ -64,10 +76,7 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
 
     For example: ottla gateway --to localhost:9092, then use localhost:19092 as the bootstrap server (docs/gateway.md).
     """
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
-    )
-    logging.getLogger(PEERS).addFilter(PeerLines())
+    _log_at(log_level)
     settings = GatewaySettings(
         [Address(*host_port(item)) for item in to.split(",") if item],
         host,
@@ -76,23 +85,44 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
         None if tls_certificate is None else _server_tls(tls_certificate),
         None if to_config is None else _cluster_tls(to_config),
     )
+    observer = (
+        None if log is None else partial(wire_log, log, log_only or (), as_json=log_json, errors=log_errors, slower_than_ms=log_slower_than)
+    )
+    faults = _faults(fault or (), observer)
     try:
-        faults = Faults((parse_rule(rule) for rule in fault or ()), refused=NEEDS_A_BROKER)
-    except (FaultSyntax, ValueError) as error:
-        raise CliError(str(error), exit_code=2) from None
-    try:
-        ports = None if admin_port is None else _admin_ports(admin_port, admin_host, admin_token)
+        ports = None if admin_port is None else _admin_ports(admin_port, admin_host)
         clock, beside = (Clock(), None) if ports is None else (ports.clock, ports.beside_gateway)
         tell = None if ports is None else ports.told_after(None)
-        raise typer.Exit(run_node(lambda: Gateway(settings, faults, clock, tell), port_file, beside))
+        raise typer.Exit(run_node(lambda: Gateway(settings, faults, clock, tell, quiet=log == STANDARD_OUTPUT), port_file, beside))
     except StartError as error:
         option = "--admin-port" if "the admin port" in str(error) else "--port"
         advice = f"; stop the other program, or choose another port with {option}" if "listen on" in str(error) else ""
         raise CliError(f"{error}{advice}") from None
 
 
-def _admin_ports(port: int, host: str, token: str | None) -> AdminPorts:
-    options = {"admin_port": port, "admin_host": host, "admin_token": token, "admin_open_local": False, "console": False}
+def _log_at(level: str) -> None:
+    if level.upper() not in logging.getLevelNamesMapping():
+        raise CliError(f"--log-level {level}: use debug, info, warning or error", exit_code=2)
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger(PEERS).addFilter(PeerLines())
+
+
+def _faults(rules: Sequence[str], log: Callable[[], WireLog] | None) -> Faults:
+    try:
+        faults = Faults((parse_rule(rule) for rule in rules), refused=NEEDS_A_BROKER)
+        if log is not None:
+            faults.observe(log())
+    except ValueError as error:  # FaultSyntax, or a name that is used twice
+        raise CliError(str(error), exit_code=2) from None
+    except OSError as error:
+        raise CliError(f"--log: {error.filename} cannot be written: {error.strerror}", exit_code=2) from None
+    return faults
+
+
+def _admin_ports(port: int, host: str) -> AdminPorts:
+    options = {"admin_port": port, "admin_host": host, "admin_token": None, "admin_open_local": False, "console": False}
     return AdminPorts(argparse.Namespace(**options))
 
 
@@ -111,3 +141,23 @@ def _cluster_tls(file: Path) -> ssl.SSLContext | None:
         return security.tls() if security.encrypted else None
     except OSError as error:
         raise CliError(f"{file}: TLS cannot be set up: {error}", exit_code=2) from None
+
+
+@command
+def tap(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
+    to: Annotated[str, typer.Option(metavar="HOST:PORT[,…]", help="Brokers of the cluster; one that can be reached is enough.")],
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port for clients, as in ottla gateway.")] = 19_092,
+    to_config: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS towards the cluster, as in ottla gateway.")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILTER", help="Show only such requests: api=Fetch,topic=orders-*,group=…,client_id=…; may be repeated."),
+    ] = None,
+    errors: Annotated[bool, typer.Option("--errors", help="Show only results with an error.")] = False,
+    slower_than: Annotated[float, typer.Option(min=0, metavar="MS", help="Show only what took at least so long.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Show all decoded fields as JSON lines.")] = False,
+) -> None:
+    """Show the requests of programs and their results as they pass: a gateway whose log is standard output.
+
+    For example: ottla tap --to localhost:9092 --only api=Produce, then use localhost:19092 as the bootstrap server (docs/gateway.md).
+    """
+    gateway(to, to_config, port, log=STANDARD_OUTPUT, log_json=as_json, log_only=only, log_errors=errors, log_slower_than=slower_than)

@@ -120,6 +120,13 @@ def parser() -> argparse.ArgumentParser:
         help="create this topic at start unless it exists; may be repeated (also OTTLA_TOPICS)",
     )
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the broker listens")
+    _add_interception(made)
+    add_admin_options(made, _port)
+    made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
+    return made
+
+
+def _add_interception(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--fault",
         action="append",
@@ -127,9 +134,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="RULE",
         help="a scripted fault, such as drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md lists all)",
     )
-    add_admin_options(made, _port)
-    made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
-    return made
+    made.add_argument(
+        "--log-requests",
+        metavar="FILE",
+        help="write a line for each request and its result to this file, - for standard output; costs throughput (docs/gateway.md)",
+    )
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -231,6 +240,8 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     settings.users = dict(options.users)
     _check_lock(settings, tls=options.tls)
     faults = Faults(parse_rule(text) for text in options.fault)
+    if options.log_requests is not None:
+        _log_requests(faults, options.log_requests)
     _say(loaded)
     prepare = partial(_format_where_new, settings, in_place.scram if in_place is not None else ())
     if settings.is_controller and not settings.is_member:
@@ -248,6 +259,15 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
             yield
 
     return start(clock=ports.clock, beside=beside_both, tell=ports.told_after(tell))
+
+
+def _log_requests(faults: Faults, path: str) -> None:
+    from ottla.broker.cli.wire_logs import wire_log  # noqa: PLC0415 # most starts have no such log
+
+    try:
+        faults.observe(wire_log(path))
+    except OSError as error:
+        raise StartError(f"--log-requests {path}: the file cannot be written: {error.strerror}") from error
 
 
 def _say(loaded: Loaded) -> None:
@@ -308,8 +328,8 @@ def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
 def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepare: Callable[[], None]) -> int:
     from ottla.broker.controller_node import ControllerNode  # noqa: PLC0415 # only controllers need it
 
-    if options.fault or wants_admin(options):
-        raise StartError("faults and the admin port are for brokers: process.roles=controller has neither")
+    if options.fault or options.log_requests or wants_admin(options):
+        raise StartError("faults, the log of requests and the admin port are for brokers: process.roles=controller has none of them")
 
     def make() -> ControllerNode:
         node = ControllerNode(settings)  # before formatting: it rejects invalid security settings
@@ -327,6 +347,8 @@ def _run_together(options: argparse.Namespace) -> int:
         raise SettingsError(
             "--like is for a standalone node: the brokers of a cluster are always the newest that its metadata.version allows"
         )
+    if options.log_requests is not None:
+        raise SettingsError("--log-requests is for a single broker: put a gateway before the cluster instead (ottla gateway --log)")
     path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
     _check_address(options, common)
     host, port = options.host or "127.0.0.1", _PORT if options.port is None else options.port

@@ -53,6 +53,10 @@ class Exchange:
     late: bool = False
     number: int = 0
     """Counts requests in the order in which they were handled; observers get them in the order of their responses."""
+    size: int = 0
+    """The size of the request's frame in bytes."""
+    took_ns: int = 0
+    """The time from the request to its result, in real nanoseconds, without what rules delayed the response."""
 
 
 class Faults:

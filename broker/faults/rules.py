@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -182,7 +182,7 @@ class FaultRule:
 
     def hits_request(self, subject: Subject, *, may_hit: bool = True) -> bool:
         """Return whether this request is hit, and count it. `may_hit` is False if an earlier rule excludes this one."""
-        if self.action in OF_ANSWERS or not self._matches(subject) or not self._names_wanted(subject):
+        if self.action in OF_ANSWERS or not self.matches(subject):
             return False
         return self.draw(may_hit=may_hit)
 
@@ -194,6 +194,10 @@ class FaultRule:
         if subject.api not in OF_ANSWERS.get(self.action, ()) or not self._matches(subject):
             return False
         return self.action is FaultAction.CORRUPT or self._names_wanted(subject)
+
+    def matches(self, subject: Subject) -> bool:
+        """Return whether the rule's fields match a request, without counting it."""
+        return self._matches(subject) and self._names_wanted(subject)
 
     def keep(self, key: AnswerKey, at_ms: int, answer: Any) -> None:
         """Keep an answer, and at most `_ANSWERS_KEPT`."""
@@ -264,6 +268,7 @@ class FaultRule:
 
 
 _FIELDS: Final = {item.name: item.type for item in fields(FaultRule) if item.init and item.name != "action"}
+_OF_SUBJECTS: Final = frozenset({"api", "client_id", "transactional_id", "group", "topic", "partition", "connection"})
 _NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed", "ms", "bytes"})
 
 
@@ -271,6 +276,14 @@ def parse_rule(text: str) -> FaultRule:
     """Parse a rule from `action:name=value,…`. Raises FaultSyntax."""
     action, _, rest = text.partition(":")
     return make_rule({"action": action, **dict(part.partition("=")[::2] for part in rest.split(",") if part)})
+
+
+def parse_filter(text: str) -> Callable[[Subject], bool]:
+    """Parse the fields of a rule that match requests, such as `api=Fetch,topic=orders`; return what matches. Raises FaultSyntax."""
+    given = {part.partition("=")[0] for part in text.split(",") if part}
+    if unknown := given - _OF_SUBJECTS:
+        raise FaultSyntax(f"a filter has no {', '.join(sorted(unknown))}; known are {', '.join(sorted(_OF_SUBJECTS))}")
+    return parse_rule(f"{FaultAction.DROP_ACK.value}:{text}").matches
 
 
 def make_rule(given: Mapping[str, Any]) -> FaultRule:

@@ -17,14 +17,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ottla.broker.api.context import CloseConnection
-from ottla.broker.api.pipeline import Call, intercepted
+from ottla.broker.api.interceptors import intercepted
+from ottla.broker.api.pipeline import Call
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.routes import Answer
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
-from ottla.broker.gateway.rewriting import View, change, decoded, sized
+from ottla.broker.gateway.rewriting import AddressView, change, decoded, sized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, encode_response, request_class
 from ottla.protocol.errors import ProtocolError
@@ -63,7 +64,7 @@ class Interception:
             return False
         return message.MIN_VERSION <= version <= message.MAX_VERSION
 
-    def answer(self, asking: Asking, connection: int, size: int) -> Reply | asyncio.Task[Reply]:
+    def answer(self, asking: InterceptedRequest, connection: int, size: int) -> Reply | asyncio.Task[Reply]:
         """Return the reply to a request, or a task that ends with it."""
         call = Call(self, asking.request, connection, size, lambda answer: self._start(asking, call, answer))
         try:
@@ -81,7 +82,7 @@ class Interception:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _start(self, asking: Asking, call: Call, answer: Awaitable[Message | None]) -> asyncio.Task[Reply]:
+    def _start(self, asking: InterceptedRequest, call: Call, answer: Awaitable[Message | None]) -> asyncio.Task[Reply]:
         task = asyncio.get_running_loop().create_task(_finish(asking, call, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -89,18 +90,22 @@ class Interception:
         return task
 
 
-class Asking:
+class InterceptedRequest:
     """One intercepted request. `send` sends its frame to the cluster and registers for the response, with `answered` called for it;
     `on_over` is called once when the request needs the cluster no longer.
     """
 
     def __init__(
-        self, request: Request, frame: memoryview, send: Callable[[Asking, memoryview], None], on_over: Callable[[Asking], None]
+        self,
+        request: Request,
+        frame: memoryview,
+        send: Callable[[InterceptedRequest, memoryview], None],
+        on_over: Callable[[InterceptedRequest], None],
     ) -> None:
         self.request = request
         self._frame = frame
         self._send = send
-        self._on_over: Callable[[Asking], None] | None = on_over
+        self._on_over: Callable[[InterceptedRequest], None] | None = on_over
         self._pending: list[asyncio.Future[Message | None]] = []
         self._raw: list[Buffer] | None = None
         self._version = request.header.api_version
@@ -120,7 +125,7 @@ class Asking:
         self._pending.append(future)
         return future
 
-    def answered(self, frame: memoryview, view: View) -> None:
+    def answered(self, frame: memoryview, view: AddressView) -> None:
         """Take the response to the oldest question that waits. Raises ProtocolError."""
         header = self.request.header
         self._version, response = decoded(header.api_key, header.api_version, frame)
@@ -156,7 +161,7 @@ class Asking:
         return encode_response(header.api_key, self._version, header.correlation_id, response)
 
 
-async def _finish(asking: Asking, call: Call, answer: Awaitable[Any]) -> Reply:
+async def _finish(asking: InterceptedRequest, call: Call, answer: Awaitable[Any]) -> Reply:
     try:
         return asking.reply(call, await answer)
     except Exception as error:  # noqa: BLE001 # the same catch-all, for rules that waited

@@ -23,8 +23,8 @@ from ottla.broker.api.reply import CLOSE, Action, LastWords, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
-from ottla.broker.gateway.interception import Asking, Interception
-from ottla.broker.gateway.rewriting import GSSAPI, View, is_rewritten, is_understood, newer_client_response, rewritten, sized
+from ottla.broker.gateway.interception import InterceptedRequest, Interception
+from ottla.broker.gateway.rewriting import GSSAPI, AddressView, is_rewritten, is_understood, newer_client_response, rewritten, sized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, decode_response, encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
@@ -55,7 +55,7 @@ class _Asked:
         self.correlation_id = correlation_id
         self.collected = is_rewritten(api_key, version)
         self.answer: list[Buffer] | None = None
-        self.asking: Asking | None = None
+        self.asking: InterceptedRequest | None = None
         self.mechanism: str | None = None
         self.is_bare = False
 
@@ -66,7 +66,7 @@ class Passage:
     """
 
     def __init__(
-        self, view: View, interception: Interception | None = None, number: int = 0, on_change: Callable[[], None] = lambda: None
+        self, view: AddressView, interception: Interception | None = None, number: int = 0, on_change: Callable[[], None] = lambda: None
     ) -> None:
         self._view = view
         self._interception = interception
@@ -80,7 +80,7 @@ class Passage:
         self._responses = FrameStream(self._response, self._take_response, limits.NODE_RESPONSE_BYTES)
         self._pending: asyncio.Task[Reply] | None = None
         """Ends with the reply to an intercepted request; the client's next request waits."""
-        self._unasked: dict[Asking, None] = {}
+        self._unasked: dict[InterceptedRequest, None] = {}
         self._cluster_is_lost = False
         self._is_fed = False
         """Whether bytes are being processed; the caller then takes the output by itself."""
@@ -207,7 +207,7 @@ class Passage:
     # --- interception ----------------------------------------------------------------------------------------------------------
 
     def _intercept(self, interception: Interception, frame: memoryview) -> None:
-        asking = Asking(decode_request(frame), frame, self._ask, self._over)
+        asking = InterceptedRequest(decode_request(frame), frame, self._ask, self._over)
         self._unasked[asking] = None
         reply = interception.answer(asking, self._number, len(frame))
         if isinstance(reply, asyncio.Task):
@@ -216,7 +216,7 @@ class Passage:
         else:
             self._reply(reply)
 
-    def _ask(self, asking: Asking, frame: memoryview) -> None:
+    def _ask(self, asking: InterceptedRequest, frame: memoryview) -> None:
         if self._cluster_is_lost:
             raise CloseConnection("the cluster has closed its connection")
         header = asking.request.header
@@ -227,7 +227,7 @@ class Passage:
         self._to_cluster += sized(frame)
         self._changed()
 
-    def _over(self, asking: Asking) -> None:
+    def _over(self, asking: InterceptedRequest) -> None:
         self._unasked.pop(asking, None)
         self._changed()
 

@@ -22,7 +22,7 @@ from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResp
 from ottla.protocol.wire import Buffer
 
 
-class View(Protocol):
+class AddressView(Protocol):
     """What a client sees of the cluster, and what the gateway learns from its responses."""
 
     def exchange(self, node_id: int, host: str, port: int) -> Address:
@@ -39,36 +39,36 @@ _ERROR_CODE: Final = slice(4, 6)
 """Where ApiVersions has its error code in every version, after the correlation id."""
 
 
-def _metadata(response: Any, view: View) -> bool:
+def _metadata(response: Any, view: AddressView) -> bool:
     for topic in response.topics:
         if topic.name and any(topic.topic_id):
             view.learn(topic.topic_id, topic.name)
     return _moved(response.brokers, "node_id", view)
 
 
-def _brokers(response: Any, view: View) -> bool:
+def _brokers(response: Any, view: AddressView) -> bool:
     return _moved(response.brokers, "broker_id", view)
 
 
-def _coordinators(response: Any, view: View) -> bool:
+def _coordinators(response: Any, view: AddressView) -> bool:
     return _moved([response, *response.coordinators], "node_id", view)
 
 
-def _endpoints(response: Any, view: View) -> bool:
+def _endpoints(response: Any, view: AddressView) -> bool:
     return _moved(response.node_endpoints, "node_id", view)
 
 
-def _offered(response: Any, _: View) -> bool:
+def _offered(response: Any, _: AddressView) -> bool:
     return offer(response)
 
 
-def _mechanisms(response: Any, _: View) -> bool:
+def _mechanisms(response: Any, _: AddressView) -> bool:
     before = len(response.mechanisms)
     response.mechanisms = [name for name in response.mechanisms if name != GSSAPI]
     return len(response.mechanisms) != before
 
 
-_CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, View], bool]]]] = {
+_CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, AddressView], bool]]]] = {
     ApiKey.PRODUCE: (10, _endpoints),
     ApiKey.FETCH: (16, _endpoints),
     ApiKey.METADATA: (0, _metadata),
@@ -101,7 +101,7 @@ def decoded(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
     return version, decode_response(api_key, version, frame)[1]
 
 
-def change(api_key: int, version: int, response: Any, view: View) -> bool:
+def change(api_key: int, version: int, response: Any, view: AddressView) -> bool:
     """Change a response in place; return whether anything changed. Raises ProtocolError."""
     return is_rewritten(api_key, version) and _CHANGES[api_key][1](response, view)
 
@@ -111,7 +111,7 @@ def sized(frame: memoryview) -> list[Buffer]:
     return [_SIZE.pack(len(frame)), frame]
 
 
-def rewritten(api_key: int, version: int, frame: memoryview, view: View) -> list[Buffer]:
+def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> list[Buffer]:
     """Return the response to send in place of `frame`, with its size. Raises ProtocolError for an invalid response."""
     version, response = decoded(api_key, version, frame)
     if not change(api_key, version, response, view):
@@ -138,7 +138,7 @@ def _restricted(api: ApiVersion) -> bool:
     return api.min_version <= api.max_version
 
 
-def _moved(entries: Iterable[Any], id_field: str, view: View) -> bool:
+def _moved(entries: Iterable[Any], id_field: str, view: AddressView) -> bool:
     """Replace the address of each entry by the gateway's; return whether anything changed."""
     changed = False
     for entry in sorted(entries, key=attrgetter(id_field)):  # so that brokers that are new together get their ports in order

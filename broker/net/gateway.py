@@ -9,9 +9,11 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,6 +58,8 @@ class Gateway:
         faults: Faults | None = None,
         clock: Clock | None = None,
         tell: Callable[[str], str] | None = None,
+        *,
+        quiet: bool = False,
     ) -> None:
         self.settings = settings
         self.faults = faults or Faults(refused=NEEDS_A_BROKER)
@@ -67,7 +71,10 @@ class Gateway:
         self._driver = TimerDriver(self.timers, self.clock)
         self._servers: list[asyncio.Server] = []
         self._opening: set[asyncio.Task[None]] = set()
+        self._bound: list[socket.socket] = []
+        self._is_stopping = False
         self._port = settings.port
+        self._quiet = quiet
         self._tell = tell
         """Returns further lines of the greeting, from the address."""
 
@@ -87,10 +94,13 @@ class Gateway:
 
     async def stop(self) -> None:
         """Close all ports and connections."""
-        for server in self._servers:
-            server.close()
+        self._is_stopping = True
         for task in self._opening:
             task.cancel()
+        for server in self._servers:
+            server.close()
+        for bound in self._bound:  # a task that is cancelled before it began has made no server of its socket
+            bound.close()
         await self.connections.close()
         self._driver.stop()
 
@@ -100,14 +110,20 @@ class Gateway:
         return [self._port, *(port for _, port in sorted(self.book.ports.items()))]
 
     def greeting(self) -> str:
-        """Return the line printed after the start."""
+        """Return the line printed after the start; if standard output is for other things, print it to standard error instead."""
         cluster = ",".join(host_and_port(*address) for address in self.settings.cluster)
         at = host_and_port(self.settings.host, self._port)
         line = f"Ottla's gateway to {cluster} is listening on {at} (brokers get their ports when a client asks for them)"
-        return line if self._tell is None else f"{line}\n{self._tell(at)}"
+        text = line if self._tell is None else f"{line}\n{self._tell(at)}"
+        if not self._quiet:
+            return text
+        print(text, file=sys.stderr)
+        return ""
 
     def _open_port(self, node_id: int) -> int:
         """Open the port of a broker. Raises OSError."""
+        if self._is_stopping:
+            raise OSError(errno.ECANCELED, "the gateway stops")
         host = self.settings.host
         wanted = self._port + 1 + node_id if self.settings.port else 0
         try:
@@ -115,6 +131,7 @@ class Gateway:
         except OSError as error:
             logger.warning("Broker %d gets another port, because %s is not free: %s", node_id, host_and_port(host, wanted), error.strerror)
             bound = bound_socket(host, 0)
+        self._bound.append(bound)
         bound.listen(limits.ACCEPT_BACKLOG)  # a client may connect before the task below runs
         task = asyncio.get_running_loop().create_task(self._accept(bound, node_id))
         self._opening.add(task)

@@ -9,8 +9,7 @@ Rules inside:
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
@@ -18,6 +17,7 @@ from pydantic import BaseModel, Field
 
 from ottla.broker.app import Broker
 from ottla.broker.faults.engine import Exchange, Faults
+from ottla.broker.faults.exchange_text import PLACES_TOLD, TEXT_CHARS, errors_in, joined, subject_text
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import BatchHeader, split_batches
@@ -29,9 +29,6 @@ WRITES_REMEMBERED: Final = 20_000
 WRITERS_REMEMBERED: Final = 2_000
 ABSORBED_SHOWN: Final = 5
 ROWS_MAX: Final = 500
-_PLACES_TOLD: Final = 4
-_STRUCTS_LOOKED_AT: Final = 500
-_TEXT: Final = 200
 _QUIET: Final = frozenset({ApiKey.FETCH, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT})
 
 
@@ -93,21 +90,21 @@ class RequestLog:
 
     def __call__(self, exchange: Exchange) -> None:
         """Record one exchange."""
-        errors = list(dict.fromkeys(_errors(exchange.response)))
+        errors = list(dict.fromkeys(errors_in(exchange.response)))
         if exchange.subject.api in _QUIET and not errors and not exchange.faults and exchange.seen and not _gives_records(exchange):
             self.quiet += 1
             return
-        what, absorbed = self._of_produce(exchange) if exchange.subject.api is ApiKey.PRODUCE else (_what(exchange), False)
+        what, absorbed = self._of_produce(exchange) if exchange.subject.api is ApiKey.PRODUCE else (subject_text(exchange), False)
         self.rows.append(
             RequestRow(
                 number=exchange.number,
                 at_ms=exchange.at_ms,
                 api=exchange.subject.api.camel_case,
                 version=exchange.version,
-                client_id=exchange.subject.client_id[:_TEXT],
+                client_id=exchange.subject.client_id[:TEXT_CHARS],
                 connection=exchange.subject.connection,
                 what=what,
-                error=", ".join(errors[:_PLACES_TOLD]),
+                error=", ".join(errors[:PLACES_TOLD]),
                 answered=exchange.response is not None,
                 seen=exchange.seen,
                 late=exchange.late,
@@ -126,7 +123,7 @@ class RequestLog:
                 again = header is not None and answer is not None and self._is_retry(exchange, name, data.index, header, answer)
                 absorbed = absorbed or again
                 told.append(_told(f"{name}-{data.index}", header, answer, again=again))
-        return _joined(told, exchange.request.transactional_id), absorbed
+        return joined(told, exchange.request.transactional_id), absorbed
 
     def _is_retry(self, exchange: Exchange, topic: str, partition: int, header: BatchHeader, answer: Any) -> bool:
         if header.producer_id < 0 or answer.error_code != ErrorCode.NONE or answer.base_offset < 0:
@@ -140,7 +137,7 @@ class RequestLog:
         absorbed = self._absorbed.get(writer) or Absorbed()
         _remember(self._absorbed, writer, absorbed, WRITERS_REMEMBERED)
         absorbed.count += 1
-        client_id = exchange.subject.client_id[:_TEXT]
+        client_id = exchange.subject.client_id[:TEXT_CHARS]
         absorbed.newest.appendleft(
             AbsorbedView(at_ms=exchange.at_ms, client_id=client_id, base_sequence=header.base_sequence, offset=answer.base_offset)
         )
@@ -202,47 +199,7 @@ def _told(place: str, header: BatchHeader | None, answer: Any, *, again: bool) -
     return told
 
 
-def _what(exchange: Exchange) -> str:
-    subject = exchange.subject
-    places = [topic if index is None else f"{topic}-{index}" for topic, index in subject.partitions[: _PLACES_TOLD + 1]]
-    names = [f"group {name}" for name in sorted(subject.groups)] + [f"transaction {name}" for name in sorted(subject.transactional_ids)]
-    if subject.api is ApiKey.END_TXN:
-        names.append("commit" if exchange.request.committed else "abort")
-    return _joined([*names, *places], None)
-
-
-def _joined(told: list[str], transactional_id: str | None) -> str:
-    more = len(told) - _PLACES_TOLD
-    text = "; ".join(each[:_TEXT] for each in told[:_PLACES_TOLD]) + (f"; and {more} more" if more > 0 else "")
-    return text if not transactional_id else f"transaction {transactional_id[:_TEXT]}; {text}"
-
-
 def _gives_records(exchange: Exchange) -> bool:
     if exchange.subject.api is not ApiKey.FETCH or max(exchange.request.replica_id, exchange.request.replica_state.replica_id) >= 0:
         return False
     return any(part.records for topic in exchange.response.responses for part in topic.partitions)
-
-
-def _errors(response: Any) -> Iterator[str]:
-    """Yield the names of all errors in a response, at any depth."""
-    left, looked_at = deque([response]), 0
-    while left and looked_at < _STRUCTS_LOOKED_AT:
-        struct = left.popleft()
-        looked_at += 1
-        if not is_dataclass(struct):
-            continue
-        for each in fields(struct):
-            value = getattr(struct, each.name)
-            if each.name.endswith("error_code") and value:
-                yield _name_of(value)
-            elif isinstance(value, list):
-                left.extend(value[:_STRUCTS_LOOKED_AT])
-            elif is_dataclass(value):
-                left.append(value)
-
-
-def _name_of(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)

@@ -83,6 +83,8 @@ def asked(port: int, path: str, body: dict[str, object] | None = None) -> Any:
 
 def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
     assert "only a broker can crash" in failed("--to", "localhost", "--fault", "crash:step=marked")
+    assert "use debug, info" in failed("--to", "localhost", "--log-level", "loud")
+    assert "cannot be written: Is a directory" in failed("--to", "localhost", "--log", str(tmp_path))
     assert "unknown fault 'x'" in failed("--to", "localhost", "--fault", "x")
     nothing = tmp_path / "none.pem"
     properties = tmp_path / "client.properties"

@@ -1,0 +1,22 @@
+"""Puts the interceptors of rules and observers around a request. Imported only if there are any."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.api.pipeline import Call, Handle, Interceptor, observed
+from ottla.broker.api.routes import Answer
+from ottla.broker.faults.engine import Faults
+
+
+def intercepted(call: Call, handle: Handle, faults: Faults) -> Answer:
+    """Call `handle` with the interceptors of `faults` around it: the rules of the network, the observers, the rules of the handler."""
+    interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
+    if faults.rules:
+        from ottla.broker.api.faulty import FaultInterceptors  # noqa: PLC0415 # only a program with scripted faults needs it
+
+        rules = FaultInterceptors(faults)
+        interceptors = [rules.network_faults, *interceptors, rules.handler_faults]
+    for interceptor in reversed(interceptors):
+        handle = partial(interceptor, call, handle)
+    return handle()

@@ -1,0 +1,58 @@
+"""What an exchange is about, as text for people: the names in its request, and the errors in its response."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from ottla.broker.faults.engine import Exchange
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+
+PLACES_TOLD: Final = 4
+TEXT_CHARS: Final = 200
+_STRUCTS_LOOKED_AT: Final = 500
+
+
+def subject_text(exchange: Exchange) -> str:
+    """Return the groups, transactions and partitions that a request names; empty if there are none."""
+    subject = exchange.subject
+    places = [topic if index is None else f"{topic}-{index}" for topic, index in subject.partitions[: PLACES_TOLD + 1]]
+    names = [f"group {name}" for name in sorted(subject.groups)] + [f"transaction {name}" for name in sorted(subject.transactional_ids)]
+    if subject.api is ApiKey.END_TXN:
+        names.append("commit" if exchange.request.committed else "abort")
+    return joined([*names, *places], None)
+
+
+def joined(told: list[str], transactional_id: str | None) -> str:
+    """Return the first items as one text."""
+    more = len(told) - PLACES_TOLD
+    text = "; ".join(each[:TEXT_CHARS] for each in told[:PLACES_TOLD]) + (f"; and {more} more" if more > 0 else "")
+    return text if not transactional_id else f"transaction {transactional_id[:TEXT_CHARS]}; {text}"
+
+
+def errors_in(response: Any) -> Iterator[str]:
+    """Yield the names of all errors in a response, at any depth."""
+    left, looked_at = deque([response]), 0
+    while left and looked_at < _STRUCTS_LOOKED_AT:
+        struct = left.popleft()
+        looked_at += 1
+        if not is_dataclass(struct):
+            continue
+        for each in fields(struct):
+            value = getattr(struct, each.name)
+            if each.name.endswith("error_code") and value:
+                yield _name_of(value)
+            elif isinstance(value, list):
+                left.extend(value[:_STRUCTS_LOOKED_AT])
+            elif is_dataclass(value):
+                left.append(value)
+
+
+def _name_of(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
