@@ -1,4 +1,4 @@
-"""The input of stream and consumer programs: committed and aborted records; and the check whether a group has read all of it.
+"""The input of programs that read: committed and aborted records; and the check whether a group has read all of it.
 
 Rules:
 - Each partition begins with data and ends with a non-transactional record, so that a group that has read everything has committed the log
@@ -17,6 +17,15 @@ from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetF
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.k90_describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from ottla.protocol.records.record import SimpleRecord, build_batch
 
 PARTITIONS = 2
@@ -26,6 +35,8 @@ REST_RECORDS = 2
 _ABORTED = ("ottla-verify-input", 3)
 """Transactional id of the aborted records, and the number of records in each transaction."""
 _PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4
+_ALTER_CONFIGS, _DESCRIBE_SHARE_OFFSETS = 1, 1
+_GROUP_RESOURCE, _SET = 32, 0
 
 
 def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int) -> None:
@@ -57,6 +68,28 @@ def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str],
         if all(found.get(partition, -1) >= end for partition, end in ends.items()):
             return True
     return False
+
+
+def configure_share_group(verifier_client: VerifierClient, group: str) -> None:
+    """Let the share group begin with the first record, and deliver committed records only."""
+    settings = [
+        AlterableConfig("share.auto.offset.reset", _SET, "earliest"),
+        AlterableConfig("share.isolation.level", _SET, "read_committed"),
+    ]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP_RESOURCE, group, settings)])
+    verifier_client.ask(verifier_client.anybody, request, _ALTER_CONFIGS, lambda answer: answer.responses[0])
+
+
+def finished_to_the_end(verifier_client: VerifierClient, group: str, topic: str) -> bool:
+    """Return whether a share group has accepted, or given up, every record of `topic`. Raises OSError.
+
+    The lag says so; the stored start offset follows with the next acknowledgement only.
+    """
+    request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group)])
+    request.groups[0].topics = None
+    (found,) = verifier_client.call(verifier_client.coordinator(BY_GROUP, group), request, _DESCRIBE_SHARE_OFFSETS).groups
+    lags = {part.partition_index: part.lag for each in found.topics if each.topic_name == topic for part in each.partitions}
+    return lags == dict.fromkeys(range(PARTITIONS), 0)
 
 
 def find_transaction_coordinator(verifier_client: VerifierClient, transactional_id: str) -> None:

@@ -31,8 +31,10 @@ _INTERFACE: Final = {
     Role.PRODUCER: "Does it use OTTLA_BOOTSTRAP_SERVERS, and exit when it has written OTTLA_RECORDS records?",
     Role.STREAM: _READS,
     Role.CONSUMER: _READS,
+    Role.SHARE_CONSUMER: "Does it use OTTLA_BOOTSTRAP_SERVERS, read OTTLA_INPUT as the share group OTTLA_GROUP, and accept each record?",
 }
 """What to look at in a program that does not finish without faults."""
+_END: Final = {Role.PRODUCER: "end", Role.SHARE_CONSUMER: "accept or reject all of {input} or end"}
 
 
 class Guarantee(StrEnum):
@@ -122,14 +124,14 @@ def identity_of(by: str) -> Identity:
 
 def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     """Return all guarantees that were broken in a finished run. Raises RuntimeError if that cannot be decided."""
-    found = stage.deployment.examine(calm.topics, by=by, expected=None if calm.role is Role.CONSUMER else calm.achieved)
+    found = stage.deployment.examine(calm.topics, by=by, expected=None if calm.role.has_effects else calm.achieved)
     lost = _lost_by_setting(stage, found)
     told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
     excused = [each for each in found.anomalies if _is_of(each, lost)]
     if excused:
         says = f"acknowledged records were lost by the election ({len(lost)}): {counted(excused)}"
         told.append(Breach(Guarantee.COMPLETE, says, explain(excused), by_setting=True))
-    if calm.role is Role.CONSUMER:
+    if calm.role.has_effects:
         told += _of_effects(stage, calm)
     told += _aborted_data(stage)
     told += _unfinished(stage, "If the program waits in its client: docs/verify.md lists calls of clients that hang (Pitfalls of clients).")
@@ -162,7 +164,7 @@ def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashab
         send.topic for send in stage.deployment.sends if send.client_id != VERIFIER_CLIENT and not send.topic.startswith("__")
     )
     found = stage.deployment.examine(topics, by=by)
-    if stage.program.role is Role.CONSUMER:
+    if stage.program.role.has_effects:
         effects: Counter[Hashable] = Counter(_effects(stage))
     else:
         effects = Counter(by(each.key, each.value) for each in found.stored if each.outcome.readable)
@@ -190,7 +192,7 @@ SETTINGS_LOST_IT: Final = (
 def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
     """Return the guarantees that were broken without any fault."""
     told = list(_by_guarantee(found))
-    if stage.program.role is Role.CONSUMER:
+    if stage.program.role.has_effects:
         told += _not_once(stage, effects, effects.keys())
     return [*told, *_aborted_data(stage), *_unfinished(stage, _INTERFACE[stage.program.role])]
 
@@ -213,10 +215,21 @@ def _of_effects(stage: Stage, calm: Calm) -> Iterator[Breach]:
 
 
 def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) -> Iterator[Breach]:
+    if stage.program.role is Role.SHARE_CONSUMER:
+        counts = Counter(counts.keys())  # a share group is at least once: an effect may repeat, an accepted record may not
+        yield from _delivered_again(stage)
     twice = sorted(f"{effect} ({count} times)" for effect, count in counts.items() if count > 1)
     strange = sorted(map(str, counts.keys() - expected))
     if twice or strange:
         yield Breach(Guarantee.ONCE, f"{len(twice)} effects occur twice, {len(strange)} are unexpected", _listed(stage, twice + strange))
+
+
+def _delivered_again(stage: Stage) -> Iterator[Breach]:
+    """Yield a breach if a share group was delivered a record again whose acceptance the broker had answered."""
+    again = sorted(stage.observer.delivered_again)
+    if again:
+        lines = [f"  {topic}-{partition}@{offset}" for _, topic, partition, offset in again[:EVIDENCE_MAX]]
+        yield Breach(Guarantee.ONCE, f"the broker delivered {len(again)} accepted records again", "\n".join(lines))
 
 
 def _effects(stage: Stage) -> list[str]:
@@ -264,7 +277,7 @@ def _unfinished(stage: Stage, advice: str) -> Iterator[Breach]:
     if ending.gave_up:
         yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not restarted again", told)
     elif ending.overdue:
-        wanted = "end" if program.role is Role.PRODUCER else f"commit all of {program.input} or end"
+        wanted = _END.get(program.role, "commit all of {input} or end").format(input=program.input)
         yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", f"{told}\n  {advice}".lstrip("\n"))
 
 

@@ -38,17 +38,25 @@ class Role(StrEnum):
     """Reads the input, writes to other topics, until SIGTERM."""
     CONSUMER = "consumer"
     """Reads the input and has effects outside Kafka, until SIGTERM."""
+    SHARE_CONSUMER = "share-consumer"
+    """Reads the input as a share group and has effects outside Kafka, until SIGTERM."""
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether the program is judged by its effects outside Kafka, not by what it writes."""
+        return self in {Role.CONSUMER, Role.SHARE_CONSUMER}
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The command and its environment. `result` is a command that prints a consumer's effects, one a line; by default its output is
-    them."""
+    """The command and its environment. `group` is the share group, which the verification configures. `result` is a command that prints a
+    consumer's effects, one a line; by default its output is them."""
 
     command: Sequence[str]
     role: Role = Role.PRODUCER
     input: str = "input"
     output: str = "output"
+    group: str = "verified"
     records: int = 200
     result: Sequence[str] | None = None
 
@@ -62,6 +70,7 @@ class Program:
             "OTTLA_INSTANCE": str(instance),
             "OTTLA_INPUT": self.input,
             "OTTLA_OUTPUT": self.output,
+            "OTTLA_GROUP": self.group,
             "OTTLA_RECORDS": str(self.records),
         }
 
@@ -176,13 +185,14 @@ def _work(directory: Path) -> Path:
 
 
 def _filled(command: Sequence[str], told: Mapping[str, str]) -> list[str]:
-    """Replace `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}` and `{records}` in the command."""
+    """Replace `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}`, `{group}` and `{records}` in the command."""
     names = {
         "{bootstrap}": told["OTTLA_BOOTSTRAP_SERVERS"],
         "{instance}": told["OTTLA_INSTANCE"],
         "{work}": told["OTTLA_WORK_DIR"],
         "{input}": told["OTTLA_INPUT"],
         "{output}": told["OTTLA_OUTPUT"],
+        "{group}": told["OTTLA_GROUP"],
         "{records}": told["OTTLA_RECORDS"],
     }
     filled = []

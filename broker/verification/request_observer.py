@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.faults.engine import Exchange
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -19,6 +21,10 @@ VERIFIER_CLIENT = "ottla-verify"
 
 
 ACKS_ALL: Final = -1
+ACCEPT: Final = 1
+"""The type of an acknowledgement that accepts a record."""
+Shared = tuple[str, str, int, int]
+"""A record of a share group: group, topic id, partition, offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,10 @@ class RequestObserver:
     """Produce requests by the errors in their responses."""
     producer_ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     """The producer ids that each transactional id was assigned."""
+    accepted: set[Shared] = field(default_factory=set, repr=False)
+    """The records whose acceptance by a share group was answered without an error."""
+    delivered_again: set[Shared] = field(default_factory=set)
+    """The records that a share group was delivered after that."""
     others: frozenset[str] = frozenset({VERIFIER_CLIENT})
     """Client ids other than the program's, which are ignored."""
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -79,6 +89,10 @@ class RequestObserver:
             self.idempotent = True
             self.transaction_timeout_ms = max(self.transaction_timeout_ms, request.transaction_timeout_ms)
             self._take_producer_id(request.transactional_id, exchange.response)
+        elif subject.api in {ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}:
+            self.accepted.update(_accepted(request, exchange.response))
+            if subject.api is ApiKey.SHARE_FETCH:
+                self.delivered_again |= self.accepted.intersection(_acquired(request, exchange.response))
         elif subject.api is ApiKey.JOIN_GROUP:
             self.session_timeout_ms = max(self.session_timeout_ms, request.session_timeout_ms)
 
@@ -99,6 +113,35 @@ class RequestObserver:
 
 def _brought_records(response: Any) -> bool:
     return response is not None and any(part.records for topic in response.responses for part in topic.partitions)
+
+
+def _accepted(request: Any, response: Any) -> Iterator[Shared]:
+    """Yield the records whose acceptance this response confirms."""
+    if response is None or response.error_code:
+        return
+    errors = {
+        (topic.topic_id, part.partition_index): getattr(part, "acknowledge_error_code", part.error_code)
+        for topic in response.responses
+        for part in topic.partitions
+    }
+    for topic in request.topics:
+        for part in topic.partitions:
+            if errors.get((topic.topic_id, part.partition_index), 0):
+                continue
+            for batch in part.acknowledgement_batches:
+                types = batch.acknowledge_types
+                for offset in range(batch.first_offset, batch.last_offset + 1):
+                    if types[offset - batch.first_offset if len(types) > 1 else 0] == ACCEPT:
+                        yield request.group_id, id_text(topic.topic_id), part.partition_index, offset
+
+
+def _acquired(request: Any, response: Any) -> Iterator[Shared]:
+    """Yield the records that this response delivers."""
+    for topic in () if response is None else response.responses:
+        for part in topic.partitions:
+            for batch in part.acquired_records:
+                for offset in range(batch.first_offset, batch.last_offset + 1):
+                    yield request.group_id, id_text(topic.topic_id), part.partition_index, offset
 
 
 def _errors(response: Any) -> set[ErrorCode]:

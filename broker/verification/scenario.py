@@ -11,8 +11,12 @@ from ottla.broker.verification.request_observer import RequestObserver
 from ottla.broker.verification.stage import Script, Stage
 from ottla.protocol.api_keys import ApiKey
 
-KIP_848_SESSION_MS: Final = 45_000
-"""Session timeout of members of the consumer protocol, which the broker sets (`group.consumer.session.timeout.ms`)."""
+BROKER_SET_SESSION_MS: Final = 45_000
+"""Session timeout of members of consumer and share groups, which the broker sets (`group.consumer.session.timeout.ms`,
+`group.share.session.timeout.ms`)."""
+
+
+_HEARTBEATS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +44,29 @@ class Calm:
 
     @property
     def grouped(self) -> bool:
-        """Whether the program is a member of a consumer group."""
-        return self.observer.calls[ApiKey.JOIN_GROUP] > 0 or self.observer.calls[ApiKey.CONSUMER_GROUP_HEARTBEAT] > 0
+        """Whether the program is a member of a consumer group or a share group."""
+        return any(self.observer.calls[api] for api in (ApiKey.JOIN_GROUP, *_HEARTBEATS))
+
+    @property
+    def shares(self) -> bool:
+        """Whether the program is a member of a share group."""
+        return self.observer.calls[ApiKey.SHARE_GROUP_HEARTBEAT] > 0
 
     @property
     def mark(self) -> ApiKey:
-        """The request that marks the program's progress: Produce; if it does not write, OffsetCommit, or else Fetch."""
+        """The request that marks the program's progress: Produce; if it does not write, OffsetCommit, or else Fetch; in a share group,
+        ShareAcknowledge, or else the ShareFetch that acknowledges."""
         if self.writes:
             return ApiKey.PRODUCE
+        if self.shares:
+            return ApiKey.SHARE_ACKNOWLEDGE if self.observer.calls[ApiKey.SHARE_ACKNOWLEDGE] > 1 else ApiKey.SHARE_FETCH
         return ApiKey.OFFSET_COMMIT if self.observer.calls[ApiKey.OFFSET_COMMIT] > 1 else ApiKey.FETCH
 
     @property
     def session_ms(self) -> int:
         """The session timeout of its group membership; 0 without a group."""
-        kip_848 = KIP_848_SESSION_MS if self.observer.calls[ApiKey.CONSUMER_GROUP_HEARTBEAT] else 0
-        return max(self.observer.session_timeout_ms, kip_848)
+        set_by_broker = BROKER_SET_SESSION_MS if any(self.observer.calls[api] for api in _HEARTBEATS) else 0
+        return max(self.observer.session_timeout_ms, set_by_broker)
 
     def part_way(self, api: ApiKey, share: float = 0.5) -> int:
         """Return the number of requests of `api` until this share of the work is done."""
@@ -106,6 +118,11 @@ def to_transactions_in_a_row(calm: Calm) -> str | None:
     return to_transactional(calm) or (None if len(calm.observer.ends) > 1 else "it has only one transaction")
 
 
+def to_share_members(calm: Calm) -> str | None:
+    """Apply to programs that are members of a share group."""
+    return None if calm.shares else "it is not in a share group"
+
+
 def to_members(calm: Calm) -> str | None:
-    """Apply to programs that are members of a consumer group."""
-    return None if calm.grouped else "it is not in a consumer group"
+    """Apply to programs that are members of a consumer group or a share group."""
+    return None if calm.grouped else "it is not in a group"

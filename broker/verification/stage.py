@@ -22,7 +22,15 @@ from ottla.broker.testing.in_process import InProcessBroker
 from ottla.broker.txns.transaction import EPOCH_MAX
 from ottla.broker.verification import program as programs
 from ottla.broker.verification.deployment import Cluster, deployment_of
-from ottla.broker.verification.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest, find_transaction_coordinator
+from ottla.broker.verification.input_data import (
+    PARTITIONS,
+    committed_to_the_end,
+    configure_share_group,
+    fill,
+    fill_rest,
+    find_transaction_coordinator,
+    finished_to_the_end,
+)
 from ottla.broker.verification.program import Instance, Program, Role
 from ottla.broker.verification.request_observer import RequestObserver
 
@@ -107,6 +115,8 @@ class Stage:
         if self.program.role is not Role.PRODUCER:
             fill(self.deployment.verifier_client, self.program.input, self.program.records, self.deployment.host.clock.now_ms())
             self._ends = self._input_ends()
+        if self.program.role is Role.SHARE_CONSUMER:
+            configure_share_group(self.deployment.verifier_client, self.program.group)
         self.deployment.watch(self.observer)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -263,13 +273,19 @@ class Stage:
             return
         self._looked_at = time.monotonic()
         try:
-            read = committed_to_the_end(self.deployment.verifier_client, sorted(self.observer.groups), self.program.input, self._ends)
+            read = self._is_read()
             if self._rest_is_there:
                 self._all_read = read
             elif read or script_is_done:
                 self._give_the_rest()
         except OSError:  # a broker is down, as the scenario wants
             self.deployment.verifier_client.close()
+
+    def _is_read(self) -> bool:
+        client, topic = self.deployment.verifier_client, self.program.input
+        if self.program.role is Role.SHARE_CONSUMER:
+            return finished_to_the_end(client, self.program.group, topic)
+        return committed_to_the_end(client, sorted(self.observer.groups), topic, self._ends)
 
     def _give_the_rest(self) -> None:
         self.observer.work_is_done = True

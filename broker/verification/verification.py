@@ -26,7 +26,7 @@ from ottla.broker.verification.judge import (
     calm_breaches,
     exposed,
 )
-from ottla.broker.verification.program import Program, Role
+from ottla.broker.verification.program import Program
 from ottla.broker.verification.scenario import Calm, Scenario
 from ottla.broker.verification.stage import Script, Stage, Terms
 
@@ -137,16 +137,16 @@ def _alike(calm: Result) -> str:
 
 
 def _differs(program: Program) -> str:
-    told = "effects" if program.role is Role.CONSUMER else "records"
+    told = "effects" if program.role.has_effects else "records"
     hint = (
         "print only what is the same in each run"
-        if program.role is Role.CONSUMER
+        if program.role.has_effects
         else "name what is the same in each run: --by key, --by json:FIELD"
     )
     return f"two runs without faults produce different {told}, so nothing can be compared: {hint}"
 
 
 def _nothing_achieved(program: Program) -> str:
-    if program.role is Role.CONSUMER:
+    if program.role.has_effects:
         return "the program reported no effects: print one a line, or name a command that does with --result"
     return "the program wrote no readable record: does it use OTTLA_BOOTSTRAP_SERVERS (or {bootstrap} in the command)?"

@@ -57,11 +57,11 @@ class VerifierClient:
         """Return a function that connects to the partition's current leader."""
 
         def find() -> Client:
-            told = self._anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)
+            told = self.anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)
             nodes = {each.node_id: each for each in told.brokers}
             leaders = {each.partition_index: each.leader_id for each in told.topics[0].partitions}
             node = nodes.get(leaders.get(partition, -1))
-            return self._anybody() if node is None else self._client(node.host, node.port)
+            return self.anybody() if node is None else self._client(node.host, node.port)
 
         return find
 
@@ -70,7 +70,7 @@ class VerifierClient:
         needed."""
 
         def find() -> Client:
-            found = self.ask(self._anybody, FindCoordinatorRequest(key=key, key_type=kind), _FIND_COORDINATOR)
+            found = self.ask(self.anybody, FindCoordinatorRequest(key=key, key_type=kind), _FIND_COORDINATOR)
             return self._client(found.host, found.port)
 
         return find
@@ -81,7 +81,8 @@ class VerifierClient:
             client.close()
         self._clients.clear()
 
-    def _anybody(self) -> Client:
+    def anybody(self) -> Client:
+        """Return a connection to some broker. Raises ConnectionError."""
         addresses = self._bootstrap()
         if not addresses:
             raise ConnectionError("no broker is up")

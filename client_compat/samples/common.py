@@ -30,6 +30,7 @@ class Job:
     work: Path
     input: str
     output: str
+    group: str
     records: int
     mistake: str | None
     result: bool
@@ -43,7 +44,7 @@ def job_of(role: Role, doc: str | None) -> Job:
     """Return the job from environment and arguments. Exits with the usage on wrong arguments; KeyError without OTTLA_BOOTSTRAP_SERVERS."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mistake", choices=names(role), help="make this mistake")
-    if role == "consumer":
+    if role.endswith("consumer"):
         parser.add_argument("--result", action="store_true", help="print the effects, one a line, and end")
     options = parser.parse_args()
     told = os.environ
@@ -53,6 +54,7 @@ def job_of(role: Role, doc: str | None) -> Job:
         work=Path(told.get("OTTLA_WORK_DIR", ".")),
         input=told.get("OTTLA_INPUT", "input"),
         output=told.get("OTTLA_OUTPUT", "output"),
+        group=told.get("OTTLA_GROUP", "samples"),
         records=int(told.get("OTTLA_RECORDS", "200")),
         mistake=options.mistake,
         result=getattr(options, "result", False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Role = Literal["producer", "stream", "consumer"]
+Role = Literal["producer", "stream", "consumer", "share-consumer"]
 Guarantee = Literal["complete", "once", "order", "committed", "whole"]
 
 
@@ -108,6 +108,13 @@ MISTAKES: Final = (
         "the effect is appended without a key or a position beside it: what is read again happens again",
         "crash-restart",
         "once",
+    ),
+    Mistake(
+        "accept-before-processing",
+        "share-consumer",
+        "the record is accepted before the effect: a crash between the two loses the effect, and nobody gets the record again",
+        "crash-restart",
+        "complete",
     ),
 )
 

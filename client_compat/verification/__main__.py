@@ -21,7 +21,7 @@ from client_compat.support import program
 from client_compat.support.campaign import Expectations, conduct
 
 CLIENTS = {"aiokafka": "aiokafka", "confluent-kafka": "confluent", "kafka-python": "kafka_python"}
-ROLES: tuple[Role, ...] = ("producer", "stream", "consumer")
+ROLES: tuple[Role, ...] = ("producer", "stream", "consumer", "share-consumer")
 CALM = "calm"
 LIMIT_S = 900
 RUN_S = 45
@@ -49,7 +49,7 @@ class Sample:
     @property
     def command(self) -> list[str]:
         """How it is started."""
-        module = f"client_compat.samples.{CLIENTS[self.client]}_{self.role}"
+        module = f"client_compat.samples.{CLIENTS[self.client]}_{self.role.replace('-', '_')}"
         return [sys.executable, "-m", module, *(("--mistake", self.mistake.name) if self.mistake else ())]
 
     @property
@@ -109,7 +109,7 @@ class Sample:
     def sit(self) -> None:
         """The verification."""
         options = ["--role", self.role, "--timeout", str(RUN_S), "--json"]
-        if self.role == "consumer":
+        if self.role.endswith("consumer"):
             options += ["--result", " ".join([*self.command, "--result"])]
         for name in self.proofs:
             options += ["--scenario", "lost-ack" if name == CALM else name]
@@ -125,6 +125,8 @@ def samples(clients: Sequence[str], roles: Sequence[Role], *, right: bool, wrong
     """The programs of these clients and roles."""
     for client in clients:
         for role in roles:
+            if role == "share-consumer" and client != "confluent-kafka":
+                continue  # the other clients have no share consumer
             if right:
                 yield Sample(client, role, None)
             for mistake in MISTAKES if wrong else ():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from itertools import product
 from typing import Any
 
 import pytest
@@ -21,12 +22,16 @@ RECORDS = 120
 LIMIT_S = 120
 
 
+def module_of(client: str, role: Role) -> str:
+    return f"client_compat.samples.{client}_{role.replace('-', '_')}"
+
+
 def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the results of `ottla verify` by scenario."""
-    program = [sys.executable, "-m", f"client_compat.samples.{client}_{role}"]
+    program = [sys.executable, "-m", module_of(client, role)]
     options = ["--role", role, "--records", str(RECORDS), "--timeout", "30", "--json"]
     options += [word for scenario in scenarios for word in ("--scenario", scenario)]
-    if role == "consumer":
+    if role.endswith("consumer"):
         options += ["--result", " ".join([*program, "--result"])]
     wrong = ["--mistake", mistake] if mistake else []
     done = subprocess.run(
@@ -59,7 +64,7 @@ def test_a_right_program_outlives_its_leader_and_a_zombie(client: str, role: Rol
 
 @pytest.mark.parametrize(
     ("mistake", "client"),
-    [(mistake, CLIENTS[number % len(CLIENTS)]) for number, mistake in enumerate(MISTAKES)],
+    [(mistake, CLIENTS[number % len(CLIENTS)] if mistake.role in ROLES else "confluent") for number, mistake in enumerate(MISTAKES)],
     ids=[mistake.name for mistake in MISTAKES],
 )
 def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, client: str) -> None:
@@ -67,9 +72,15 @@ def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, cl
     assert mistake.breaks in {breach["guarantee"] for breach in said[mistake.scenario]["breaches"]}
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("client", CLIENTS)
+def test_a_right_worker_of_a_share_group_loses_nothing() -> None:
+    names = ["crash-restart", "lock-timeout", "leader-killed-before-ack"]
+    said = verify("confluent", "share-consumer", names)
+    assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {name: ("held", []) for name in ("calm", *names)}
+
+
+@pytest.mark.parametrize(("client", "role"), [*product(CLIENTS, ROLES), ("confluent", "share-consumer")])
 def test_a_program_knows_the_mistakes_of_its_role_and_no_others(client: str, role: Role) -> None:
-    module = f"client_compat.samples.{client}_{role}"
-    told = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-m", module_of(client, role), "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=True
+    ).stdout
     assert {mistake.name for mistake in MISTAKES if mistake.name in told} == set(names(role))

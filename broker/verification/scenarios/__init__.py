@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ottla.broker.verification.scenario import Scenario
-from ottla.broker.verification.scenarios import delivery, groups, leaders, restarts, transactions
+from ottla.broker.verification.scenarios import delivery, groups, leaders, restarts, shares, transactions
 
 SCENARIOS: tuple[Scenario, ...] = (
     *delivery.SCENARIOS,
     *transactions.SCENARIOS,
     *restarts.SCENARIOS,
     *groups.SCENARIOS,
+    *shares.SCENARIOS,
     *leaders.SCENARIOS,
 )
 

@@ -15,7 +15,7 @@ SESSION_MARGIN_MS = 1_000
 
 def rebalance(stage: Stage, calm: Calm) -> Script:
     """Let a second member join while the first processes a batch; both continue."""
-    joined = yield from _second_member(stage, calm)
+    joined = yield from second_member(stage, calm)
     stage.release("batch")
     if not joined:
         yield NEVER
@@ -23,7 +23,7 @@ def rebalance(stage: Stage, calm: Calm) -> Script:
 
 def expelled(stage: Stage, calm: Calm) -> Script:
     """Expel the member while it processes a batch (max.poll.interval.ms, a long pause); another takes over, and the member continues."""
-    joined = yield from _second_member(stage, calm)
+    joined = yield from second_member(stage, calm)
     stage.pass_time(calm.session_ms + SESSION_MARGIN_MS)
     before = stage.observer.calls[calm.mark]
     until = stage.now() + SETTLE_S
@@ -33,12 +33,12 @@ def expelled(stage: Stage, calm: Calm) -> Script:
         yield NEVER
 
 
-def _second_member(stage: Stage, calm: Calm) -> Generator[Wait, None, bool]:
+def second_member(stage: Stage, calm: Calm) -> Generator[Wait, None, bool]:
     """Hold the first member's batch until a second one is in the group; return False if the second one ended instead.
 
     The batch is held when it is written but not committed: the response to a Produce is held, or the commit before it is handled.
     """
-    action = "hold-request" if calm.mark is ApiKey.OFFSET_COMMIT else "hold-response"
+    action = "hold-request" if calm.mark in {ApiKey.OFFSET_COMMIT, ApiKey.SHARE_ACKNOWLEDGE} else "hold-response"
     stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark, 0.3)},times=1,name=batch")
     stage.start(1)
     yield stage.held("batch")

@@ -12,10 +12,12 @@ ZOMBIE_S = 4.0
 
 
 def crash_restart(stage: Stage, calm: Calm) -> Script:
-    """Kill the program with SIGKILL between the broker's write and its response; before an offset commit is handled; between the end of a
-    transaction and its response. Restart it each time.
+    """Kill the program with SIGKILL between the broker's write and its response; before an offset commit or a share group's
+    acknowledgement is handled; between the end of a transaction and its response. Restart it each time.
     """
     kills = [("hold-response", calm.mark, 0.4)]
+    if calm.shares:  # between the acquisition of records and their acknowledgement
+        kills.append(("hold-request", calm.mark, 0.7))
     if calm.observer.calls[ApiKey.OFFSET_COMMIT]:
         kills.append(("hold-request", ApiKey.OFFSET_COMMIT, 0.7))
     if calm.observer.calls[ApiKey.END_TXN] > 1:

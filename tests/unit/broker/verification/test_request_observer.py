@@ -13,6 +13,15 @@ from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, Offse
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from ottla.protocol.messages.k78_share_fetch import AcquiredRecords, ShareFetchableTopicResponse, ShareFetchRequest, ShareFetchResponse
+from ottla.protocol.messages.k78_share_fetch import PartitionData as FetchedPartition
+from ottla.protocol.messages.k79_share_acknowledge import PartitionData as AcknowledgedPartition
+from ottla.protocol.messages.k79_share_acknowledge import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 
 
 def tell(
@@ -89,3 +98,35 @@ def test_the_longest_session_counts() -> None:
     for session_ms in (6_000, 45_000, 10_000):
         tell(observer, ApiKey.JOIN_GROUP, JoinGroupRequest("g", session_ms), JoinGroupResponse())
     assert observer.session_timeout_ms == 45_000
+
+
+def test_a_record_that_a_share_group_accepted_may_not_be_delivered_again() -> None:
+    observer = RequestObserver()
+    topic = bytes(16)
+
+    def acknowledge(error: int, *types: int) -> None:
+        request = ShareAcknowledgeRequest("g", "m", 1)
+        request.topics = [ShareTopic(topic, [SharePartition(0, [AcknowledgementBatch(5, 7, list(types))])])]
+        tell(observer, ApiKey.SHARE_ACKNOWLEDGE, request, ShareAcknowledgeResponse(responses=[acknowledged(error)]))
+
+    def acknowledged(error: int) -> ShareAcknowledgeTopicResponse:
+        return ShareAcknowledgeTopicResponse(topic, [AcknowledgedPartition(0, error)])
+
+    def deliver(first: int, last: int, group: str = "g") -> None:
+        part = FetchedPartition(0)
+        part.acquired_records = [AcquiredRecords(first, last, 1)]
+        response = ShareFetchResponse(responses=[ShareFetchableTopicResponse(topic, [part])])
+        tell(observer, ApiKey.SHARE_FETCH, ShareFetchRequest(group, "m", 1), response)
+
+    deliver(5, 7)
+    acknowledge(ErrorCode.INVALID_RECORD_STATE, 1)
+    deliver(5, 7)
+    acknowledge(0, 1, 2, 1)
+    deliver(6, 6)
+    deliver(5, 9, group="another")
+    assert not observer.delivered_again
+    deliver(4, 5)
+    assert {offset for *_, offset in observer.delivered_again} == {5}
+    acknowledge(0, 1)
+    deliver(6, 7)
+    assert {offset for *_, offset in observer.delivered_again} == {5, 6, 7}

@@ -1,0 +1,15 @@
+"""Members of share groups; tests/scenario/test_samples.py runs programs through the scenarios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.broker.verification.judge import Standing
+from ottla.broker.verification.scenarios.shares import SCENARIOS
+from tests.support.verifications import program, standings
+
+NAMES = [each.name for each in SCENARIOS]
+
+
+def test_programs_without_a_share_group_are_not_asked(tmp_path: Path) -> None:
+    assert standings(tmp_path, program("consumer"), *NAMES) == dict.fromkeys(NAMES, Standing.DOES_NOT_APPLY)
