@@ -44,6 +44,7 @@ def test_the_command_and_the_environment_say_where_the_broker_is(tmp_path: Path)
     assert arguments == f"127.0.0.1:9/2 input-output 33 {tmp_path / 'work'}"
     assert environment.split() == [
         "OTTLA_BOOTSTRAP_SERVERS=127.0.0.1:9",
+        "OTTLA_GROUP=verified",
         "OTTLA_INPUT=input",
         "OTTLA_INSTANCE=2",
         "OTTLA_OUTPUT=output",
