@@ -45,6 +45,7 @@ from ottla.spark_jobs.options import (
 )
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, require_spark
+from ottla.spark_jobs.sinks import FormatOption, TableFormat, TablesOption, require
 from ottla.spark_jobs.steps import Question
 from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 from ottla.spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, Sources, SpoolDir, Wire, sources, with_server
@@ -274,6 +275,8 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     html: Html = None,
     junit: Junit = None,
     parquet: Parquet = None,
+    tables: TablesOption = None,
+    table_format: FormatOption = TableFormat.PARQUET,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     max_bytes_per_second: RateLimit = 0,
@@ -294,8 +297,9 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     try:
         check_options(context, follow=follow)
         _check_places(*(each for each in (html, junit, parquet, json_file) if each is not None))
+        lake = _lake(context, tables, table_format)
         if follow:
-            raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file))
+            raise typer.Exit(_follow(read, topic, producer_expiration_ms, master, checkpoint, trigger, once, json_file, lake))
         if estimate:
             raise typer.Exit(_estimate(read, topic or (), key_field, replicas or bool(deep), replicas, master))
         with report.progress() as show:
@@ -305,7 +309,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
                 key_field=key_field,
                 retries_absorbed=retries_absorbed or (),
                 producer_expiration_ms=producer_expiration_ms,
-                samples=samples if parquet is None else max(samples, PARQUET_SAMPLES),
+                samples=samples if parquet is None and lake is None else max(samples, PARQUET_SAMPLES),
                 engine=engine,
                 deep=deep,
                 replicas=replicas,
@@ -319,7 +323,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     except CannotJudge as e:
         print(printable(f"Could not judge: {e}"), file=sys.stderr)
         raise typer.Exit(2) from e
-    _tell(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet))
+    _tell(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet, lake))
     raise typer.Exit(verdict.exit_code)
 
 
@@ -342,9 +346,19 @@ def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports:
     try:
         _show(verdict, samples, json_file)
         write_reports()
-    except OSError as e:
+    except (CannotJudge, OSError) as e:
         print(f"error: {e}", file=sys.stderr)
         raise typer.Exit(2) from e
+
+
+def _lake(context: typer.Context, tables: Path | None, table_format: TableFormat) -> tuple[TableFormat, Path] | None:
+    """Return where the findings become a table. Raises CannotJudge if they cannot."""
+    if tables is not None:
+        require(table_format, tables)
+        return table_format, tables
+    if getattr(context.get_parameter_source("table_format"), "name", "") == "COMMANDLINE":
+        raise CannotJudge("--format is for --tables DIR")
+    return None
 
 
 def _check_places(*files: Path) -> None:
@@ -363,6 +377,7 @@ def _follow(  # noqa: PLR0917 # the parameters are the command's options
     trigger: float,
     once: bool,
     json_file: Path | None,
+    lake: tuple[TableFormat, Path] | None,
 ) -> int:
     if checkpoint is None:
         raise CannotJudge("--follow needs --checkpoint DIR, where it keeps how far it is")
@@ -370,7 +385,7 @@ def _follow(  # noqa: PLR0917 # the parameters are the command's options
     from ottla.spark_jobs.follow.run import Following, follow_command  # noqa: PLC0415 # only with --follow
 
     args = {"expiration_ms": expiration_ms, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
-    return follow_command(Following(paths, checkpoint, args, topics or (), trigger, once, master), json_file)
+    return follow_command(Following(paths, checkpoint, args, topics or (), trigger, once, master), json_file, lake)
 
 
 def _show(verdict: Verdict, samples: int, json_file: Path | None) -> None:
@@ -382,8 +397,13 @@ def _show(verdict: Verdict, samples: int, json_file: Path | None) -> None:
         json_file.write_text(verdict.to_json() + "\n", encoding="utf-8")
 
 
-def _write_reports(
-    verdict: Verdict, pictures: dict[str, Pictures] | None, html: Path | None, junit: Path | None, parquet: Path | None
+def _write_reports(  # noqa: PLR0917 # the parameters are the command's options
+    verdict: Verdict,
+    pictures: dict[str, Pictures] | None,
+    html: Path | None,
+    junit: Path | None,
+    parquet: Path | None,
+    lake: tuple[TableFormat, Path] | None,
 ) -> None:
     if pictures is not None and html is not None:
         from ottla.spark_jobs.reports import html as page  # noqa: PLC0415 # only with --html
@@ -397,6 +417,10 @@ def _write_reports(
         from ottla.spark_jobs.reports import parquet as table  # noqa: PLC0415 # only with --parquet
 
         table.write(verdict, parquet)
+    if lake is not None:
+        from ottla.spark_jobs.reports import parquet as table  # noqa: PLC0415 # only with --tables
+
+        table.write_table(verdict, *lake)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ SLOW = {
     "scenario/test_life_beside_kafka.py",
     "scenario/test_security_between_nodes.py",
     "scenario/test_modules_on_an_engine.py",
+    "scenario/test_notebook.py",
     "scenario/test_owned_clusters.py",
     "scenario/test_quotas_beside_kafka.py",
     "scenario/test_release_record.py",

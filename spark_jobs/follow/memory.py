@@ -9,6 +9,7 @@ Invariants:
 
     DIR/spark/           Spark's checkpoint: how far each log was read
     DIR/judged/N.parquet the state after micro-batch N
+    DIR/id               the checkpoint's name in tables of findings
     DIR/lines.json       the micro-batch that writes to the file of JSON lines, and the file's size before
 """
 
@@ -16,15 +17,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ottla.spark_jobs.durable import write_atomically
 from ottla.spark_jobs.session import CannotJudge
+from ottla.spark_jobs.sinks import TableFormat, open_sink
+from ottla.spark_jobs.sinks.schemas import FOLLOWED_FINDINGS
 
 LINES: Final = "lines.json"
 
@@ -37,6 +41,13 @@ class Memory:
         self._judged.mkdir(parents=True, exist_ok=True)
         self.stream = directory / "spark"
         """The directory of Spark's own checkpoint."""
+        self._id = directory / "id"
+
+    def identity(self) -> str:
+        """Return a name that no other checkpoint has, and that a restart finds again."""
+        if not self._id.exists():
+            write_atomically(self._id, lambda out: out.write(uuid.uuid4().hex.encode()))
+        return self._id.read_text(encoding="ascii")
 
     def before(self, number: int) -> pa.Table | None:
         """Return the state before micro-batch `number`; None before the first. Raises CannotJudge if the state is missing."""
@@ -87,3 +98,22 @@ class JsonLines:
             out.write("".join(f"{line}\n" for line in lines).encode())
             out.flush()
             os.fsync(out.fileno())
+
+
+class FindingsTable:
+    """A table to which each micro-batch appends its findings once: the table stores the number of its last micro-batch with the rows."""
+
+    def __init__(self, kind: TableFormat, directory: Path, checkpoint: Path) -> None:
+        self._kind = kind
+        self._directory = directory
+        self._key = f"follow-{Memory(checkpoint.absolute()).identity()}"
+
+    def append(self, number: int, findings: Sequence[Mapping[str, Any]]) -> None:
+        """Append the findings of a micro-batch, unless an attempt that was killed after its commit has. Raises CannotJudge and OSError."""
+        if not findings:
+            return
+        rows = [{**finding, "micro_batch": number, "evidence": json.dumps(finding["evidence"], default=str)} for finding in findings]
+        with open_sink(self._kind, self._directory, FOLLOWED_FINDINGS) as sink:
+            last = sink.progress(self._key)
+            if last is None or last < number:
+                sink.commit(sink.staging.stage(pa.Table.from_pylist(rows, FOLLOWED_FINDINGS.schema)), {self._key: number})

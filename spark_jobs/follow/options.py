@@ -11,7 +11,9 @@ from ottla.spark_jobs.engines import EMBEDDED
 from ottla.spark_jobs.session import CannotJudge
 
 ONLY_FOLLOW: Final = frozenset({"checkpoint", "trigger", "once"})
-ALSO_FOLLOW: Final = frozenset({"paths", "topic", "json_file", "producer_expiration_ms", "engine", "master", "follow"})
+ALSO_FOLLOW: Final = frozenset(
+    {"paths", "topic", "json_file", "tables", "table_format", "producer_expiration_ms", "engine", "master", "follow"}
+)
 """The command's parameters that --follow uses, by their Python names: those that need it, and those of every audit."""
 
 Follow = Annotated[

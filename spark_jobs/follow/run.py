@@ -3,8 +3,8 @@
 Invariants:
 - Executors read the bytes and compute checksums; the driver judges the headers.
 - A micro-batch's findings are written first, then its state, then Spark commits it. A kill in between repeats the micro-batch: the file of
-  JSON lines then has each finding once (see `memory`). Only standard output, which cannot be taken back, may repeat a micro-batch's
-  findings; its JSON lines contain the micro-batch's number.
+  JSON lines and the table then have each finding once (see `memory`). Only standard output, which cannot be taken back, may repeat a
+  micro-batch's findings; its JSON lines contain the micro-batch's number.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from ottla.spark_jobs import views
 from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.filesystem import absolute
 from ottla.spark_jobs.follow.judge import CONTINUOUS, judge
-from ottla.spark_jobs.follow.memory import JsonLines, Memory
+from ottla.spark_jobs.follow.memory import FindingsTable, JsonLines, Memory
 from ottla.spark_jobs.session import CannotJudge, session
+from ottla.spark_jobs.sinks import TableFormat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -133,13 +134,18 @@ def json_line(number: int, finding: Mapping[str, Any]) -> str:
     return json.dumps({"micro_batch": number, **finding}, default=str)
 
 
-def follow_command(job: Following, json_file: Path | None) -> int:
+def follow_command(job: Following, json_file: Path | None, tables: tuple[TableFormat, Path] | None = None) -> int:
     """Follow logs on the terminal: print findings to standard output and the summary to standard error. `json_file`: append JSON lines
-    to this file (`-`: print them instead of text). Returns the exit code. Raises CannotJudge."""
+    to this file (`-`: print them instead of text). `tables`: append to a table of this format in this directory. Returns the exit code.
+    Raises CannotJudge."""
     printed = json_line if json_file == Path("-") else line
     lines = None if json_file is None or json_file == Path("-") else JsonLines(json_file, job.checkpoint)
 
+    table = None if tables is None else FindingsTable(*tables, job.checkpoint)
+
     def tell(number: int, findings: Sequence[Mapping[str, Any]]) -> None:
+        if table is not None:
+            table.append(number, findings)
         if lines is not None:
             lines.append(number, [json_line(number, finding) for finding in findings])
         for finding in findings:

@@ -1,36 +1,33 @@
-"""The findings as a Parquet file for queries: one row per finding, with its evidence as JSON."""
+"""The findings as a Parquet file or as a table of any format, for queries: one row per finding, with its evidence as JSON."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ottla.spark_jobs.sinks import TableFormat, open_sink
+from ottla.spark_jobs.sinks.schemas import FINDINGS
 from ottla.spark_jobs.verdict import Verdict
-
-SCHEMA: Final = pa.schema(
-    [
-        ("log_dir", pa.string()),
-        ("rule", pa.string()),
-        ("severity", pa.string()),
-        ("kind", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("file", pa.string()),
-        ("position", pa.int64()),
-        ("evidence", pa.string()),
-    ]
-)
-"""`offset` is null if the bytes are not a batch; `position` counts bytes from the start of `file`; `evidence` is a JSON object."""
 
 
 def write(verdict: Verdict, path: Path) -> None:
-    """Write the verdict's samples of findings to `path`."""
-    rows = [
+    """Write the verdict's samples of findings to the file `path`."""
+    pq.write_table(rows(verdict), path)
+
+
+def write_table(verdict: Verdict, kind: TableFormat, directory: Path) -> None:
+    """Write the verdict's samples of findings to the table `findings` in place of those of an earlier audit. Raises CannotJudge and
+    OSError."""
+    with open_sink(kind, directory, FINDINGS) as sink:
+        sink.commit(sink.staging.stage(rows(verdict)), {}, None)
+
+
+def rows(verdict: Verdict) -> pa.Table:
+    """Return the verdict's samples of findings, with the columns of FINDINGS."""
+    found = [
         {
             "log_dir": directory.path,
             "rule": finding.rule,
@@ -47,4 +44,4 @@ def write(verdict: Verdict, path: Path) -> None:
         for result in directory.rules.values()
         for finding in result.samples
     ]
-    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
+    return pa.Table.from_pylist(found, FINDINGS.schema)

@@ -42,6 +42,10 @@ MODULES: Final = {
     TableFormat.ICEBERG: ("iceberg_tables", "iceberg"),
 }
 """The module of each format, and the extra that installs its library."""
+TablesOption = Annotated[
+    Path | None,
+    typer.Option("--tables", help="Write the findings to a table in this directory: findings, or with --follow followed_findings."),
+]
 FormatOption = Annotated[
     TableFormat, typer.Option("--format", help="The tables' format: parquet, delta (Delta Lake) or iceberg (with a catalog in SQLite).")
 ]
@@ -57,10 +61,10 @@ class Sink(Protocol):
     def progress(self, key: str) -> int | None:
         """Return the number that the last commit with this key stored; None if there was none."""
 
-    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] = ()) -> None:
-        """Add files, remove all others of some topics, and store the progress, in one step. Progress without files need not be stored: a
-        run that continues from the earlier progress finds no rows there either. Raises CannotJudge if another run has changed the table
-        since it was opened, and OSError."""
+    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
+        """Add files, remove all others of some topics (None: of all), and store the progress, in one step. Progress without files need not
+        be stored: a run that continues from the earlier progress finds no rows there either. Raises CannotJudge if another run has changed
+        the table since it was opened, and OSError."""
 
 
 def open_sink(kind: TableFormat, directory: Path, table: TableSpec) -> AbstractContextManager[Sink]:

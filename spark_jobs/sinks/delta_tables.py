@@ -51,7 +51,7 @@ class DeltaLakeTable:
     def progress(self, key: str) -> int | None:
         return self._table.transaction_version(key)
 
-    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] = ()) -> None:
+    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
         """See `Sink.commit`."""
         now = time.time_ns() // 1_000_000
         adds = [AddAction(each.path, each.size_bytes, each.partition, now, True, json.dumps({"numRecords": each.rows})) for each in added]
@@ -64,7 +64,7 @@ class DeltaLakeTable:
         except CommitFailedError as e:
             raise CannotJudge(f"another run has changed {self._root} meanwhile: run this again") from e
 
-    def _paths_of(self, topics: Collection[str]) -> Iterator[str]:
+    def _paths_of(self, topics: Collection[str] | None) -> Iterator[str]:
         for row in pa.table(self._table.get_add_actions(flatten=True)).select(["path", "partition.topic"]).to_pylist():
-            if row["partition.topic"] in topics:
+            if topics is None or row["partition.topic"] in topics:
                 yield row["path"]

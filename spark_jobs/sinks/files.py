@@ -91,6 +91,10 @@ class Staging:
         rows = zip(*written, strict=True) if written else ((), (), ())
         yield pa.record_batch([pa.array(column, field.type) for column, field in zip(rows, FILES_SCHEMA, strict=True)], schema=FILES_SCHEMA)
 
+    def stage(self, rows: pa.Table) -> list[DataFile]:
+        """Write rows in this process; see `write`."""
+        return [DataFile(**row) for told in self.write(iter(rows.to_batches())) for row in told.to_pylist()]
+
     def _completed(self, batch: pa.RecordBatch, full: pa.Schema) -> pa.RecordBatch:
         columns = {name: batch.column(name) for name, _ in self.table.columns}
         if self.table.dated is not None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import In
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression, In
 from pyiceberg.table import Table, TableProperties
 
 from ottla.spark_jobs.session import CannotJudge
@@ -77,12 +77,14 @@ class IcebergTable:
         found = self._table.properties.get(PROGRESS + key)
         return None if found is None else int(found)
 
-    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] = ()) -> None:
+    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
         """See `Sink.commit`."""
-        replaced = In(TOPIC, sorted(replaced_topics)) if replaced_topics else None  # type: ignore[call-arg,arg-type] # PyIceberg's own use
+        replaced: BooleanExpression = AlwaysTrue()
+        if replaced_topics is not None:
+            replaced = In(TOPIC, sorted(replaced_topics))  # type: ignore[call-arg,arg-type] # PyIceberg's own use; of no topic it is false
         try:
             with self._table.transaction() as transaction:
-                if replaced is not None and any(True for _ in self._table.scan(row_filter=replaced).plan_files()):
+                if any(True for _ in self._table.scan(row_filter=replaced).plan_files()):
                     transaction.delete(replaced)
                 if added:
                     transaction.add_files([f"file://{self.staging.directory / each.path}" for each in added])

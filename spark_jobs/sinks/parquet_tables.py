@@ -64,12 +64,12 @@ class ParquetTable:
         found: int | None = self._state.get("progress", {}).get(key)
         return found
 
-    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] = ()) -> None:
+    def commit(self, added: Sequence[DataFile], progress: Mapping[str, int], replaced_topics: Collection[str] | None = ()) -> None:
         """See `Sink.commit`."""
         removed = [
             file.relative_to(self._root).as_posix()
             for file in self._root.glob("topic=*/**/*.parquet")
-            if DataFile(file.relative_to(self._root).as_posix(), 0, 0).partition["topic"] in replaced_topics
+            if replaced_topics is None or DataFile(file.relative_to(self._root).as_posix(), 0, 0).partition["topic"] in replaced_topics
         ]
         known = self._state.get("progress", {}) | progress
         self._write({"progress": known, "remove": removed, "add": [file.path for file in added]})

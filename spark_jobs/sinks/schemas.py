@@ -105,5 +105,7 @@ FINDINGS: Final = TableSpec(
 )
 """One row per finding. `offset` is null if the bytes are not a batch; `position` counts bytes from the start of `file`; `evidence` is a
 JSON object."""
+FOLLOWED_FINDINGS: Final = TableSpec("followed_findings", (("micro_batch", "bigint"), *FINDINGS.columns))
+"""The findings of `ottla audit --follow`. `micro_batch`: the number of the micro-batch in its checkpoint."""
 FILES: Final = "path string, size_bytes bigint, rows bigint"
 """The columns of the rows that tell of written files."""

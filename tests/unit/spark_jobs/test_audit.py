@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 
 from ottla.spark_jobs.audit import audit, audit_command
 from ottla.spark_jobs.corpus.batches import BATCHES as CASES
+from ottla.spark_jobs.sinks import TableFormat
 from ottla.spark_jobs.verdict import DirectoryVerdict, Verdict
 from tests.support.kafka_logs import PartitionWriter
+from tests.support.tables import read_back
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +94,21 @@ def test_the_command_exits_0_on_a_clean_log_and_1_on_violations(tmp_path: Path) 
     assert code == 1
     assert "t-0@10" in out
     assert json.loads((tmp_path / "verdict.json").read_text())["exit_code"] == 1
+
+
+def test_the_command_writes_a_table_and_refuses_one_that_it_cannot_write(tmp_path: Path) -> None:
+    CASES["gap"].write(tmp_path / "gap")
+    for _ in range(2):
+        code, out = run(str(tmp_path / "gap"), "--tables", str(tmp_path / "tables"), "--format", "delta")
+        assert (code, [row["rule"] for row in read_back(TableFormat.DELTA, tmp_path / "tables", "findings")]) == (1, ["sequence-gap"]), out
+    code, out = run(str(tmp_path / "gap"), "--format", "delta")
+    assert (code, "--format is for --tables DIR" in out) == (2, True)
+    code, out = run(str(tmp_path / "gap"), "--tables", "s3://bucket/tables")
+    assert (code, "tables are written to a directory" in out) == (2, True)
+    (tmp_path / "mine" / "findings").mkdir(parents=True)
+    (tmp_path / "mine" / "findings" / "file").touch()
+    code, out = run(str(tmp_path / "gap"), "--tables", str(tmp_path / "mine"))
+    assert (code, "holds other files" in out) == (2, True)
 
 
 def test_a_directory_without_logs_cannot_be_judged(tmp_path: Path) -> None:

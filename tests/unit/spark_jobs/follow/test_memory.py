@@ -7,8 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from ottla.spark_jobs.follow.memory import JsonLines, Memory
+from ottla.spark_jobs.follow.memory import FindingsTable, JsonLines, Memory
 from ottla.spark_jobs.session import CannotJudge
+from ottla.spark_jobs.sinks import TableFormat
+from tests.support.tables import read_back
 
 
 def table(value: int) -> pa.Table:
@@ -61,3 +63,24 @@ def test_a_file_that_was_begun_anew_keeps_its_lines(tmp_path: Path) -> None:
     JsonLines(tmp_path / "lines", tmp_path).append(0, ["a"])
     JsonLines(tmp_path / "other", tmp_path).append(0, ["b"])
     assert [(tmp_path / name).read_text() for name in ("lines", "other")] == ["a\n", "b\n"]
+
+
+@pytest.mark.parametrize("kind", TableFormat)
+def test_a_repeated_micro_batch_is_in_the_table_once(tmp_path: Path, kind: TableFormat) -> None:
+    def append(number: int, checkpoint: str, *offsets: int) -> None:
+        findings = [{"rule": "crc", "topic": "t", "partition": 0, "offset": offset, "evidence": {"a": 1}} for offset in offsets]
+        FindingsTable(kind, tmp_path / "tables", tmp_path / checkpoint).append(number, findings)
+
+    append(0, "c", 1, 2)
+    append(0, "c", 1, 2)
+    append(1, "c")
+    append(2, "c", 3)
+    append(2, "c", 3)
+    append(0, "another", 1)
+    rows = read_back(kind, tmp_path / "tables", "followed_findings")
+    assert sorted((row["micro_batch"], row["offset"], row["evidence"]) for row in rows) == [
+        (0, 1, '{"a": 1}'),
+        (0, 1, '{"a": 1}'),
+        (0, 2, '{"a": 1}'),
+        (2, 3, '{"a": 1}'),
+    ]

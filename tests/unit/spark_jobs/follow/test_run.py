@@ -19,8 +19,10 @@ from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_M
 from ottla.spark_jobs.follow.memory import Memory
 from ottla.spark_jobs.follow.run import Followed, Following, follow, follow_command
 from ottla.spark_jobs.session import CannotJudge
+from ottla.spark_jobs.sinks import TableFormat
 from tests.support.kafka_logs import PartitionWriter
 from tests.support.spark import spark
+from tests.support.tables import read_back
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,10 +107,11 @@ import os, signal, sys
 from pathlib import Path
 from ottla.spark_jobs.follow import memory
 from ottla.spark_jobs.follow.run import Following, follow_command
+from ottla.spark_jobs.sinks import TableFormat
 
-logs, checkpoint, lines, kind, moment, number = sys.argv[1:]
+logs, checkpoint, lines, tables, kind, moment, number = sys.argv[1:]
 owner = getattr(memory, kind)
-method = "append" if kind == "JsonLines" else "keep"
+method = "keep" if kind == "Memory" else "append"
 real = getattr(owner, method)
 
 def die():
@@ -125,7 +128,7 @@ def last(self, at, what):
 
 setattr(owner, method, last)
 args = {"expiration_ms": 86_400_000, "transaction_timeout_ms": 900_000}
-follow_command(Following([logs], Path(checkpoint), args, once=True, batch_bytes_max=10), Path(lines))
+follow_command(Following([logs], Path(checkpoint), args, once=True, batch_bytes_max=10), Path(lines), (TableFormat.DELTA, Path(tables)))
 """
 """Follows logs, and kills itself at one moment of one micro-batch."""
 
@@ -133,14 +136,23 @@ follow_command(Following([logs], Path(checkpoint), args, once=True, batch_bytes_
 @pytest.mark.slow
 def test_kills_between_findings_state_and_commit_write_each_finding_once(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path / "logs", "t", 0)
-    for i in range(6):
+    for i in range(8):
         log.data(5, pid=1, seq=10 * i)
-    kills = (("JsonLines", "before", 1), ("JsonLines", "torn", 2), ("Memory", "before", 3), ("Memory", "after", 4))
+    kills = (
+        ("FindingsTable", "before", 1),
+        ("FindingsTable", "after", 2),
+        ("JsonLines", "torn", 3),
+        ("Memory", "before", 4),
+        ("Memory", "after", 5),
+    )
+    tables = tmp_path / "tables"
     for kind, moment, number in kills:
-        argv = [tmp_path / "logs", tmp_path / "c", tmp_path / "lines", kind, moment, number]
+        argv = [tmp_path / "logs", tmp_path / "c", tmp_path / "lines", tables, kind, moment, number]
         killed = subprocess.run([sys.executable, "-c", KILLED_RUN, *map(str, argv)], capture_output=True, check=False)
         assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     job = Following([tmp_path / "logs"], tmp_path / "c", ARGS, once=True, batch_bytes_max=10)
-    assert follow_command(job, tmp_path / "lines") == 1
+    assert follow_command(job, tmp_path / "lines", (TableFormat.DELTA, tables)) == 1
     told = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
-    assert [(one["micro_batch"], one["rule"], one["offset"]) for one in told] == [(i, "sequence-gap", 5 * i) for i in range(1, 6)]
+    assert [(one["micro_batch"], one["rule"], one["offset"]) for one in told] == [(i, "sequence-gap", 5 * i) for i in range(1, 8)]
+    rows = read_back(TableFormat.DELTA, tables, "followed_findings")
+    assert sorted((row["micro_batch"], row["rule"], row["offset"]) for row in rows) == [(i, "sequence-gap", 5 * i) for i in range(1, 8)]

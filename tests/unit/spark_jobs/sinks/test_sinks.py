@@ -24,8 +24,7 @@ FORMATS = pytest.mark.parametrize("kind", TableFormat)
 
 
 def stage(sink: Sink, *rows: tuple[str, int, int | None]) -> list[DataFile]:
-    batch = pa.record_batch([pa.array(column) for column in zip(*rows, strict=True)], names=["topic", "number", "at"])
-    return [DataFile(**row) for told in sink.staging.write(iter([batch])) for row in told.to_pylist()]
+    return sink.staging.stage(pa.table([pa.array(column) for column in zip(*rows, strict=True)], names=["topic", "number", "at"]))
 
 
 def numbers(kind: TableFormat, directory: Path) -> list[tuple[str, int]]:
@@ -79,6 +78,9 @@ def test_a_commit_replaces_the_files_of_the_named_topics_only(kind: TableFormat,
     with open_sink(kind, tmp_path, DATED) as sink:
         sink.commit([], {}, {"b"})
     assert numbers(kind, tmp_path) == [("a", 9)]
+    with open_sink(kind, tmp_path, DATED) as sink:
+        sink.commit(stage(sink, ("c", 1, 0)), {}, None)
+    assert numbers(kind, tmp_path) == [("c", 1)]
 
 
 @FORMATS
