@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from ottla.spark_jobs import filesystem
 from ottla.spark_jobs.checks.rule import Severity
@@ -21,6 +21,7 @@ from ottla.spark_jobs.costs import TopicCosts
 from ottla.spark_jobs.deliveries import ShareDeliveries
 from ottla.spark_jobs.engines import Row
 from ottla.spark_jobs.log_directory import SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory
+from ottla.spark_jobs.merging import finding_order
 from ottla.spark_jobs.reports.pictures import Extent, Pictures, Where, collect
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.steps import Answer, Question
@@ -204,13 +205,7 @@ def _add_findings(job: Job, rows: Iterable[Row]) -> None:
                 result.warnings = total
             case Severity.INFO:
                 result.infos = total
-        result.samples += [_finding(row) for row in sorted(found, key=_order)[: job.question.samples]]
-
-
-def _order(row: Row) -> tuple[Any, ...]:
-    """Return a sort key that orders findings as the queries do: nulls first."""
-    values = [row[name] for name in ("topic", "partition", "file", "position", "offset", "kind", "evidence")]
-    return tuple((value is not None, value) for value in values)
+        result.samples += [_finding(row) for row in sorted(found, key=finding_order)[: job.question.samples]]
 
 
 def _finding(row: Row) -> Finding:

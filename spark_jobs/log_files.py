@@ -9,7 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ OFFSET_MAX: Final = 2**63 - 1
 NO_OFFSET: Final = "no log has this offset"
 LISTINGS_AT_ONCE: Final = 16
 """The number of concurrent directory listings on remote file systems, where each listing is a round trip."""
+LISTED_AHEAD: Final = 16 * LISTINGS_AT_ONCE
 
 
 def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
@@ -101,8 +102,15 @@ def _list_all(where: Place, paths: list[str]) -> Iterable[list[Entry] | OSError]
 
     if where.is_local:
         return map(listed, paths)
+    return _listed_ahead(listed, paths)
+
+
+def _listed_ahead(listed: Callable[[str], list[Entry] | OSError], paths: list[str]) -> Iterator[list[Entry] | OSError]:
+    """List in parallel. At most LISTED_AHEAD listings are in memory, because all entries of a large log would take as much as its
+    segments."""
     with ThreadPoolExecutor(LISTINGS_AT_ONCE, "listing") as pool:
-        return list(pool.map(listed, paths))
+        for at in range(0, len(paths), LISTED_AHEAD):
+            yield from pool.map(listed, paths[at : at + LISTED_AHEAD])
 
 
 def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple[str, int] | None:

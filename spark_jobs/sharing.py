@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -30,8 +31,9 @@ from ottla.spark_jobs import tables
 from ottla.spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embedded_engine, gathered
 from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory, LogFile
+from ottla.spark_jobs.merging import Merged
 from ottla.spark_jobs.reports.pictures import Extent, Where
-from ottla.spark_jobs.steps import HANDED, Question, draw, judge_across, judge_partitions
+from ottla.spark_jobs.steps import HANDED, Answer, Question, draw, judge_across, judge_partitions
 from ottla.spark_jobs.tables.filters import Filters
 from ottla.spark_jobs.views import RAW_BATCHES_NEED
 
@@ -73,6 +75,8 @@ class Plan(NamedTuple):
 
 TASK_BYTES_MAX: Final = 512 << 20
 TASK_BYTES_MIN: Final = 32 << 20
+TASKS_MAX: Final = 20_000
+"""The driver holds each task in memory. Only logs of more than 10 TB would have more tasks of TASK_BYTES_MAX each."""
 TASKS_WANTED: Final = 16
 """Large logs get many tasks, so that all cores finish at the same time; small logs get few, because the queries of each task take 0.25 s.
 """
@@ -99,6 +103,16 @@ class Work:
     shares: int
     memory_mb: int
     kept: Kept | None = None
+
+
+def packed(task: Task | Slice) -> bytes:
+    """Return a task's input for a row. Paths are alike, so compression takes most of them away: the driver holds the rows of all tasks."""
+    return zlib.compress(pickle.dumps(tuple(task)), 1)
+
+
+def _unpacked(content: bytes) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = pickle.loads(zlib.decompress(content))
+    return found
 
 
 def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> list[Task]:
@@ -134,7 +148,7 @@ def plan_rest(kept: Kept, logs: Sequence[LogDirectory], question: Question, core
 def _plan(units: dict[tuple[Any, ...], Task], question: Question, cores: int) -> Plan:
     total = sum(map(_cost, units.values()))
     target = _target(total, cores)
-    largest = min(SHARE_BYTES_MAX, max(2 * target, total // cores))
+    largest = max(2 * target, min(SHARE_BYTES_MAX, total // cores))
     reads_records = question.deep or question.key_place is not None
     slices: list[Slice] = []
     split = 0
@@ -162,7 +176,7 @@ def _cut(unit: Task, target: int) -> list[Task]:
 
 
 def _target(total: int, cores: int) -> int:
-    return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, total // max(TASKS_WANTED, 3 * cores)))
+    return max(min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, total // max(TASKS_WANTED, 3 * cores))), total // TASKS_MAX)
 
 
 def _cost(unit: Task) -> int:
@@ -236,8 +250,8 @@ def _merged(parts: Iterable[LogDirectory]) -> Task:
 
 def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
     """Run the first step on each task: yield an `Answer` per task, then the rows of HANDED for each share. Raises OSError."""
-    for _, pickled in tasks:
-        task: Task = pickle.loads(pickled)
+    for _, content in tasks:
+        task = [*_unpacked(content)]
         if work.kept is None:
             yield from _judge_task(work, task)
         else:
@@ -256,13 +270,13 @@ def _judge_task(work: Work, task: Task, rows: Iterable[pa.RecordBatch] | None = 
 def read_slices(work: Work, slices: Iterable[Row]) -> Iterator[Row]:
     """Read slices: yield the whole partition's listing, once, and Arrow streams of its batches, with the partition's number as share.
     Raises OSError."""
-    for _, pickled in slices:
-        number, cut, judged = Slice(*pickle.loads(pickled))
+    for _, content in slices:
+        number, cut, judged = _unpacked(content)
         if judged is not None:
             yield number, pickle.dumps(judged)
         read = partial(_read_slice, work.question, cut)
-        for _, content in read() if work.kept is None else work.kept.once([work.kept.digest(cut)], read):
-            yield number, content
+        for _, rows in read() if work.kept is None else work.kept.once([work.kept.digest(cut)], read):
+            yield number, rows
 
 
 def _read_slice(question: Question, cut: Task) -> Iterator[Row]:
@@ -340,15 +354,23 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the second step on whole shares, and pass on the answers of the first step."""
+    """Run the second step on whole shares, and merge the answers of the first step, which are all in one share: thousands of tasks may have
+    found something, and the driver needs only the first findings and their numbers."""
     shares: dict[int, Blobs] = defaultdict(dict)
+    merged = Merged(work.question.samples)
     for share, pickled in rows:
         if share == ANSWER:
-            yield share, pickled
+            answer: Answer | Exception = pickle.loads(pickled)
+            if isinstance(answer, Exception):
+                yield share, pickled
+            else:
+                merged.add(answer)
             continue
         given: Blobs = pickle.loads(pickled)
         for view, streams in given.items():
             shares[share].setdefault(view, []).extend(streams)
+    if merged.answers:
+        yield ANSWER, pickle.dumps(merged.answer())
     for blobs in shares.values():
         with embedded_engine(sum(map(len, chain.from_iterable(blobs.values()))), work.memory_mb, threads=1) as engine:
             for view, streams in blobs.items():
@@ -374,7 +396,7 @@ def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 def draw_tasks(work: Work, drawn: Sequence[Extent], found: Sequence[Where], tasks: Iterable[Row]) -> Iterator[Row]:
     """Run `steps.draw` on tasks: yield an `Answer` per task. Raises OSError."""
-    for _, pickled in tasks:
-        task: Task = pickle.loads(pickled)
+    for _, content in tasks:
+        task = [*_unpacked(content)]
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
             yield ANSWER, pickle.dumps(draw(engine, work.question, task, drawn, found))

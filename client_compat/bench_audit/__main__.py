@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from client_compat.bench_audit import logs
+from client_compat.bench_audit.formula import CORES, Planned, planned
 from client_compat.bench_audit.reader import READS
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.kafka.tools import Tools
@@ -120,6 +121,16 @@ def measure(  # noqa: PLR0917 # called thrice, in one place
         shutil.rmtree(directory)
 
 
+def planning(found: Planned) -> Table:
+    """The time and the memory that the driver needs before the first task starts."""
+    columns = ("segments", "listings", "listing s", "planning s", "CPU s", "tasks", "MB sent to tasks", "peak MB")
+    shown = Table(*columns, title=f"Planning for {CORES} cores")
+    seconds = (f"{found.listing_seconds:.1f}", f"{found.planning_seconds:.1f}", f"{found.cpu_seconds:.1f}")
+    sizes = (f"{found.tasks:,}", f"{found.task_bytes / 1e6:.1f}", f"{found.peak_bytes / 1e6:,.0f}")
+    shown.add_row(f"{found.segments:,}", f"{found.listings:,}", *seconds, *sizes)
+    return shown
+
+
 def table(title: str, measured: Sequence[Contender], size: int, records: int) -> Table:
     """Rates of medians, and how they compare."""
     columns = ("contender", "seconds", "GB/s", "records/s", "against", "CPU s", "GB/CPU s", "against", "peak MB a process")
@@ -139,9 +150,13 @@ def main(
     gb: Annotated[list[int] | None, typer.Option(help="Sizes of the large log in GiB; may be repeated.")] = None,
     reps: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
     quick: Annotated[bool, typer.Option(help="A small log, once.")] = False,
+    segments: Annotated[int, typer.Option(help="Only plan an audit on Spark of so many segments of 1 GiB, 500 a partition.")] = 0,
 ) -> None:
     """Measure the audit's reading beside kafka-dump-log's."""
     console = Console(width=140)
+    if segments:
+        console.print(planning(planned(max(1, segments // 500), min(500, segments))))
+        return
     try:
         tools: Tools | None = Tools()
     except KafkaMissing as e:

@@ -34,6 +34,7 @@ from ottla.spark_jobs.sharing import (
     judge_shares,
     judge_slices,
     judge_tasks,
+    packed,
     partitions_of,
     plan,
     plan_rest,
@@ -107,8 +108,8 @@ class SparkJudge:
         return self._answers("drawing", planned, [partial(draw_tasks, work, drawn, found)], 1)
 
     def _answers(self, doing: str, planned: Plan, steps: Sequence[Step], shares: int, split: Sequence[Step] = ()) -> Iterable[Answer]:
-        rows = [(i, pickle.dumps(task)) for i, task in enumerate(planned.tasks)]
-        slices = [(len(rows) + i, pickle.dumps(tuple(each))) for i, each in enumerate(planned.slices)]
+        rows = [(i, packed(task)) for i, task in enumerate(planned.tasks)]
+        slices = [(len(rows) + i, packed(each)) for i, each in enumerate(planned.slices)]
         careful: list[Step] = [partial(_careful, step) for step in (*steps, *split)]
         with ExitStack() as stack:
             if self._run is over_rdds:

@@ -9,7 +9,19 @@ from pathlib import Path
 from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.reports.pictures import Extent, Where
-from ottla.spark_jobs.sharing import Row, Work, draw_tasks, judge_shares, judge_slices, judge_tasks, plan, plan_rest, read_slices, share_out
+from ottla.spark_jobs.sharing import (
+    Row,
+    Work,
+    draw_tasks,
+    judge_shares,
+    judge_slices,
+    judge_tasks,
+    packed,
+    plan,
+    plan_rest,
+    read_slices,
+    share_out,
+)
 from ottla.spark_jobs.steps import Answer, Question
 
 
@@ -34,11 +46,11 @@ class SharedJudge:
         work = Work(question, self.shares, 512, kept)
         rows: list[Row] = []
         for task in tasks:
-            rows += judge_tasks(work, iter([(0, pickle.dumps(task))]))
-        read = [row for each in rest.slices for row in read_slices(work, iter([(0, pickle.dumps(tuple(each)))]))]
+            rows += judge_tasks(work, iter([(0, packed(task))]))
+        read = [row for each in rest.slices for row in read_slices(work, iter([(0, packed(each))]))]
         rows += judge_slices(work, iter(read))
         return [pickle.loads(content) for _, content in judge_shares(work, iter(rows))]
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        rows = [(i, pickle.dumps(task)) for i, task in enumerate(share_out(logs, question))]
+        rows = [(i, packed(task)) for i, task in enumerate(share_out(logs, question))]
         return [pickle.loads(content) for _, content in draw_tasks(Work(question, 1, 512), drawn, found, iter(rows))]

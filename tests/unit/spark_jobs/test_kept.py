@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -203,6 +203,44 @@ def test_a_killed_audit_is_resumed_with_the_same_verdict(tmp_path: Path) -> None
     assert int(total) == json.loads((tmp_path / "whole.json").read_text())["directories"][0]["partitions"] > 700
     assert {name: inode for name, inode in results(kept).items() if name in before and name.endswith(RESULT)}.items() <= before.items()
     assert without_seconds(tmp_path / "resumed.json") == without_seconds(tmp_path / "whole.json")
+
+
+@pytest.mark.slow  # starts Spark
+@pytest.mark.skipif(sys.platform != "linux", reason="finds Spark's workers in /proc")
+def test_the_verdict_is_right_after_workers_are_killed(tmp_path: Path) -> None:
+    log, kept, told = tmp_path / "log", tmp_path / "kept", tmp_path / "verdict.json"
+    CASES["planted"].write(log)
+    logs.many_partitions(log, 700)
+    command = [sys.executable, "-m", "ottla", "audit", "--engine", "spark", "--master", "local[2,4]", "--json", str(told)]
+    running = subprocess.Popen([*command, "--resume", str(kept), str(log)])
+    deadline = time.monotonic() + DEADLINE_S
+    while not list(kept.glob("*" + RESULT)):
+        assert running.poll() is None
+        assert time.monotonic() < deadline
+    workers = python_workers(running.pid)
+    for worker in workers:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+    assert workers
+    assert len(list(kept.glob("*" + RESULT))) < 10  # most tasks were still to be judged
+    assert running.wait(DEADLINE_S) == 1
+    assert json.loads(told.read_text())["directories"] == json.loads(audit(log, engine="duckdb", deep=False).to_json())["directories"]
+
+
+def python_workers(root: int) -> list[int]:
+    """Return the processes below `root` that PySpark's daemon forked."""
+    parents: dict[int, int] = {}
+    daemons = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                daemons.add(int(process.name))
+
+    def below(process: int) -> bool:
+        return process == root or (process in parents and below(parents[process]))
+
+    return [each for each in daemons if parents.get(each) in daemons and below(each)]
 
 
 def without_seconds(verdict: Path) -> str:

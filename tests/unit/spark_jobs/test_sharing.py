@@ -18,7 +18,7 @@ from ottla.spark_jobs.corpus.score import write
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.reports.pictures import Pictures
-from ottla.spark_jobs.sharing import ANSWER, Work, failures_told, judge_tasks, plan, share_out, shares_of
+from ottla.spark_jobs.sharing import ANSWER, Work, failures_told, judge_tasks, packed, plan, share_out, shares_of
 from ottla.spark_jobs.steps import HANDED, Question
 from tests.support.cut_logs import cut_corpus
 from tests.support.kafka_logs import PartitionWriter
@@ -56,7 +56,7 @@ def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(
 
 
 def test_the_corpus_is_judged_alike_in_slices(tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log of every fourth case, cut at every batch. tests/scenario/test_audit_on_spark.py judges all of them."""
+    """The log of every fourth case, cut at every batch."""
     paths = cut_corpus(tmp_path, slice(0, None, 4))
     monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
     monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
@@ -171,7 +171,7 @@ def test_keys_make_more_shares_than_transactions(tmp_path: Path) -> None:
 
 
 def test_each_share_is_given_columns_though_it_has_no_rows(tmp_path: Path) -> None:
-    rows = list(judge_tasks(Work(QUESTION, 3, 512), iter([(0, pickle.dumps(logs_of(tmp_path, "a")))])))
+    rows = list(judge_tasks(Work(QUESTION, 3, 512), iter([(0, packed(logs_of(tmp_path, "a")))])))
     assert [share for share, _ in rows] == [ANSWER, 0, 1, 2]
     given = [pickle.loads(content) for _, content in rows[1:]]
     assert [sorted(blobs) for blobs in given] == [sorted(HANDED.keys() - {"visible_records", "share_ends"})] * 3

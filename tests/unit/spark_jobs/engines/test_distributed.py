@@ -82,7 +82,7 @@ def test_a_log_in_slices_has_the_embedded_engines_verdict(
         cut_at_every_batch(segment)
     expected = audit(tmp_path / "log", engine="duckdb", deep=False).directories
     monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
-    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1 << 18)  # at least three batches
+    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1 << 16)  # one batch
     cut: list[int] = []
 
     def over(context: Any, rows: Any, steps: Any, shares: int, split: Split | None) -> Iterable[Row]:
