@@ -28,7 +28,7 @@ from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, M
 from ottla.spark_jobs.filesystem import is_cluster
 from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger, check_options
 from ottla.spark_jobs.judging import BusinessKey, Job, Judge, run
-from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, no_logs
+from ottla.spark_jobs.log_directory import COORDINATOR_TOPICS, LogDirectory, no_logs
 from ottla.spark_jobs.logs import find_logs, one_or_more
 from ottla.spark_jobs.options import (
     PARQUET_SAMPLES,
@@ -240,7 +240,7 @@ def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMO
 def _miss_topics(found: Sequence[LogDirectory], verdicts: Mapping[str, DirectoryVerdict], topics: Sequence[str]) -> None:
     """Report topics that no directory has: a misspelt topic beside a right one must not give a clean verdict. With several brokers'
     directories, a topic may be in only one of them."""
-    there = COMPACTED_BY_DESIGN.union(segment.topic for logs in found for segment in logs.segments)
+    there = COORDINATOR_TOPICS.union(segment.topic for logs in found for segment in logs.segments)
     for logs in found:
         if logs.segments:
             verdicts[logs.path].problems += [no_logs(logs.path, [topic]) for topic in topics if topic not in there]

@@ -92,6 +92,13 @@ def pruned(root: Path) -> None:
     queue.snapshot((2, 3, ACCEPTED, 1), (4, 4, AVAILABLE, 1), epoch=7, start=1)
 
 
+def with_a_hole(root: Path) -> None:
+    queue = Queue(root)
+    queue.snapshot()
+    queue.states.next_offset = 5
+    queue.update((0, 3, ACCEPTED, 1))
+
+
 def without_a_snapshot(root: Path) -> None:
     queue = Queue(root)
     queue.update((0, 3, ACCEPTED, 1))
@@ -301,6 +308,7 @@ SHARES: dict[str, Case] = {
     "share_group_worked": Case(worked, []),
     "share_group_begun_anew": Case(begun_anew, []),
     "share_group_pruned": Case(pruned, []),
+    "share_state_with_a_hole": Case(with_a_hole, [("offsets", "warning", "offset gap", "__share_group_state-0@5")]),
     "share_update_without_a_snapshot": Case(without_a_snapshot, [state("update without a snapshot", 0)]),
     "share_update_after_its_deletion": Case(after_its_deletion, [state("update without a snapshot", 2)]),
     "share_update_without_any_snapshot": Case(without_any_snapshot, [state("update without a snapshot", 40)]),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.protocol.error_codes import ErrorCode
-from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, Segment, no_logs
+from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, COORDINATOR_TOPICS, LogDirectory, Segment, no_logs
 from ottla.spark_jobs.wire.address import PINNED, Address, address_of, url_with
 from ottla.spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, Partition, WireError
 
@@ -90,7 +90,7 @@ def ask(address: Address, topics: Collection[str] = ()) -> Spans:
     with Cluster(address) as cluster:
         found = cluster.find(topics)
         there.cluster_id = found.cluster_id
-        missing = {topic for topic in COMPACTED_BY_DESIGN if found.refused.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}
+        missing = {topic for topic in COORDINATOR_TOPICS if found.refused.get(topic) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}
         there.problems += [f"{topic}: {reason}" for topic, reason in sorted(found.refused.items()) if topic not in missing]
         starts, refused = cluster.offsets(found.partitions, EARLIEST)
         ends, refused_too = cluster.offsets(starts, LATEST)
