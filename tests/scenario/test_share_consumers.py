@@ -134,10 +134,16 @@ def test_the_brokers_clock_expires_locks_and_a_restart_keeps_the_state(tmp_path:
         with scene.member() as member:
             assert everything(member) == ALL.split()
             assert [member.say("accept 0 1 2"), member.say("commit")] == ["done", "ok"]
-            member.pause()  # the Java client fetches in the background, and would get the records itself
-            broker.clock.advance(30)
+            member.pause()
             with scene.member() as other:
-                assert everything(other, 3) == ["3:3:2", "4:4:2", "5:5:2"]
+                broker.clock.advance(30)
+                first = other.say("poll")
+                if first == "nothing":  # a fetch that the paused member had sent got the records: its locks expire, too
+                    broker.clock.advance(30)
+                    first = other.say("poll")
+                redelivered = first.split()
+                redelivered += everything(other, 3 - len(redelivered))
+                assert redelivered in [[f"{offset}:{offset}:{count}" for offset in (3, 4, 5)] for count in (2, 3)]
                 assert [other.say("accept 3 4"), other.say("release 5"), other.say("commit")] == ["done", "done", "ok"]
         broker.kill()
         broker.start()

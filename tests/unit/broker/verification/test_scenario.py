@@ -5,7 +5,7 @@ import pytest
 from ottla.broker.verification.program import Role
 from ottla.broker.verification.request_observer import Ended, RequestObserver
 from ottla.broker.verification.scenario import (
-    KIP_848_SESSION_MS,
+    BROKER_SET_SESSION_MS,
     Calm,
     always,
     to_idempotent,
@@ -49,7 +49,8 @@ def test_half_way_leaves_a_request_to_break(count: int, half: int) -> None:
 def test_a_session_is_the_members_own_or_the_brokers() -> None:
     assert calm().session_ms == 0
     assert calm(JOIN_GROUP=1, session_ms=6_000).session_ms == 6_000
-    assert calm(CONSUMER_GROUP_HEARTBEAT=3).session_ms == KIP_848_SESSION_MS
+    assert calm(CONSUMER_GROUP_HEARTBEAT=3).session_ms == BROKER_SET_SESSION_MS
+    assert calm(SHARE_GROUP_HEARTBEAT=3).session_ms == BROKER_SET_SESSION_MS
 
 
 def test_who_has_nothing_to_break_is_told_so() -> None:

@@ -24,7 +24,6 @@ from tests.support.cut_logs import cut_at_every_batch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 Row = tuple[int, bytes]
 Over = Callable[..., Iterable[Row]]
 
