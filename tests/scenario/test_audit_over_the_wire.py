@@ -46,10 +46,14 @@ def judge(path: str | Path, topics: list[str], wire: Wire | None = None) -> Dire
     return verdict
 
 
+FILES_ONLY = {"indexes", "producer-snapshots", "log-end", "share-beyond-log"}
+"""Rules that need files beside the segments; `share-beyond-log` finds topics by the ids in `partition.metadata`."""
+
+
 def judged_by_both(files: DirectoryVerdict, wire: DirectoryVerdict) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
     """Return the findings of the rules that both modes can judge."""
     both = {name for name, result in wire.rules.items() if result.judged and files.rules[name].judged}
-    assert {name for name, result in files.rules.items() if result.judged} - both <= {"indexes", "producer-snapshots", "log-end"}
+    assert {name for name, result in files.rules.items() if result.judged} - both <= FILES_ONLY
     return tuple(sorted(each for each in findings([verdict]) if each[0] in both) for verdict in (files, wire))  # type: ignore[return-value]  # two of them
 
 
