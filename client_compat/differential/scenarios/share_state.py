@@ -105,7 +105,7 @@ _WRITES = {
 
 def epochs(probe: Probe) -> None:
     """Use lower, equal and higher leader epochs and state epochs."""
-    topic_id = create(probe, "epochs")
+    topic_id = create(probe, "share-epochs")
     initialize(probe, "epochs", topic_id, [0])
     for label, request in {
         "leader epoch 5": read("epochs", topic_id, leader_epoch=5),
