@@ -23,6 +23,7 @@ ONE_SPARK = "tests/unit/spark_jobs/"
 
 SLOW = {
     "fuzz/test_large_requests.py",
+    "golden/test_error_responses.py",
     "golden/test_metadata_images.py",
     "golden/test_metadata_records.py",
     "golden/test_quotas.py",

@@ -113,9 +113,11 @@ def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) 
     return Rejected(*_DENIALS[resource])
 
 
-def refused(request: Message, response: type[ResponseT], error: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED) -> ResponseT:
-    """Return the response that rejects a whole request, with an error for each element (KAFKA Request.getErrorResponse)."""
-    from ottla.broker.faults.answers import refusal  # noqa: PLC0415 # only for denied requests
+def refused(
+    version: int, request: Message, response: type[ResponseT], error: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+) -> ResponseT:
+    """Return the response that rejects a whole request of this version (KAFKA Request.getErrorResponse)."""
+    from ottla.broker.api.error_response import error_response  # noqa: PLC0415 # only for denied requests
 
-    refused_all: ResponseT = refusal(response.API_KEY, request, error)
+    refused_all: ResponseT = error_response(response.API_KEY, version, request, error)
     return refused_all

@@ -117,11 +117,11 @@ class Api(Generic[RequestT]):
 
     def _guarded(self, handle: Handler, requires: Operation) -> Handler:
         def guarded(ctx: Context[NodeServices], request: Message) -> Answer:
-            return handle(ctx, request) if allowed_of_cluster(ctx, requires) else self._denial(requires, request)
+            return handle(ctx, request) if allowed_of_cluster(ctx, requires) else self._denial(requires, ctx.version, request)
 
         return guarded
 
-    def _denial(self, requires: Operation, request: Message) -> Message:
+    def _denial(self, requires: Operation, version: int, request: Message) -> Message:
         """Return the response to a client without the operation. As in Kafka, a request of another node gets only the error of the whole
         response, if there is one.
         """
@@ -130,4 +130,4 @@ class Api(Generic[RequestT]):
         if is_brief and hasattr(response, "error_code"):
             response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return response
-        return refused(request, type(response))
+        return refused(version, request, type(response))

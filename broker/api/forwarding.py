@@ -30,9 +30,9 @@ async def handle(ctx: Context[ClusterServices], request: Message) -> Message:
         raise CloseConnection(str(error)) from error
     except Rejected as error:
         peer_logger.info("The controller did not answer API key %d: %s", request.API_KEY, error)
-        from ottla.broker.faults.answers import refusal  # noqa: PLC0415 # keeps it out of the start-up time
+        from ottla.broker.api.error_response import error_response  # noqa: PLC0415 # keeps it out of the start-up time
 
-        answer = refusal(request.API_KEY, request, error.code)
+        answer = error_response(request.API_KEY, ctx.version, request, error.code, str(error))
     return answer
 
 

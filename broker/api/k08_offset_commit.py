@@ -43,7 +43,7 @@ Known = list[TopicImage | None]
 def handle(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Store the offsets; return one error for each partition."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
-        return refused(request, OffsetCommitResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return refused(ctx.version, request, OffsetCommitResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if ctx.services.authorizer is not None:
         names = [_name(ctx, topic) for topic in request.topics]
         if hidden := denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None]):

@@ -50,7 +50,7 @@ def handle(
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     """Write the markers; respond at once unless a marker must become durable first."""
     if not allowed_of_cluster(ctx, Operation.ALTER, quietly=True) and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
-        return refused(request, WriteTxnMarkersResponse)
+        return refused(ctx.version, request, WriteTxnMarkersResponse)
     waiting: Waiting = []
     results: dict[int, dict[str, dict[int, WritableTxnMarkerPartitionResult]]] = {}
     for marker in request.markers:

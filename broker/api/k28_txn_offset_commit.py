@@ -45,7 +45,7 @@ def handle(
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """Verify and write the offsets; respond when they are durable."""
     if (denial := _denial(ctx, request)) is not None:
-        return refused(request, TxnOffsetCommitResponse, denial)
+        return refused(ctx.version, request, TxnOffsetCommitResponse, denial)
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, [topic.name for topic in request.topics])
     if not hidden:
         return _verify(ctx, request)

@@ -20,12 +20,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.api.context import Listener, Peer
+from ottla.broker.api.error_response import error_response
 from ottla.broker.api.k18_api_versions import is_valid
 from ottla.broker.api.reply import CLOSE, Buffer, LastWords, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.principal import ANONYMOUS, USER, Principal
-from ottla.broker.faults.answers import refusal
 from ottla.broker.net.connection import Connection, Shared
 from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.broker.net.session import PendingReply
@@ -230,7 +230,7 @@ class _SaslGate:
     def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, at_listener: ListenerSasl) -> None:
         self._connection, self._shared, self._peer, self._lock, self._session = connection, shared, peer, at_listener, connection.session
         self._cancel_timer: Callable[[], None] = lambda: None
-        self._exchange: SaslExchange | None = SaslExchange(at_listener, refusal, is_valid)
+        self._exchange: SaslExchange | None = SaslExchange(at_listener, error_response, is_valid)
         self._sasl_session: SaslSession | None = None
         self._reauthentication_ms: int | None = None
 
@@ -258,7 +258,7 @@ class _SaslGate:
             now_ms = self._shared.mono_ms()
             if bytes(frame[:2]) == _HANDSHAKE and self._may_reauthenticate(now_ms):
                 self._reauthentication_ms = now_ms
-                self._exchange = SaslExchange(self._lock, refusal, is_valid, self._sasl_session)
+                self._exchange = SaslExchange(self._lock, error_response, is_valid, self._sasl_session)
             elif self._is_expired(now_ms):
                 peer_logger.info(
                     "Closing a connection of %s whose session has expired (connections.max.reauth.ms or its token's expiry)",

@@ -37,8 +37,6 @@ _NO_REQUEST: Final = (
     "Invalid request, potential reasons: kafka client configured with the wrong security protocol, it does not support KIP-43 or it is not "
     "a kafka client."
 )
-_REFUSED_WITHOUT_TEXT: Final = frozenset({ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
-"""Their responses have a text, but Kafka's `getErrorResponse` of the three leaves it empty."""
 MIN_BETWEEN_MS: Final = 1000
 """The minimum time between two authentications of one connection."""
 
@@ -98,14 +96,14 @@ class _State(Enum):
 
 
 class SaslExchange:
-    """One authentication; `before` is the one that it renews. `refuse(api_key, request, error)` makes a response that rejects a whole
-    request; `software_is_valid` checks the client name and version in ApiVersions.
+    """One authentication; `before` is the one that it renews. `refuse(api_key, version, request, error, text)` makes the response that
+    rejects a whole request; `software_is_valid` checks the client name and version in ApiVersions.
     """
 
     def __init__(
         self,
         listener: ListenerSasl,
-        refuse: Callable[[int, Any, ErrorCode], Any],
+        refuse: Callable[[int, int, Any, ErrorCode, str], Any],
         software_is_valid: Callable[[Any, int], bool],
         before: SaslSession | None = None,
     ) -> None:
@@ -200,11 +198,7 @@ class SaslExchange:
             why = f"Unexpected Kafka request of type {_named(header.api_key)} during SASL authentication."
             if header.api_key == ApiKey.PRODUCE and getattr(body, "acks", 1) == 0:
                 return Step([], AfterStep.CLOSE, why)
-            response = self._refuse(header.api_key, body, ErrorCode.ILLEGAL_SASL_STATE)
-            if hasattr(response, "error_message") and header.api_key not in _REFUSED_WITHOUT_TEXT:
-                response.error_message = why
-            if header.api_key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
-                response.entries = None
+            response = self._refuse(header.api_key, header.api_version, body, ErrorCode.ILLEGAL_SASL_STATE, why)
             return Step(_response(header, response), AfterStep.REJECT, why)
         try:
             answer = self._evaluated(bytes(body.auth_bytes), now)

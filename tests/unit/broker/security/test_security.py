@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.api.error_response import error_response
 from ottla.broker.api.k18_api_versions import is_valid
-from ottla.broker.faults.answers import refusal
 from ottla.broker.security.plain import Plain
 from ottla.broker.security.sasl import AfterStep, ListenerSasl, Moment, SaslExchange, SaslSession, Step
 from ottla.protocol.codec import encode_request
@@ -27,7 +27,7 @@ def exchange(before: SaslSession | None = None, lifetime_ms: int = 0, expires_ms
 
     Mechanism.expires_ms = expires_ms  # type: ignore[assignment] # PLAIN's own value is always None
     lock = ListenerSasl({"PLAIN": lambda: Mechanism(USERS), "OTHER": lambda: Mechanism(USERS)}, 1000, 100, {"PLAIN": lifetime_ms})
-    return SaslExchange(lock, refusal, is_valid, before)
+    return SaslExchange(lock, error_response, is_valid, before)
 
 
 def frame(request: Any, version: int) -> bytes:

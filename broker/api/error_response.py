@@ -1,0 +1,166 @@
+"""The response that rejects a whole request, as Kafka's `AbstractRequest.getErrorResponse` makes it.
+
+`refusal` repeats the elements of the request with the error. Kafka's request classes differ from this rule in three ways, each with a table
+here: some have a text, some fields have another value (often an array without elements), and some repeat elements that no rule of names
+finds. `tests/golden/test_error_responses.py` compares every API in every version with Kafka's classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from ottla.broker.faults.answers import refusal
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.fields import wire_fields
+
+TEXTS: Final = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.ILLEGAL_SASL_STATE: "Request is not valid given the current SASL state.",
+}
+"""Kafka's texts of those error codes that reject whole requests (KAFKA Errors.message)."""
+_TEXT_OF_THE_EXCEPTION: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DESCRIBE_ACLS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+    }
+)
+_TEXT_OF_THE_CODE: Final = frozenset(
+    {
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
+_VALUES: Final[Sequence[tuple[ApiKey, int, str, object]]] = (
+    (ApiKey.PRODUCE, 0, "responses.partition_responses.base_offset", -1),
+    (ApiKey.FETCH, 0, "responses.partitions.high_watermark", -1),
+    (ApiKey.FETCH, 0, "responses.partitions.records", b""),
+    (ApiKey.FETCH, 13, "responses", []),
+    (ApiKey.OFFSET_FETCH, 0, "topics.partitions.committed_offset", -1),
+    (ApiKey.OFFSET_FETCH, 2, "topics", []),
+    (ApiKey.OFFSET_FETCH, 8, "groups.topics", []),
+    (ApiKey.FIND_COORDINATOR, 0, "node_id", -1),
+    (ApiKey.FIND_COORDINATOR, 0, "port", -1),
+    (ApiKey.FIND_COORDINATOR, 4, "coordinators.node_id", -1),
+    (ApiKey.FIND_COORDINATOR, 4, "coordinators.port", -1),
+    (ApiKey.JOIN_GROUP, 7, "protocol_name", None),
+    (ApiKey.LEAVE_GROUP, 0, "members", []),
+    (ApiKey.CREATE_TOPICS, 0, "topics.configs", []),
+    (ApiKey.DELETE_RECORDS, 0, "topics.partitions.low_watermark", -1),
+    (ApiKey.INIT_PRODUCER_ID, 0, "producer_epoch", -1),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, 4, "results_by_transaction", []),
+    (ApiKey.CREATE_DELEGATION_TOKEN, 0, "principal_type", "User"),
+    (ApiKey.CREATE_DELEGATION_TOKEN, 0, "principal_name", "ANONYMOUS"),
+    (ApiKey.CREATE_DELEGATION_TOKEN, 3, "token_requester_principal_type", "User"),
+    (ApiKey.CREATE_DELEGATION_TOKEN, 3, "token_requester_principal_name", "ANONYMOUS"),
+    (ApiKey.CREATE_DELEGATION_TOKEN, 0, "issue_timestamp_ms", -1),
+    (ApiKey.CREATE_DELEGATION_TOKEN, 0, "expiry_timestamp_ms", -1),
+    (ApiKey.CREATE_DELEGATION_TOKEN, 0, "max_timestamp_ms", -1),
+    (ApiKey.OFFSET_DELETE, 0, "topics", []),
+    (ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, "entries", None),
+    (ApiKey.ALTER_PARTITION, 0, "topics", []),
+    (ApiKey.FETCH_SNAPSHOT, 0, "topics", []),
+    (ApiKey.SHARE_FETCH, 0, "responses", []),
+    (ApiKey.SHARE_ACKNOWLEDGE, 0, "responses", []),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "active_tasks", None),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "standby_tasks", None),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "warmup_tasks", None),
+    (ApiKey.STREAMS_GROUP_HEARTBEAT, 0, "partitions_by_user_endpoint", None),
+)
+"""API, first version, path of a field, and the value of this field in every element on the path. Lists here are never changed."""
+
+
+_ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, object]]]]]] = {
+    ApiKey.CREATE_ACLS: ("results", lambda request: [{} for _ in request.creations]),
+    ApiKey.DELETE_ACLS: ("filter_results", lambda request: [{} for _ in request.filters]),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        "results",
+        lambda request: [{"topic_name": topic.name, "partitions": topic.partitions} for each in request.dirs for topic in each.topics],
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("entries", lambda request: [{"entity": entry.entity} for entry in request.entries]),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("results", lambda request: [{} for _ in request.users or ()]),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        "results",
+        lambda request: [{"user": name} for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))],
+    ),
+}
+"""The elements that an API repeats, as the field of the response and the values of each element."""
+
+
+def error_response(api_key: int, version: int, request: Any, error: ErrorCode, text: str | None = None) -> Any:
+    """Return the response that rejects `request`, of this version, for an exception with this code and text; without a text, for the one
+    that Kafka throws for the code.
+    """
+    key = ApiKey(api_key)
+    response = refusal(key, request, error)
+    if key in _ELEMENTS:
+        field, elements = _ELEMENTS[key]
+        (of_response,) = (wire.type.element for wire in wire_fields(type(response)) if wire.name == field)
+        setattr(response, field, [_element(of_response, values, error) for values in elements(request)])
+    if key is ApiKey.FETCH:
+        response.session_id = request.session_id
+    for of, since, path, value in _VALUES:
+        if of is key and version >= since:
+            *way, last = path.split(".")
+            for struct in _structs(response, way):
+                setattr(struct, last, value)
+    if key in _TEXT_OF_THE_EXCEPTION or key in _TEXT_OF_THE_CODE:
+        own = key in _TEXT_OF_THE_EXCEPTION and text is not None
+        _set_text(response, text if own else TEXTS.get(error, text))
+    return response
+
+
+def _element(of_response: type[Any], values: Mapping[str, object], error: ErrorCode) -> Any:
+    element = of_response(**values)
+    if hasattr(element, "error_code"):
+        element.error_code = int(error)
+        return element
+    (of_partition,) = (wire.type.element for wire in wire_fields(of_response) if wire.name == "partitions")
+    element.partitions = [of_partition(index, int(error)) for index in element.partitions]
+    return element
+
+
+def _structs(struct: Any, way: Sequence[str]) -> Iterable[Any]:
+    if not way:
+        return [struct]
+    return [found for below in getattr(struct, way[0]) for found in _structs(below, way[1:])]
+
+
+def _set_text(struct: Any, text: str | None) -> None:
+    for field in dataclasses.fields(struct):
+        value = getattr(struct, field.name)
+        if field.name == "error_message":
+            struct.error_message = text
+        elif isinstance(value, list):
+            for each in value:
+                if dataclasses.is_dataclass(each):
+                    _set_text(each, text)
