@@ -18,11 +18,9 @@ from client_compat.differential.cluster_scenarios import (
     writing,
 )
 from client_compat.differential.nodes import Nodes
+from client_compat.differential.scenarios.common import scenarios_in
 
 ClusterScenario = Callable[[Nodes], None]
 
-SCENARIOS: dict[str, ClusterScenario] = {
-    f"cluster.{module.__name__.rpartition('.')[2]}.{name}": scenario
-    for module in (describe, topics, configs, controller, writing, reading, offsets, coordinators, sharing, streaming, faults)
-    for name, scenario in module.SCENARIOS.items()
-}
+_MODULES = (describe, topics, configs, controller, writing, reading, offsets, coordinators, sharing, streaming, faults)
+SCENARIOS: dict[str, ClusterScenario] = {f"cluster.{name}": scenario for name, scenario in scenarios_in(_MODULES, "nodes").items()}

@@ -19,7 +19,7 @@ TIMEOUT = "consumer.session.timeout.ms"
 _TURNS = count(1)
 
 
-def heard_of(nodes: Nodes) -> None:
+def _wait_until_applied(nodes: Nodes) -> None:
     """Wait until every broker has applied all earlier changes. Brokers apply the controller's changes in log order."""
     value = str(45_000 + next(_TURNS))
     nodes.at(1).quietly(change(GROUP, "last-change", TIMEOUT, value), 1)
@@ -56,14 +56,14 @@ def of_topics(nodes: Nodes) -> None:
     }.items():
         for version in nodes.range(ApiKey.INCREMENTAL_ALTER_CONFIGS):
             nodes.ask(2, label, request, version)
-        heard_of(nodes)
+        _wait_until_applied(nodes)
         nodes.everywhere(
             f"after {label}", look(TOPIC, "configured", "retention.ms", "cleanup.policy", "segment.bytes", "min.insync.replicas")
         )
     whole = k33.AlterConfigsRequest([k33.AlterConfigsResource(TOPIC, "configured", [k33.AlterableConfig("retention.ms", "99")])])
     for version in nodes.range(ApiKey.ALTER_CONFIGS):
         nodes.ask(3, "all at once", whole, version)
-    heard_of(nodes)
+    _wait_until_applied(nodes)
     nodes.everywhere("after all at once", look(TOPIC, "configured", "retention.ms", "cleanup.policy"))
     nodes.everywhere("resources with configurations", ListConfigResourcesRequest([TOPIC, BROKER]))
 
@@ -94,7 +94,7 @@ def of_brokers(nodes: Nodes) -> None:
     }.items():
         for through in (1, 2):
             nodes.ask(through, label, request)
-            heard_of(nodes)
+            _wait_until_applied(nodes)
         for name in ("1", "2", ""):
             nodes.ask(int(name or 3), f"after {label}, broker {name!r}", look(BROKER, name, "message.max.bytes", "min.insync.replicas"))
     nodes.everywhere("resources with configurations", ListConfigResourcesRequest([BROKER]))
@@ -112,6 +112,3 @@ def of_loggers(nodes: Nodes) -> None:
         [*change(LOGGER, "1", "no.such.logger", "DEBUG").resources, *change(TOPIC, "nowhere", "retention.ms", "1").resources]
     )
     nodes.everywhere("a logger and a topic", several)
-
-
-SCENARIOS = {"of_topics": of_topics, "of_brokers": of_brokers, "of_loggers": of_loggers}

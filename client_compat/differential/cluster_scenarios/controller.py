@@ -130,6 +130,3 @@ def registrations(nodes: Nodes) -> None:
 def not_for_clients() -> dict[str, Message]:
     """Return one request of each API that only a controller accepts."""
     return {"a block of producer ids": AllocateProducerIdsRequest(1, 1)}
-
-
-SCENARIOS = {"elections": elections, "moves": moves, "quorum": quorum, "features": features, "registrations": registrations}

@@ -112,12 +112,3 @@ def ended(nodes: Nodes, here: int, key: str) -> None:
         (state,) = nodes.at(here).quietly(DescribeTransactionsRequest([key]), 0).transaction_states
         if not state.transaction_state.startswith("Prepare"):
             return
-
-
-SCENARIOS = {
-    "found": found,
-    "groups_elsewhere": groups_elsewhere,
-    "transactions_elsewhere": transactions_elsewhere,
-    "group_life": group_life,
-    "transaction_life": transaction_life,
-}

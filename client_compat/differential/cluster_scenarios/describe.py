@@ -45,6 +45,3 @@ def api_versions(nodes: Nodes) -> None:
     """Ask every broker for its APIs and features, once it has received the controller's."""
     for version in nodes.range(ApiKey.API_VERSIONS):
         nodes.everywhere("offered", ApiVersionsRequest("ottla", "1"), version)
-
-
-SCENARIOS = {"cluster": cluster, "api_versions": api_versions}

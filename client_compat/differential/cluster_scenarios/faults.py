@@ -129,6 +129,3 @@ def stopped(nodes: Nodes) -> None:
 def killed(nodes: Nodes) -> None:
     """Kill a broker; the controller fences it when its session expires."""
     away(nodes, nodes.kill, "killed")
-
-
-SCENARIOS = {"stopped": stopped, "killed": killed}

@@ -81,6 +81,3 @@ def log_dirs(nodes: Nodes) -> None:
     fill(nodes, "sizes")
     for version in nodes.range(ApiKey.DESCRIBE_LOG_DIRS):
         nodes.everywhere("sizes", DescribeLogDirsRequest([DescribableLogDirTopic("sizes", [0, 1, 9])]), version)
-
-
-SCENARIOS = {"by_time": by_time, "of_epochs": of_epochs, "deleted": deleted, "log_dirs": log_dirs}

@@ -64,6 +64,3 @@ def sessions(nodes: Nodes) -> None:
                 again = request("read-session", topic_id, session_id=opened.session_id, session_epoch=epoch)
                 nodes.ask(node_id, f"epoch {epoch}", again, version)
             nodes.ask(node_id, "closed", request("read-session", topic_id, session_id=opened.session_id, session_epoch=-1), version)
-
-
-SCENARIOS = {"anywhere": anywhere, "epochs": epochs, "as_a_replica": as_a_replica, "sessions": sessions}

@@ -155,12 +155,3 @@ def _until_loaded(member: ShareMember) -> None:
         if not answer.error_code and not any(part.error_code for topic in answer.responses for part in topic.partitions):
             member.epoch = 1
             return
-
-
-SCENARIOS = {
-    "found": found,
-    "state_elsewhere": state_elsewhere,
-    "groups_elsewhere": groups_elsewhere,
-    "leaders": leaders,
-    "moved": moved,
-}

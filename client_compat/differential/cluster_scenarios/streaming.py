@@ -97,6 +97,3 @@ def wait_until_groups_know(nodes: Nodes, node_id: int, topic: str) -> None:
         probe.quietly(beat(group, "a", LEAVE), 0)
         if not answer.error_code and not any(status.status_code == 1 for status in answer.status or ()):
             return
-
-
-SCENARIOS = {"groups_elsewhere": groups_elsewhere, "moved": moved}

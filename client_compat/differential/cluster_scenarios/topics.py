@@ -82,6 +82,3 @@ def deleting(nodes: Nodes) -> None:
                     break
         nodes.everywhere("gone", MetadataRequest([MetadataRequestTopic(name="deleted")], False), 12)
         nodes.everywhere("gone by id", MetadataRequest([MetadataRequestTopic(topic_id, None)], False), 12)
-
-
-SCENARIOS = {"creating": creating, "growing": growing, "deleting": deleting}

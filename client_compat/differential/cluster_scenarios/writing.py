@@ -128,12 +128,3 @@ def standing_still(nodes: Nodes) -> None:
     wait_until_in_sync(nodes, "still")
     wait_until_replicated(nodes, "still")
     write(nodes, 1, "after", "still", topic_id, batch(b"d"))
-
-
-SCENARIOS = {
-    "acknowledged": acknowledged,
-    "in_sync": in_sync,
-    "producers": producers,
-    "producer_ids": producer_ids,
-    "standing_still": standing_still,
-}

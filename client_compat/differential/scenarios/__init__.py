@@ -26,12 +26,12 @@ from client_compat.differential.scenarios import (
     transactions,
     users,
 )
+from client_compat.differential.scenarios.common import scenarios_in
 
 Scenario = Callable[[Probe], None]
 
-SCENARIOS: dict[str, Scenario] = {
-    f"{module.__name__.rpartition('.')[2]}.{name}": scenario
-    for module in (
+SCENARIOS: dict[str, Scenario] = scenarios_in(
+    [
         beginning,
         topics,
         produce,
@@ -51,9 +51,9 @@ SCENARIOS: dict[str, Scenario] = {
         users,
         controlling,
         telemetry,
-    )
-    for name, scenario in module.SCENARIOS.items()
-}
+    ],
+    "probe",
+)
 
-BEFORE_COORDINATORS = frozenset(f"beginning.{name}" for name in beginning.SCENARIOS)
+BEFORE_COORDINATORS = frozenset(name for name in SCENARIOS if name.startswith("beginning."))
 """Scenarios that need a broker without `__consumer_offsets` and `__transaction_state`. All others start when both topics exist."""

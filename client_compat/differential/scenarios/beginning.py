@@ -120,6 +120,3 @@ def transactions(probe: Probe) -> None:
     for label, request in of_transactions("t", own, "early-txn").items():
         for version in probe.range(ApiKey(request.API_KEY)):
             probe.ask(label, request, version)
-
-
-SCENARIOS = {"groups": groups, "transactions": transactions}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from client_compat.differential.probe import Probe
@@ -23,6 +25,20 @@ TIME = 1_000_000_000_000
 WAIT_S = 30.0
 POLL_S = 0.002
 UNKNOWN_ID = b"\x07" * 16
+
+
+def scenarios_in(modules: Sequence[ModuleType], side: str) -> dict[str, Callable[[Any], None]]:
+    """Return the scenarios of the modules as `module.function`, in the order of the source.
+
+    A scenario is a public function whose only parameter is `side`: the probe of a broker, or the nodes of a cluster.
+    """
+    return {
+        f"{module.__name__.rpartition('.')[2]}.{name}": function
+        for module in modules
+        for name, function in vars(module).items()
+        if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
+        if list(inspect.signature(function).parameters) == [side]
+    }
 
 
 def create(probe: Probe, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bytes:

@@ -378,19 +378,3 @@ def replacing(probe: Probe) -> None:
             keys = ["retention.ms", "segment.bytes"]
             then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "replace", keys)], True))
         probe.ask("unknown type", k33.AlterConfigsRequest([k33.AlterConfigsResource(77, "x", [])]), version)
-
-
-SCENARIOS = {
-    "describing": describing,
-    "broker_defaults": broker_defaults,
-    "altering": altering,
-    "altering_elsewhere": altering_elsewhere,
-    "while_running": while_running,
-    "of_security": of_security,
-    "of_loggers": of_loggers,
-    "of_client_metrics": of_client_metrics,
-    "of_all_kinds_of_groups": of_all_kinds_of_groups,
-    "of_groups": of_groups,
-    "listing": listing,
-    "replacing": replacing,
-}

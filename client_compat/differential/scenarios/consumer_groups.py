@@ -340,16 +340,3 @@ def changing(probe: Probe) -> None:
         word(probe, answer, f"member of {label}")
     probe.ask("it leaves", beat("cg-change", "a", LEAVE), 1)
     described(probe, "empty", "cg-change")
-
-
-SCENARIOS = {
-    "lives": lives,
-    "refused": refused,
-    "subscriptions": subscriptions,
-    "expressions": expressions,
-    "lost_answers": lost_answers,
-    "static_members": static_members,
-    "offsets": offsets,
-    "admin": admin,
-    "changing": changing,
-}

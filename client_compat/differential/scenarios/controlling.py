@@ -109,12 +109,3 @@ def features(probe: Probe) -> None:
     for version in probe.range(ApiKey.UNREGISTER_BROKER):
         probe.ask("unknown", UnregisterBrokerRequest(NOBODY), version)
         probe.ask("below nothing", UnregisterBrokerRequest(-1), version)
-
-
-SCENARIOS = {
-    "elections": elections,
-    "reassignments": reassignments,
-    "directories": directories,
-    "quorum": quorum,
-    "features": features,
-}

@@ -36,6 +36,3 @@ def api_versions(probe: Probe) -> None:
         probe.ask("offered", ApiVersionsRequest("ottla", "1"), version)
     for name, number in (("", "1"), ("ottla", ""), ("a b", "1"), ("-x", "1"), ("x", "1 2")):
         probe.ask(f"software {name!r} {number!r}", ApiVersionsRequest(name, number), 4)
-
-
-SCENARIOS = {"cluster": cluster, "log_dirs": log_dirs, "api_versions": api_versions}

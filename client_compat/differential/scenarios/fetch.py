@@ -131,6 +131,3 @@ def sessions(probe: Probe) -> None:
         first = probe.ask("unknown topic in a session", unknown, version)
         if first is not None and first.session_id:
             probe.ask("and again", request("", bytes(16), session_id=first.session_id, session_epoch=1), version)
-
-
-SCENARIOS = {"reading": reading, "zstd": zstd, "sizes": sizes, "epochs": epochs, "below_start": below_start, "sessions": sessions}

@@ -254,13 +254,3 @@ def records(probe: Probe) -> None:
     note("a consumer group, empty", "log-new")
     (found,) = probe.quietly(ConsumerGroupDescribeRequest(["log-new"]), 1).groups
     probe.seen.append(Seen("its state", ApiKey.CONSUMER_GROUP_DESCRIBE.name, 1, found.group_state))
-
-
-SCENARIOS = {
-    "upgrades": upgrades,
-    "classic_members": classic_members,
-    "waiting": waiting,
-    "joining_again": joining_again,
-    "late_commits": late_commits,
-    "records": records,
-}

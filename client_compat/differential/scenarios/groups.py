@@ -314,15 +314,3 @@ def admin(probe: Probe) -> None:
     probe.ask("leave", LeaveGroupRequest("adm-joined", "", [MemberIdentity(member.member_id)]), 4)
     probe.ask("delete it when empty", DeleteGroupsRequest(["adm-joined"]))
     probe.ask("described when deleted", DescribeGroupsRequest(["adm-joined"]), 5)
-
-
-SCENARIOS = {
-    "coordinators": coordinators,
-    "joining": joining,
-    "joining_refused": joining_refused,
-    "static_members": static_members,
-    "committing": committing,
-    "committing_by_id": committing_by_id,
-    "committing_as_member": committing_as_member,
-    "admin": admin,
-}

@@ -60,6 +60,3 @@ def of_epochs(probe: Probe) -> None:
                     probe.ask(label, OffsetForLeaderEpochRequest(-1, [topic]), version)
         unknown = OffsetForLeaderTopic("nowhere", [OffsetForLeaderPartition(0, -1, 0)])
         probe.ask("unknown topic", OffsetForLeaderEpochRequest(-1, [unknown]), version)
-
-
-SCENARIOS = {"by_time": by_time, "of_epochs": of_epochs}

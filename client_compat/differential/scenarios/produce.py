@@ -181,12 +181,3 @@ def producer_ids(probe: Probe) -> None:
             probe.ask("with an id", InitProducerIdRequest(None, 60_000, 5, 0), version)
             probe.ask("epoch without id", InitProducerIdRequest(None, 60_000, -1, 0), version)
             probe.ask("id without epoch", InitProducerIdRequest(None, 60_000, 5, -1), version)
-
-
-SCENARIOS = {
-    "versions": versions,
-    "bad_batches": bad_batches,
-    "codecs_and_times": codecs_and_times,
-    "idempotent": idempotent,
-    "producer_ids": producer_ids,
-}

@@ -100,6 +100,3 @@ def _wait_for(probe: Probe, names: set[str], without: set[str | None]) -> None:
         found = {part.entity_name for entry in told for part in entry.entity}
         if names <= found and not without & found:
             return
-
-
-SCENARIOS = {"quotas": quotas}

@@ -324,18 +324,3 @@ def transactions(probe: Probe) -> None:
         member.acknowledge("a marker", (4, 4, [GAP]))
         member.acknowledge("an aborted record", (5, 5, [ACCEPT]))
         member.close()
-
-
-SCENARIOS = {
-    "sessions": sessions,
-    "refused": refused,
-    "modes": modes,
-    "members": members,
-    "acknowledgements": acknowledgements,
-    "renewals": renewals,
-    "deliveries": deliveries,
-    "closing": closing,
-    "limits": limits,
-    "beginnings": beginnings,
-    "transactions": transactions,
-}

@@ -232,12 +232,3 @@ def _alter(group: str, *places: tuple[str, int, int]) -> k91.AlterShareGroupOffs
 
 def _delete(group: str, *topics: str) -> k92.DeleteShareGroupOffsetsRequest:
     return k92.DeleteShareGroupOffsetsRequest(group, [k92.DeleteShareGroupOffsetsRequestTopic(topic) for topic in topics])
-
-
-SCENARIOS = {
-    "lives": lives,
-    "refused": refused,
-    "subscriptions": subscriptions,
-    "admin": admin,
-    "offsets": offsets,
-}

@@ -181,6 +181,3 @@ def found(probe: Probe) -> None:
             if probe.seen[-1].response and version >= 4:
                 for one in probe.seen[-1].response["coordinators"]:
                     one["key"] = one["key"].replace(good.split(":")[1], "<id>")
-
-
-SCENARIOS = {"lives": lives, "epochs": epochs, "refused": refused, "found": found}

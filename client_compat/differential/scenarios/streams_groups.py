@@ -312,6 +312,3 @@ def admin(probe: Probe) -> None:
     probe.ask("a commit of nobody", commit_request("st-adm", 1, topic="admin-text"), 8)
     probe.ask("a consumer's join when empty", consumer_beat("st-adm", "c", "admin-text"), 1)
     probe.ask("deleted", DeleteGroupsRequest(["st-adm"]))
-
-
-SCENARIOS = {"lives": lives, "standbys": standbys, "topologies": topologies, "refused": refused, "admin": admin}

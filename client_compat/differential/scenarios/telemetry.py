@@ -215,6 +215,3 @@ def mistakes(probe: Probe) -> None:
         get(probe, f"{label}: then", each)
         push(probe, f"{label}: the end", each, sub, terminating=True, **fields)
         push(probe, f"{label}: after the end", each, sub, terminating=True, **fields)
-
-
-SCENARIOS = {"asked": asked, "times": times, "gone": gone, "mistakes": mistakes}

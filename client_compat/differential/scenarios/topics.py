@@ -219,15 +219,3 @@ def delete_records(probe: Probe) -> None:
     probe.ask("all", DeleteRecordsRequest([DeleteRecordsTopic("shorten", [DeleteRecordsPartition(0, -1)])], 5_000))
     internal = DeleteRecordsTopic("__consumer_offsets", [DeleteRecordsPartition(0, 0)])
     probe.ask("internal", DeleteRecordsRequest([internal], 5_000))
-
-
-SCENARIOS = {
-    "creating": creating,
-    "creating_refused": creating_refused,
-    "growing": growing,
-    "deleting": deleting,
-    "metadata": metadata,
-    "creating_by_asking": creating_by_asking,
-    "partitions": partitions,
-    "delete_records": delete_records,
-}

@@ -257,6 +257,3 @@ def only_listed(probe: Probe, answer: Any) -> None:
     if answer is not None:
         shown = probe.seen[-1].response
         shown["transaction_states"] = [state for state in shown["transaction_states"] if state["transactional_id"].startswith("list-")]
-
-
-SCENARIOS = {"lives": lives, "refused": refused, "fenced": fenced, "offsets": offsets, "listing": listing, "markers": markers}

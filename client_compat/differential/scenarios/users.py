@@ -82,6 +82,3 @@ def tokens(probe: Probe) -> None:
     probe.each_version("renew", ApiKey.RENEW_DELEGATION_TOKEN, lambda _: RenewDelegationTokenRequest(b"x"))
     probe.each_version("expire", ApiKey.EXPIRE_DELEGATION_TOKEN, lambda _: ExpireDelegationTokenRequest(b"x"))
     probe.each_version("describe", ApiKey.DESCRIBE_DELEGATION_TOKEN, lambda _: DescribeDelegationTokenRequest(None))
-
-
-SCENARIOS = {"credentials": credentials, "out_of_turn": out_of_turn, "tokens": tokens}
