@@ -12,17 +12,11 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
 from ottla.broker.core.acl import Operation
-from ottla.protocol.messages.k83_initialize_share_group_state import (
-    InitializeShareGroupStateRequest,
-    InitializeShareGroupStateResponse,
-    InitializeStateResult,
-)
-from ottla.protocol.messages.share_state import PartitionResult
+from ottla.protocol.messages.k83_initialize_share_group_state import InitializeShareGroupStateRequest, InitializeShareGroupStateResponse
 
 API = Api(InitializeShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 
@@ -32,12 +26,10 @@ def handle(
     ctx: Context[ShareGroupServices], request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share.state
-    results = carry_out(
+    state = ctx.services.share.state
+    return carry_out(
         request,
         "initialize share group state",
-        lambda key, part: service.initialize(key, part.state_epoch, part.start_offset),
-        lambda index, _: PartitionResult(index),
-        PartitionResult,
+        lambda key, part: state.initialize(key, part.state_epoch, part.start_offset),
+        InitializeShareGroupStateResponse,
     )
-    return transform(results, lambda found: InitializeShareGroupStateResponse([InitializeStateResult(*each) for each in found.items()]))

@@ -12,7 +12,6 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
@@ -34,9 +33,16 @@ def handle(
     ctx: Context[ShareGroupServices], request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share.state
-    results = carry_out(request, "read share group state", lambda key, part: service.read(key, part.leader_epoch), _result, PartitionResult)
-    return transform(results, lambda found: ReadShareGroupStateResponse([ReadStateResult(*each) for each in found.items()]))
+    state = ctx.services.share.state
+    return carry_out(
+        request,
+        "read share group state",
+        lambda key, part: state.read(key, part.leader_epoch),
+        ReadShareGroupStateResponse,
+        topic_result=ReadStateResult,
+        result=_result,
+        refused=PartitionResult,
+    )
 
 
 def _result(index: int, state: ReadState) -> PartitionResult:

@@ -13,7 +13,6 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
@@ -23,9 +22,7 @@ from ottla.protocol.messages.k85_write_share_group_state import (
     PartitionData,
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
-    WriteStateResult,
 )
-from ottla.protocol.messages.share_state import PartitionResult
 
 API = Api(
     WriteShareGroupStateRequest,
@@ -40,15 +37,8 @@ def handle(
     ctx: Context[ShareGroupServices], request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share.state
-    results = carry_out(
-        request,
-        "write share group state",
-        lambda key, part: service.write(key, _state(part)),
-        lambda index, _: PartitionResult(index),
-        PartitionResult,
-    )
-    return transform(results, lambda found: WriteShareGroupStateResponse([WriteStateResult(*each) for each in found.items()]))
+    state = ctx.services.share.state
+    return carry_out(request, "write share group state", lambda key, part: state.write(key, _state(part)), WriteShareGroupStateResponse)
 
 
 def _state(part: PartitionData) -> WrittenState:

@@ -12,17 +12,11 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
 from ottla.broker.core.acl import Operation
-from ottla.protocol.messages.k86_delete_share_group_state import (
-    DeleteShareGroupStateRequest,
-    DeleteShareGroupStateResponse,
-    DeleteStateResult,
-)
-from ottla.protocol.messages.share_state import PartitionResult
+from ottla.protocol.messages.k86_delete_share_group_state import DeleteShareGroupStateRequest, DeleteShareGroupStateResponse
 
 API = Api(DeleteShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 
@@ -32,8 +26,5 @@ def handle(
     ctx: Context[ShareGroupServices], request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share.state
-    results = carry_out(
-        request, "delete share group state", lambda key, _: service.delete(key), lambda index, _: PartitionResult(index), PartitionResult
-    )
-    return transform(results, lambda found: DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in found.items()]))
+    state = ctx.services.share.state
+    return carry_out(request, "delete share group state", lambda key, _: state.delete(key), DeleteShareGroupStateResponse)

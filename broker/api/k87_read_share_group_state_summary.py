@@ -12,7 +12,6 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.deferred import transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import ShareGroupServices
 from ottla.broker.api.share_state import carry_out
@@ -33,9 +32,16 @@ def handle(
     ctx: Context[ShareGroupServices], request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share.state
-    results = carry_out(request, "read share group state summary", lambda key, _: service.summary(key), _result, PartitionResult)
-    return transform(results, lambda found: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in found.items()]))
+    state = ctx.services.share.state
+    return carry_out(
+        request,
+        "read share group state summary",
+        lambda key, _: state.summary(key),
+        ReadShareGroupStateSummaryResponse,
+        topic_result=ReadStateSummaryResult,
+        result=_result,
+        refused=PartitionResult,
+    )
 
 
 def _result(index: int, summary: StateSummary) -> PartitionResult:

@@ -14,39 +14,43 @@ from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.api.share_groups import OF_COORDINATION
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.persister import SharePartitionKey
-from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.share_state import PartitionResult, StateResult
 
 T = TypeVar("T")
-ResultT = TypeVar("ResultT")
+R = TypeVar("R")
 
 
 def carry_out(
     request: Any,
     purpose: str,
     run: Callable[[SharePartitionKey, Any], T | asyncio.Future[T]],
-    result: Callable[[int, T], ResultT],
-    refused: Callable[[int, ErrorCode, str], ResultT],
-) -> dict[bytes, list[ResultT]] | Awaitable[dict[bytes, list[ResultT]]]:
-    """Call `run` for each share partition and return the results by topic id; `result` and `refused` make them.
+    response: Callable[[list[Any]], R],
+    *,
+    topic_result: Callable[[bytes, list[Any]], Any] = StateResult,
+    result: Callable[[int, T], Any] = lambda index, _: PartitionResult(index),
+    refused: Callable[..., Any] = PartitionResult,
+) -> R | Awaitable[R]:
+    """Call `run` for each share partition, and return the response when all are done.
 
-    `purpose` is what `run` does, for messages.
+    `purpose` is what `run` does, for messages. A partition's result is made by `result`, or by `refused` from its index, error code and
+    message; `topic_result` makes a topic's result from these.
     """
     if not request.group_id or not all(topic.partitions for topic in request.topics):
-        return {}
+        return response([])
     asked = {(topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions}
 
-    def one(topic_id: bytes, part: Any) -> ResultT | Awaitable[ResultT]:
+    def one(topic_id: bytes, part: Any) -> Any:
         return answered(
             lambda: run(SharePartitionKey(request.group_id, topic_id, part.partition), part),
             lambda found: result(part.partition, found),
             lambda rejected: refused(part.partition, rejected.code, _message(rejected, purpose)),
         )
 
-    def by_topic(results: list[ResultT]) -> dict[bytes, list[ResultT]]:
-        found: dict[bytes, list[ResultT]] = {}
+    def by_topic(results: list[Any]) -> R:
+        found: dict[bytes, list[Any]] = {}
         for (topic_id, _), each in zip(asked, results, strict=True):
             found.setdefault(topic_id, []).append(each)
-        return found
+        return response([topic_result(*each) for each in found.items()])
 
     return all_answered([one(topic_id, part) for (topic_id, _), part in asked.items()], by_topic)
 

@@ -20,8 +20,9 @@ from ottla.broker.cluster.image import BrokerRegistration
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.cluster.registrations import in_order_of_ids
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from ottla.protocol.messages.registration import Feature, Listener
 
 NO_EPOCH: Final = -1
 _CATCHING_UP_MS: Final = 10

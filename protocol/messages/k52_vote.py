@@ -7,7 +7,8 @@ Versions 0-2, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uint16, uuid, wire_struct
+from ottla.protocol.messages.quorum import NodeEndpoint
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uuid, wire_struct
 
 
 @wire_struct
@@ -48,13 +49,6 @@ class PartitionResult:
 class TopicResult:
     topic_name: str = string()
     partitions: list[PartitionResult] = array(PartitionResult)
-
-
-@wire_struct
-class NodeEndpoint:
-    node_id: int = int32()
-    host: str = string()
-    port: int = uint16()
 
 
 @wire_struct

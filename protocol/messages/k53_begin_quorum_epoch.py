@@ -7,7 +7,8 @@ Versions 0-1; flexible from 1.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int16, int32, string, uint16, uuid, wire_struct
+from ottla.protocol.messages.quorum import EpochTopic, Listener, NodeEndpoint
+from ottla.protocol.schema import Message, array, int16, int32, string, uuid, wire_struct
 
 
 @wire_struct
@@ -25,43 +26,15 @@ class TopicData:
 
 
 @wire_struct
-class LeaderEndpoint:
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-
-
-@wire_struct
 class BeginQuorumEpochRequest(Message, api_key=53, versions="0-1", flexible="1+"):
     cluster_id: str | None = string(nullable="0+", default=None)
     voter_id: int = int32("1+", default=-1)
     topics: list[TopicData] = array(TopicData)
-    leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, "1+")
-
-
-@wire_struct
-class PartitionResult:
-    partition_index: int = int32()
-    error_code: int = int16()
-    leader_id: int = int32()
-    leader_epoch: int = int32()
-
-
-@wire_struct
-class TopicResult:
-    topic_name: str = string()
-    partitions: list[PartitionResult] = array(PartitionResult)
-
-
-@wire_struct
-class NodeEndpoint:
-    node_id: int = int32()
-    host: str = string()
-    port: int = uint16()
+    leader_endpoints: list[Listener] = array(Listener, "1+")
 
 
 @wire_struct
 class BeginQuorumEpochResponse(Message, api_key=53, versions="0-1", flexible="1+"):
     error_code: int = int16()
-    topics: list[TopicResult] = array(TopicResult)
+    topics: list[EpochTopic] = array(EpochTopic)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "1+", tag=0)

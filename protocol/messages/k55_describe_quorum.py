@@ -7,7 +7,8 @@ Versions 0-2, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int16, int32, int64, string, uint16, uuid, wire_struct
+from ottla.protocol.messages.quorum import Listener
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, uuid, wire_struct
 
 
 @wire_struct
@@ -51,13 +52,6 @@ class PartitionResult:
 class TopicResult:
     topic_name: str = string()
     partitions: list[PartitionResult] = array(PartitionResult)
-
-
-@wire_struct
-class Listener:
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
 
 
 @wire_struct

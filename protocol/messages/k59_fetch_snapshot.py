@@ -7,7 +7,8 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Buffer, Message, array, int16, int32, int64, records_, string, struct, uint16, uuid, wire_struct
+from ottla.protocol.messages.quorum import NodeEndpoint
+from ottla.protocol.schema import Buffer, Message, array, int16, int32, int64, records_, string, struct, uuid, wire_struct
 
 
 @wire_struct
@@ -60,13 +61,6 @@ class PartitionSnapshotPart:
 class TopicSnapshotPart:
     name: str = string()
     partitions: list[PartitionSnapshotPart] = array(PartitionSnapshotPart)
-
-
-@wire_struct
-class NodeEndpoint:
-    node_id: int = int32()
-    host: str = string()
-    port: int = uint16()
 
 
 @wire_struct

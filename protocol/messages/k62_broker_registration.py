@@ -8,22 +8,8 @@ Versions 0-4, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uint16, uuid, wire_struct
-
-
-@wire_struct
-class Listener:
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-    security_protocol: int = int16()
-
-
-@wire_struct
-class Feature:
-    name: str = string()
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
+from ottla.protocol.messages.registration import Feature, Listener
+from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, uuid, wire_struct
 
 
 @wire_struct

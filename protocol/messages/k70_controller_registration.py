@@ -5,22 +5,8 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uint16, uuid, wire_struct
-
-
-@wire_struct
-class Listener:
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
-    security_protocol: int = int16()
-
-
-@wire_struct
-class Feature:
-    name: str = string()
-    min_supported_version: int = int16()
-    max_supported_version: int = int16()
+from ottla.protocol.messages.registration import Feature, Listener
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uuid, wire_struct
 
 
 @wire_struct

@@ -7,14 +7,8 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uint16, uuid, wire_struct
-
-
-@wire_struct
-class Listener:
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
+from ottla.protocol.messages.quorum import Listener
+from ottla.protocol.schema import Message, array, boolean, int16, int32, string, uuid, wire_struct
 
 
 @wire_struct

@@ -5,14 +5,8 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int16, int32, string, struct, uint16, uuid, wire_struct
-
-
-@wire_struct
-class Listener:
-    name: str = string()
-    host: str = string()
-    port: int = uint16()
+from ottla.protocol.messages.quorum import Listener
+from ottla.protocol.schema import Message, array, int16, int32, string, struct, uuid, wire_struct
 
 
 @wire_struct

@@ -5,7 +5,7 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.messages.share_state import PartitionResult
+from ottla.protocol.messages.share_state import StateResult
 from ottla.protocol.schema import Message, array, int32, int64, string, uuid, wire_struct
 
 
@@ -29,11 +29,5 @@ class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexib
 
 
 @wire_struct
-class InitializeStateResult:
-    topic_id: bytes = uuid()
-    partitions: list[PartitionResult] = array(PartitionResult)
-
-
-@wire_struct
 class InitializeShareGroupStateResponse(Message, api_key=83, versions="0", flexible="0+"):
-    results: list[InitializeStateResult] = array(InitializeStateResult)
+    results: list[StateResult] = array(StateResult)

@@ -7,7 +7,7 @@ Versions 0-1, all flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.messages.share_state import PartitionResult, StateBatch
+from ottla.protocol.messages.share_state import StateBatch, StateResult
 from ottla.protocol.schema import Message, array, int32, int64, string, uuid, wire_struct
 
 
@@ -34,11 +34,5 @@ class WriteShareGroupStateRequest(Message, api_key=85, versions="0-1", flexible=
 
 
 @wire_struct
-class WriteStateResult:
-    topic_id: bytes = uuid()
-    partitions: list[PartitionResult] = array(PartitionResult)
-
-
-@wire_struct
 class WriteShareGroupStateResponse(Message, api_key=85, versions="0-1", flexible="0+"):
-    results: list[WriteStateResult] = array(WriteStateResult)
+    results: list[StateResult] = array(StateResult)

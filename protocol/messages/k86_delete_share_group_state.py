@@ -5,7 +5,7 @@ Version 0, flexible.
 
 from __future__ import annotations
 
-from ottla.protocol.messages.share_state import PartitionResult
+from ottla.protocol.messages.share_state import StateResult
 from ottla.protocol.schema import Message, array, int32, string, uuid, wire_struct
 
 
@@ -27,11 +27,5 @@ class DeleteShareGroupStateRequest(Message, api_key=86, versions="0", flexible="
 
 
 @wire_struct
-class DeleteStateResult:
-    topic_id: bytes = uuid()
-    partitions: list[PartitionResult] = array(PartitionResult)
-
-
-@wire_struct
 class DeleteShareGroupStateResponse(Message, api_key=86, versions="0", flexible="0+"):
-    results: list[DeleteStateResult] = array(DeleteStateResult)
+    results: list[StateResult] = array(StateResult)

@@ -1,8 +1,11 @@
-"""What the requests to the share coordinator have in common (keys 83-86)."""
+"""What the requests to the share coordinator have in common (keys 83-86).
+
+Kafka's schemas give the result of a topic a name of its own in each response, such as WriteStateResult.
+"""
 
 from __future__ import annotations
 
-from ottla.protocol.schema import int8, int16, int32, int64, string, wire_struct
+from ottla.protocol.schema import array, int8, int16, int32, int64, string, uuid, wire_struct
 
 
 @wire_struct
@@ -18,3 +21,11 @@ class PartitionResult:
     partition: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
+
+
+@wire_struct
+class StateResult:
+    """The results of a topic: of an initialization, a write or a deletion."""
+
+    topic_id: bytes = uuid()
+    partitions: list[PartitionResult] = array(PartitionResult)

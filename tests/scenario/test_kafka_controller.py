@@ -48,8 +48,9 @@ from ottla.protocol.messages.k46_list_partition_reassignments import ListPartiti
 from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
-from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.registration import Feature, Listener
 from ottla.protocol.schema import Message
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.cluster_members import Member

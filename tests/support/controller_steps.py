@@ -16,6 +16,7 @@ from ottla.protocol.messages import k62_broker_registration as k62
 from ottla.protocol.messages import k63_broker_heartbeat as k63
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.protocol.messages.registration import Feature, Listener
 from tests.support.controller_judge import CLUSTER_ID, SESSION_MS, Advance, Ask, Known, Order, Start, Task
 
 BROKERS = range(1, 7)
@@ -117,7 +118,7 @@ def registration(known: Known, random: Random, broker_id: int) -> Ask:
         broker_id=broker_id,
         cluster_id=CLUSTER_ID if often(random, 97) else "another-cluster",
         incarnation_id=incarnation,
-        listeners=[k62.Listener(name, f"host{broker_id}", 9092 + at, 0) for at, name in enumerate(names)],
+        listeners=[Listener(name, f"host{broker_id}", 9092 + at, 0) for at, name in enumerate(names)],
         features=features_of(known, random),
         rack=rack,
         is_migrating_zk_broker=not often(random, 98),
@@ -127,7 +128,7 @@ def registration(known: Known, random: Random, broker_id: int) -> Ask:
     return Ask(request, 4 if often(random, 80) else random.randrange(4))
 
 
-def features_of(known: Known, random: Random) -> list[k62.Feature]:
+def features_of(known: Known, random: Random) -> list[Feature]:
     """Return the features that a broker claims to support."""
     ranges = dict(FEATURES)
     if not often(random, 93):
@@ -138,7 +139,7 @@ def features_of(known: Known, random: Random) -> list[k62.Feature]:
             del ranges[name]
     if not often(random, 97):
         ranges["metadata.version"] = random.choice([(1, 6), (7, known.image.metadata_level), (8, 7), (31, 32)])
-    return [k62.Feature(name, *ranges[name]) for name in sorted(ranges)]
+    return [Feature(name, *ranges[name]) for name in sorted(ranges)]
 
 
 def directories_of(broker_id: int, random: Random) -> list[bytes]:

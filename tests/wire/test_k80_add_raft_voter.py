@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
+from ottla.protocol.messages.quorum import Listener
 
 
 def test_a_new_voter_is_rejected(client: Client) -> None:

@@ -31,7 +31,8 @@ from ottla.broker.storage.files import Files
 from ottla.broker.storage.formatting import bootstrap_records
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.meta_properties import random_id
-from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest
+from ottla.protocol.messages.registration import Feature, Listener
 
 _PLAINTEXT_ID: Final = 0
 _SCANS: Final = 8

@@ -23,6 +23,8 @@ from ottla.protocol.messages import k01_fetch as k01
 from ottla.protocol.messages import k55_describe_quorum as k55
 from ottla.protocol.messages import k59_fetch_snapshot as k59
 from ottla.protocol.messages.node_endpoint import NodeEndpoint
+from ottla.protocol.messages.quorum import Listener
+from ottla.protocol.messages.quorum import NodeEndpoint as QuorumEndpoint
 
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer that has not fetched for this long is dropped from DescribeQuorum."""
@@ -157,7 +159,7 @@ class QuorumServing:
         else:
             part = k59.PartitionSnapshotPart(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         part.index = asked.partition
-        endpoints = [k59.NodeEndpoint(me.node_id, at.host, at.port)]
+        endpoints = [QuorumEndpoint(me.node_id, at.host, at.port)]
         return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart(name, [part])], node_endpoints=endpoints)
 
     def _part(self, asked: k59.PartitionSnapshot, max_bytes: int) -> k59.PartitionSnapshotPart:
@@ -191,7 +193,7 @@ class QuorumServing:
             observers=[k55.ReplicaState(*key, at.end_offset, at.fetched_ms, at.caught_up_ms) for key, at in self._observers(now_ms)],
         )
         own = voter.image.brokers[me.node_id].listeners.items() if voter.is_alone else [(at.name, at) for at in me.endpoints]
-        listeners = [k55.Listener(name, at.host, at.port) for name, at in own]
+        listeners = [Listener(name, at.host, at.port) for name, at in own]
         return k55.DescribeQuorumResponse(topics=[k55.TopicResult(CLUSTER_METADATA, [partition])], nodes=[k55.Node(me.node_id, listeners)])
 
     def _observers(self, now_ms: int) -> list[tuple[ReplicaKey, Reader]]:

@@ -20,8 +20,9 @@ from ottla.protocol.messages.k46_list_partition_reassignments import (
 from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
-from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.messages.quorum import Listener
 
 ME, NOBODY = 1, 99
 SOME_ID = b"\x05" * 16

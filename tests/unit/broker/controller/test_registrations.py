@@ -25,7 +25,8 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k70_controller_registration as k70
-from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, Feature, Listener
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
+from ottla.protocol.messages.registration import Feature, Listener
 from tests.support.controllers import CLUSTER_ID, LiveController, directory, replicas
 
 FIRST, SECOND = b"1" * 16, b"2" * 16
@@ -223,7 +224,7 @@ def test_an_unknown_broker_cannot_be_unregistered() -> None:
 
 def test_a_controller_registers_with_its_listeners(controller: LiveController) -> None:
     request = k70.ControllerRegistrationRequest(
-        3000, FIRST, False, [k70.Listener("CONTROLLER", "localhost", 9093, 0)], [k70.Feature(METADATA_VERSION, 7, 30)]
+        3000, FIRST, False, [Listener("CONTROLLER", "localhost", 9093, 0)], [Feature(METADATA_VERSION, 7, 30)]
     )
     assert register_controller(controller.state, request).records == [
         RegisterControllerRecord(

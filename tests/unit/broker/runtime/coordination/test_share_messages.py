@@ -6,6 +6,7 @@ from ottla.broker.share.persister import ReadState, SharePartitionKey, StateBatc
 from ottla.protocol.messages import k84_read_share_group_state as k84
 from ottla.protocol.messages import k86_delete_share_group_state as k86
 from ottla.protocol.messages import k87_read_share_group_state_summary as k87
+from ottla.protocol.messages.share_state import PartitionResult, StateResult
 
 T, U = b"t" * 16, b"u" * 16
 
@@ -26,8 +27,8 @@ def test_a_request_has_its_partitions_by_topic() -> None:
 
 
 def test_the_parts_of_a_response_are_found_by_share_partition() -> None:
-    part = k86.PartitionResult(1)
-    assert parts_of("g", k86.DeleteShareGroupStateResponse([k86.DeleteStateResult(T, [part])])) == {key(T, 1): part}
+    part = PartitionResult(1)
+    assert parts_of("g", k86.DeleteShareGroupStateResponse([StateResult(T, [part])])) == {key(T, 1): part}
 
 
 def test_a_part_is_the_result_of_its_operation() -> None:
@@ -35,4 +36,4 @@ def test_a_part_is_the_result_of_its_operation() -> None:
     assert result_of(ReadOperation(key(T, 0), 5), read) == ReadState(1, 2, [StateBatch(2, 3, 2, 1)])
     summary = k87.PartitionResult(0, state_epoch=1, leader_epoch=2, start_offset=3, delivery_complete_count=4)
     assert result_of(SummaryOperation(key(T, 0)), summary) == StateSummary(1, 2, 3, 4)
-    assert result_of(DeleteOperation(key(T, 0)), k86.PartitionResult(0)) is None
+    assert result_of(DeleteOperation(key(T, 0)), PartitionResult(0)) is None

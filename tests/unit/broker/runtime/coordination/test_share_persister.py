@@ -31,10 +31,10 @@ KEY = SharePartitionKey("g", TOPIC, 0)
 BATCH = StateBatch(3, 4, 2, 1)
 WRITTEN = WrittenState(1, 2, 3, 4, [BATCH])
 RESULTS: dict[int, Any] = {
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (k83.InitializeShareGroupStateResponse, k83.InitializeStateResult, k83.PartitionResult),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: (k83.InitializeShareGroupStateResponse, share_state.StateResult, share_state.PartitionResult),
     ApiKey.READ_SHARE_GROUP_STATE: (k84.ReadShareGroupStateResponse, k84.ReadStateResult, k84.PartitionResult),
-    ApiKey.WRITE_SHARE_GROUP_STATE: (k85.WriteShareGroupStateResponse, k85.WriteStateResult, k85.PartitionResult),
-    ApiKey.DELETE_SHARE_GROUP_STATE: (k86.DeleteShareGroupStateResponse, k86.DeleteStateResult, k86.PartitionResult),
+    ApiKey.WRITE_SHARE_GROUP_STATE: (k85.WriteShareGroupStateResponse, share_state.StateResult, share_state.PartitionResult),
+    ApiKey.DELETE_SHARE_GROUP_STATE: (k86.DeleteShareGroupStateResponse, share_state.StateResult, share_state.PartitionResult),
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: (k87.ReadShareGroupStateSummaryResponse, k87.ReadStateSummaryResult, k87.PartitionResult),
 }
 FIELDS: dict[int, dict[str, Any]] = {

@@ -6,8 +6,9 @@ import pytest
 
 from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added, no_voter_removed
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, Listener
+from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
+from ottla.protocol.messages.quorum import Listener
 
 OWN, OTHER, NONE = b"o" * 16, b"x" * 16, bytes(16)
 ME = OnlyVoter("cluster", 1, OWN)
