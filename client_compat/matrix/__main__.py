@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from client_compat.matrix.control import Ready
 from client_compat.matrix.kept import Kept
 from client_compat.matrix.outcomes import Cell, Outcome, client_failures, failures, known, other_words, unneeded
 from client_compat.matrix.pool import Pool
-from client_compat.matrix.report import Versions, as_json, markdown
+from client_compat.matrix.report import Versions, as_json, json_text, markdown
 from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
 from client_compat.matrix.scenario import Scenario
 from client_compat.matrix.scenarios import REGISTRY
@@ -68,7 +67,7 @@ def main(
     cells, ready = _run(console, jobs, workers, _kept(console, directory, resume=resume), directory)
     _print(console, cells)
     versions = Versions({KINDS[name].title: KINDS[name].version() for name in dict.fromkeys(cell.broker for cell in cells)}, ready)
-    document = json.dumps(as_json(cells, scenarios, versions), indent=0, separators=(",", ":"), ensure_ascii=False) + "\n"
+    document = json_text(as_json(cells, scenarios, versions))
     if json_file is not None:
         json_file.write_text(document)
     if page is not None:

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -59,6 +60,20 @@ def as_json(cells: Sequence[Cell], scenarios: Sequence[Scenario], versions: Vers
         "scenarios": {one.title: one.promise for one in scenarios},
         "cells": [{**asdict(cell), "outcome": str(cell.outcome), "reason": plain(cell.reason)} for cell in cells],
     }
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return the report as JSON with one line for each broker, client, scenario and cell, so that a diff shows the cells that changed."""
+
+    def compact(value: object) -> str:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+    def lines(part: Mapping[str, Any] | Sequence[Any]) -> str:
+        if isinstance(part, Mapping):
+            return "{\n" + ",\n".join(f"{compact(name)}:{compact(value)}" for name, value in part.items()) + "\n}"
+        return "[\n" + ",\n".join(map(compact, part)) + "\n]"
+
+    return "{\n" + ",\n".join(f"{compact(name)}:{lines(part)}" for name, part in document.items()) + "\n}\n"
 
 
 def _introduction(cells: Sequence[Cell], versions: Versions, made_by: str) -> str:

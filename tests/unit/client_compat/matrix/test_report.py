@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from client_compat.matrix.brokers import KAFKA, OURS
 from client_compat.matrix.control import Ready
 from client_compat.matrix.outcomes import Cell, Outcome, plain
-from client_compat.matrix.report import Versions, as_json, differences, markdown
+from client_compat.matrix.report import Versions, as_json, differences, json_text, markdown
 from client_compat.matrix.scenario import Scenario
 
 SCENARIOS = [Scenario(name, "area", f"The promise of {name}.", lambda scene: None) for name in ("one", "two")]
@@ -52,6 +54,13 @@ def test_a_reason_is_one_line_without_the_names_ports_and_times_of_a_run() -> No
 def test_a_table_survives_a_reason_with_its_own_signs() -> None:
     text = markdown([Cell("quick", "area/one", OURS, Outcome.FAIL, "a|b <c>")], SCENARIOS, VERSIONS)
     assert "1. a\\|b &lt;c>" in text
+
+
+def test_the_json_text_has_one_line_for_each_cell() -> None:
+    document = as_json(CELLS, SCENARIOS, VERSIONS)
+    text = json_text(document)
+    assert json.loads(text) == document
+    assert sum(line.startswith('{"client":') for line in text.splitlines()) == len(CELLS)
 
 
 def test_the_json_has_every_cell_and_both_sides_versions() -> None:
