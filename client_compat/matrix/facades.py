@@ -5,11 +5,11 @@ Every method raises `ClientError` if the client reports an error, `Unsupported` 
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
+from client_compat.clients.control import from_wire, to_wire
 from client_compat.clients.options import ConsumerOptions, ProducerOptions
 from client_compat.matrix.control import CALL_TIMEOUT_MS, ClientError, Program, Unsupported
 
@@ -60,14 +60,6 @@ class Taken:
     headers: tuple[Header, ...]
     timestamp: int
     timestamp_type: str | None
-
-
-def to_wire(value: bytes | None) -> str | None:
-    return None if value is None else base64.b64encode(value).decode()
-
-
-def from_wire(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
 
 
 def _record(record: Record) -> dict[str, Any]:
@@ -341,7 +333,3 @@ class Client:
 def numbered(count: int, *, partition: int | None = None, size: int = 0, start: int = 0) -> list[Record]:
     """Return records with the values 0, 1, 2… as text, padded with dots to `size` bytes."""
     return [Record(str(number).encode().ljust(size, b"."), partition=partition) for number in range(start, start + count)]
-
-
-def to_partition(records: Iterable[Record], partition: int) -> list[Record]:
-    return [replace(record, partition=partition) for record in records]
