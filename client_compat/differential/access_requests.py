@@ -247,30 +247,10 @@ def _join_group(random: Random, version: int) -> Any:
     )
 
 
-@_maker(12)
-def _heartbeat(random: Random, version: int) -> Any:
-    return k12.HeartbeatRequest(random.choice(GROUPS), 1, "nobody")
-
-
-@_maker(13)
-def _leave_group(random: Random, version: int) -> Any:
-    return k13.LeaveGroupRequest(random.choice(GROUPS), "nobody", [k13.MemberIdentity("nobody")])
-
-
 @_maker(14)
 def _sync_group(random: Random, version: int) -> Any:
     protocol = (None, None) if random.random() < 0.2 else ("consumer", "range")
     return k14.SyncGroupRequest(random.choice(GROUPS), 1, "nobody", None, *protocol)
-
-
-@_maker(15)
-def _describe_groups(random: Random, version: int) -> Any:
-    return k15.DescribeGroupsRequest(random.sample(GROUPS[:3], 2), _flag(random))
-
-
-@_maker(16)
-def _list_groups(random: Random, version: int) -> Any:
-    return k16.ListGroupsRequest()
 
 
 @_maker(19, 2)
@@ -308,11 +288,6 @@ def _delete_records(random: Random, version: int) -> Any:
     return k21.DeleteRecordsRequest([k21.DeleteRecordsTopic(name, [k21.DeleteRecordsPartition(0, 0)]) for name in names], 5_000)
 
 
-@_maker(22)
-def _init_producer_id(random: Random, version: int) -> Any:
-    return k22.InitProducerIdRequest(random.choice((None, None, *TRANSACTIONAL)), 60_000)
-
-
 @_maker(23, 2)
 def _offset_for_leader_epoch(random: Random, version: int) -> Any:
     topics = [k23.OffsetForLeaderTopic(name, [k23.OffsetForLeaderPartition(0, -1, 0)]) for name in _topics(random)]
@@ -326,21 +301,6 @@ def _add_partitions(random: Random, version: int) -> Any:
     if version >= 4:
         return k24.AddPartitionsToTxnRequest([k24.AddPartitionsToTxnTransaction(transactional_id, 4_000, 3, _flag(random), topics)])
     return k24.AddPartitionsToTxnRequest([], transactional_id, 4_000, 3, topics)
-
-
-@_maker(25)
-def _add_offsets(random: Random, version: int) -> Any:
-    return k25.AddOffsetsToTxnRequest(random.choice(TRANSACTIONAL), 4_000, 3, random.choice(GROUPS[:3]))
-
-
-@_maker(26)
-def _end_txn(random: Random, version: int) -> Any:
-    return k26.EndTxnRequest(random.choice(TRANSACTIONAL), 4_000, 3, True)
-
-
-@_maker(27, 1)
-def _write_markers(random: Random, version: int) -> Any:
-    return k27.WriteTxnMarkersRequest([k27.WritableTxnMarker(4_000, 3, True, [k27.WritableTxnMarkerTopic("nope", [0])], 0)])
 
 
 @_maker(28)
@@ -359,11 +319,6 @@ def _filter(random: Random) -> tuple[Any, ...]:
         random.choice((1, 1, 2, 3, 8)),
         random.choice((1, 1, 2, 3)),
     )
-
-
-@_maker(29, 1)
-def _describe_acls(random: Random, version: int) -> Any:
-    return k29.DescribeAclsRequest(*_filter(random))
 
 
 @_maker(30, 1)
@@ -443,20 +398,10 @@ def _create_partitions(random: Random, version: int) -> Any:
     return k37.CreatePartitionsRequest([k37.CreatePartitionsTopic(name, 5) for name in names], 5_000, validate_only=True)
 
 
-@_maker(42)
-def _delete_groups(random: Random, version: int) -> Any:
-    return k42.DeleteGroupsRequest(random.sample(GROUPS[:3], 2))
-
-
 @_maker(47)
 def _offset_delete(random: Random, version: int) -> Any:
     topics = [k47.OffsetDeleteRequestTopic(name, [k47.OffsetDeleteRequestPartition(0)]) for name in _topics(random)]
     return k47.OffsetDeleteRequest(random.choice(GROUPS[:3]), topics)
-
-
-@_maker(48)
-def _describe_quotas(random: Random, version: int) -> Any:
-    return k48.DescribeClientQuotasRequest([k48.ComponentData(random.choice(("user", "x")), 2, None)])
 
 
 @_maker(49)
@@ -465,45 +410,10 @@ def _alter_quotas(random: Random, version: int) -> Any:
     return k49.AlterClientQuotasRequest([entry], validate_only=True)
 
 
-@_maker(50)
-def _describe_users(random: Random, version: int) -> Any:
-    return k50.DescribeUserScramCredentialsRequest([] if _flag(random) else [k50.UserName("nobody")])
-
-
-@_maker(51)
-def _alter_users(random: Random, version: int) -> Any:
-    return k51.AlterUserScramCredentialsRequest([k51.ScramCredentialDeletion("nobody", 1)], [])
-
-
-@_maker(60)
-def _describe_cluster(random: Random, version: int) -> Any:
-    return k60.DescribeClusterRequest(_flag(random), 1)
-
-
-@_maker(61)
-def _describe_producers(random: Random, version: int) -> Any:
-    return k61.DescribeProducersRequest([k61.TopicRequest(name, [0]) for name in random.sample(("a1", "b1", "nope", "a/b"), 2)])
-
-
-@_maker(65)
-def _describe_transactions(random: Random, version: int) -> Any:
-    return k65.DescribeTransactionsRequest(random.sample(("x1", "y", "x9"), 2))
-
-
-@_maker(66)
-def _list_transactions(random: Random, version: int) -> Any:
-    return k66.ListTransactionsRequest()
-
-
 @_maker(68)
 def _consumer_heartbeat(random: Random, version: int) -> Any:
     names = _topics(random) if _flag(random) else None
     return k68.ConsumerGroupHeartbeatRequest(random.choice(("g1", "g5")), "nobody", 5, None, None, -1, names)
-
-
-@_maker(69)
-def _consumer_describe(random: Random, version: int) -> Any:
-    return k69.ConsumerGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random))
 
 
 @_maker(74)
@@ -524,6 +434,35 @@ def _streams_heartbeat(random: Random, version: int) -> Any:
     return k88.StreamsGroupHeartbeatRequest(random.choice(("g1", "g5")), "nobody", 5, topology=topology)
 
 
-@_maker(89)
-def _streams_describe(random: Random, version: int) -> Any:
-    return k89.StreamsGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random))
+_SIMPLE: Final[Mapping[int, Callable[[Random], Message]]] = {
+    12: lambda random: k12.HeartbeatRequest(random.choice(GROUPS), 1, "nobody"),
+    13: lambda random: k13.LeaveGroupRequest(random.choice(GROUPS), "nobody", [k13.MemberIdentity("nobody")]),
+    15: lambda random: k15.DescribeGroupsRequest(random.sample(GROUPS[:3], 2), _flag(random)),
+    16: lambda random: k16.ListGroupsRequest(),
+    22: lambda random: k22.InitProducerIdRequest(random.choice((None, None, *TRANSACTIONAL)), 60_000),
+    25: lambda random: k25.AddOffsetsToTxnRequest(random.choice(TRANSACTIONAL), 4_000, 3, random.choice(GROUPS[:3])),
+    26: lambda random: k26.EndTxnRequest(random.choice(TRANSACTIONAL), 4_000, 3, True),
+    27: lambda random: k27.WriteTxnMarkersRequest([k27.WritableTxnMarker(4_000, 3, True, [k27.WritableTxnMarkerTopic("nope", [0])], 0)]),
+    29: lambda random: k29.DescribeAclsRequest(*_filter(random)),
+    42: lambda random: k42.DeleteGroupsRequest(random.sample(GROUPS[:3], 2)),
+    48: lambda random: k48.DescribeClientQuotasRequest([k48.ComponentData(random.choice(("user", "x")), 2, None)]),
+    50: lambda random: k50.DescribeUserScramCredentialsRequest([] if _flag(random) else [k50.UserName("nobody")]),
+    51: lambda random: k51.AlterUserScramCredentialsRequest([k51.ScramCredentialDeletion("nobody", 1)], []),
+    60: lambda random: k60.DescribeClusterRequest(_flag(random), 1),
+    61: lambda random: k61.DescribeProducersRequest(
+        [k61.TopicRequest(name, [0]) for name in random.sample(("a1", "b1", "nope", "a/b"), 2)]
+    ),
+    65: lambda random: k65.DescribeTransactionsRequest(random.sample(("x1", "y", "x9"), 2)),
+    66: lambda random: k66.ListTransactionsRequest(),
+    69: lambda random: k69.ConsumerGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random)),
+    89: lambda random: k89.StreamsGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random)),
+}
+"""Requests that are the same in every version, by API key."""
+
+
+def _in_any_version(make: Callable[[Random], Message]) -> Callable[[Random, int], Message]:
+    return lambda random, _: make(random)
+
+
+for _key, _make in _SIMPLE.items():
+    _maker(_key)(_in_any_version(_make))

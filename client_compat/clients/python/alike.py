@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from client_compat.clients.control import Answer, Request, Unsupported, settings
+from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, Unsupported, settings, taken
 
 CONSUMER_SETTINGS: Mapping[str, Any] = {
     "client_id": "client_id",
@@ -36,3 +36,16 @@ def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any
 def offset_rows(offsets: Mapping[Any, int]) -> Answer:
     """Return an answer `offsets` from offsets by partition."""
     return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}
+
+
+def taken_record(record: Any) -> Answer:
+    """Return one consumed record in the form of a `consumer.poll` answer."""
+    return taken(
+        (record.topic, record.partition),
+        record.offset,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        timestamp=record.timestamp,
+        timestamp_type=TIMESTAMP_TYPES.get(record.timestamp_type),
+    )

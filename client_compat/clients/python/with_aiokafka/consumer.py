@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, taken
-from client_compat.clients.python.alike import consumer_settings, offset_rows
+from client_compat.clients.control import Answer, Request
+from client_compat.clients.python.alike import consumer_settings, offset_rows, taken_record
 from client_compat.clients.python.with_aiokafka.security import keywords
 
 ASSIGNORS = {
@@ -53,7 +52,7 @@ class Consumer:
         ends = time.monotonic() + request.timeout_s
         while len(records) < request["count"] and (left := ends - time.monotonic()) > 0:
             got = await self._consumer.getmany(timeout_ms=max(1, int(left * 1000)))
-            records += [_taken(one) for batch in got.values() for one in batch]
+            records += [taken_record(one) for batch in got.values() for one in batch]
         return {"records": records}
 
     def assignment(self, request: Request) -> Answer:
@@ -105,15 +104,3 @@ class Consumer:
         if self._commits:
             await asyncio.wait(self._commits)
         await self._consumer.stop()
-
-
-def _taken(record: Any) -> Answer:
-    return taken(
-        (record.topic, record.partition),
-        record.offset,
-        key=record.key,
-        value=record.value,
-        headers=record.headers,
-        timestamp=record.timestamp,
-        timestamp_type=TIMESTAMP_TYPES.get(record.timestamp_type),
-    )

@@ -12,8 +12,8 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
-from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, taken
-from client_compat.clients.python.alike import consumer_settings, offset_rows
+from client_compat.clients.control import Answer, Request
+from client_compat.clients.python.alike import consumer_settings, offset_rows, taken_record
 from client_compat.clients.python.with_kafka_python.security import keywords
 
 NAME = "kafka-python"
@@ -45,7 +45,7 @@ class Consumer:
         ends = time.monotonic() + request.timeout_s
         while len(records) < request["count"] and (left := ends - time.monotonic()) > 0:
             got = self._consumer.poll(max(1, int(left * 1000)))
-            records += [_taken(one) for batch in got.values() for one in batch]
+            records += [taken_record(one) for batch in got.values() for one in batch]
         return {"records": records}
 
     def assignment(self, request: Request) -> Answer:
@@ -105,15 +105,3 @@ class Consumer:
 
     def close(self) -> None:
         self._consumer.close(timeout_ms=30_000)
-
-
-def _taken(record: Any) -> Answer:
-    return taken(
-        (record.topic, record.partition),
-        record.offset,
-        key=record.key,
-        value=record.value,
-        headers=record.headers,
-        timestamp=record.timestamp,
-        timestamp_type=TIMESTAMP_TYPES.get(record.timestamp_type),
-    )
