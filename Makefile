@@ -17,6 +17,8 @@ ARGS ?=
 SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
+# A run starts hundreds of Python processes. Where they may not keep bytecode, each of them compiles Ottla, and each pytest the tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup container dist docs audit-corpus audit-cluster spark-releases java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings releases fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations soak fuzz clean
 
