@@ -17,7 +17,7 @@ from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
 from ottla.protocol.frame import FrameReader
-from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.k18_api_versions import OPENING_VERSION, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Message
 from ottla.protocol.wire import Buffer
 
@@ -113,8 +113,8 @@ class Client:
         return version
 
     def _api_versions(self) -> ApiVersionsResponse:
-        """Ask at our highest version. A broker that does not support it answers in version 0 with its supported versions (KIP-511)."""
-        version = ApiVersionsRequest.MAX_VERSION
+        """Ask at OPENING_VERSION. A broker that does not support it answers in version 0 with its supported versions (KIP-511)."""
+        version = OPENING_VERSION
         while True:
             request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION)
             correlation_id = self.send(request, version)

@@ -114,6 +114,8 @@ class Dispatcher:
             context, route = self._begin(peer, header)
         except UnsupportedVersion as error:
             return self._unsupported(error)
+        except ProtocolError as error:
+            return self._unsupported(self._unserved(frame, error))
         try:
             answer = self._answer(context, request, route, len(frame))
             if answer is None or isinstance(answer, Message):
@@ -124,13 +126,28 @@ class Dispatcher:
 
     def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Context[NodeServices], Route]:
         """Return the handler's context and the route of a request. Raises UnsupportedVersion."""
-        route = self._routes.get(header.api_key)
-        if route is None or not route.min_version <= header.api_version <= route.max_version:
-            raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
+        route = self._route(header)
         counts, kind = self._counts, header.api_key << 8 | header.api_version
         counts[kind] = counts.get(kind, 0) + 1
         context = Context(header.api_version, header.client_id, peer, self._services, header.api_key)
         return context, route
+
+    def _route(self, header: RequestHeader) -> Route:
+        route = self._routes.get(header.api_key)
+        if route is None or not route.min_version <= header.api_version <= route.max_version:
+            raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
+        return route
+
+    def _unserved(self, frame: Buffer, error: ProtocolError) -> UnsupportedVersion:
+        """Return the reason for which a request need not have been decoded: its version is one of another release. Raises `error` if it is
+        served.
+        """
+        header, _ = read_request_header(memoryview(frame))
+        try:
+            self._route(header)
+        except UnsupportedVersion as unserved:
+            return unserved
+        raise error
 
     def _answer(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         """Return the handler's response, or an awaitable of it."""

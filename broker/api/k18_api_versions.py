@@ -1,10 +1,12 @@
-"""ApiVersions (key 18), versions 0-4: the served APIs, taken from the routes, and the features of the cluster.
+"""ApiVersions (key 18), versions 0-5: the served APIs, taken from the routes, and the features of the cluster.
 
 Promises:
 * Exactly the routes are listed. Produce has a minimum of 0, for which old librdkafka checks. On a cluster broker, forwarded APIs are
   limited to the controller's versions. The telemetry APIs are listed if they are enabled.
-* A version above 4 is answered in the format of version 0 with UNSUPPORTED_VERSION and the supported range, so that the client
+* A version that is not served is answered in the format of version 0 with UNSUPPORTED_VERSION and the supported range, so that the client
   can retry (KIP-511).
+* From version 5 on the request can name the cluster and the node that the client means. If one of them is another, the response is
+  REBOOTSTRAP_REQUIRED without the list; one without the other is INVALID_REQUEST (KIP-1242). Kafka's controllers do not compare them.
 * The tagged fields 0, 1 and 2 are set as in Kafka. Tag 3 is never sent, because librdkafka before 2.2 fails on it with "Read underflow".
 * Finalized levels are those of the metadata log (`ottla.broker.cluster.features`), without features of level 0. Their epoch is the offset
   of the log's last record, as in Kafka, because clients keep the response with the greatest epoch. Clients use transaction version 2 if
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 API = Api(ApiVersionsRequest)
 
+NO_NODE = -1
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 
 
@@ -45,6 +48,9 @@ _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 def handle(ctx: Context[ClusterServices], request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Return the served APIs; store the client's software name and version."""
     services = ctx.services
+    node = services.cluster_id, services.settings.broker_id
+    if request.cluster_id is not None and is_valid(request, ctx.version) and (request.cluster_id, request.node_id) != node:
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     telemetry = services.telemetry is not None
     if services.forwarding.versions(ApiKey.API_VERSIONS) is None:
         api_keys = _api_keys(telemetry, services.settings.like)
@@ -88,7 +94,9 @@ def _answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Fea
 
 
 def is_valid(request: ApiVersionsRequest, version: int) -> bool:
-    """Return whether the client's software name and version are valid."""
+    """Return whether the client's software name and version are valid, and the cluster and the node named both or neither."""
+    if (request.cluster_id is None) != (request.node_id == NO_NODE):
+        return False
     return version < 3 or bool(_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version))
 
 

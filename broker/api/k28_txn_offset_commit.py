@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28), versions 0-5: commits offsets as part of a transaction (KIP-98, KIP-447).
+"""TxnOffsetCommit (key 28), versions 0-6: commits offsets as part of a transaction (KIP-98, KIP-447).
 
 Promises:
 * The offsets are visible only after the transaction commits; an abort discards them.
@@ -7,6 +7,8 @@ Promises:
 * From version 3 on a member that was fenced by its group is rejected by its generation. A fenced producer gets
   INVALID_PRODUCER_EPOCH in every version.
 * Unknown partitions are rejected one by one.
+* From version 6 on topics are named by id (KIP-1319); all partitions of an unknown id are UNKNOWN_TOPIC_ID. An unknown group and a stale
+  member epoch have their own errors; before, both are ILLEGAL_GENERATION.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered, transform
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
+from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -36,6 +39,10 @@ from ottla.protocol.records.batch import NO_SEQUENCE
 
 API = Api(TxnOffsetCommitRequest, splits=(Split("topics.partitions", "topics.partitions"),))
 
+BY_ID_SINCE = 6
+EPOCH_ERRORS_SINCE = 6
+"""The first version that can be answered with GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)."""
+
 Errors = list[ErrorCode]
 
 
@@ -46,15 +53,17 @@ def handle(
     """Verify and write the offsets; respond when they are durable."""
     if (denial := _denial(ctx, request)) is not None:
         return refused(ctx.version, request, TxnOffsetCommitResponse, denial)
-    hidden = denied(ctx, Operation.READ, Resource.TOPIC, [topic.name for topic in request.topics])
+    names = [_name(ctx, topic) for topic in request.topics]
+    hidden = denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None])
     if not hidden:
         return _verify(ctx, request)
-    rest = replace(request, topics=[topic for topic in request.topics if topic.name not in hidden])
+    rest = replace(request, topics=[topic for topic, name in zip(request.topics, names, strict=True) if name not in hidden])
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def whole(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
         answers = iter(response.topics)
-        response.topics = [_of_topic(topic, code) if topic.name in hidden else next(answers) for topic in request.topics]
+        topics = zip(request.topics, names, strict=True)
+        response.topics = [_of_topic(topic, code) if name in hidden else next(answers) for topic, name in topics]
         return response
 
     return transform(_verify(ctx, rest), whole)
@@ -68,8 +77,21 @@ def _denial(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest)
 
 def _of_topic(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
-        topic.name, [TxnOffsetCommitResponsePartition(asked.partition_index, code) for asked in topic.partitions]
+        topic.name, topic.topic_id, [TxnOffsetCommitResponsePartition(asked.partition_index, code) for asked in topic.partitions]
     )
+
+
+def _find(ctx: Context[CoordinationServices], topic: TxnOffsetCommitRequestTopic) -> TopicImage | None:
+    topics = ctx.services.topics
+    return topics.topic_by_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else topics.topic(topic.name)
+
+
+def _name(ctx: Context[CoordinationServices], topic: TxnOffsetCommitRequestTopic) -> str | None:
+    """Return the topic's name, or None for an unknown id."""
+    if ctx.version < BY_ID_SINCE:
+        return topic.name
+    known = _find(ctx, topic)
+    return None if known is None else known.name
 
 
 def _verify(
@@ -80,7 +102,7 @@ def _verify(
         if not request.group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         if not offsets:
-            return _response(request, offsets, [])
+            return _response(ctx, request, offsets, [])
         partition = ctx.services.groups.offsets_partition(request.group_id)
     except Rejected as rejected:
         return _refusal(ctx, request, offsets, rejected.code)
@@ -106,15 +128,17 @@ def _commit(
         return _refusal(ctx, request, offsets, verdict.code)
     commit = Commit(
         group_id=request.group_id,
-        generation=request.generation_id,
+        generation=request.generation_id_or_member_epoch,
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         transactional=True,
+        knows_epochs=ctx.version >= EPOCH_ERRORS_SINCE,
+        unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if ctx.version >= EPOCH_ERRORS_SINCE else ErrorCode.ILLEGAL_GENERATION,
         offsets=offsets,
     )
     return answered(
         lambda: ctx.services.groups.commit_transactional(commit, request.producer_id, request.producer_epoch, verdict),
-        lambda errors: _response(request, offsets, errors),
+        lambda errors: _response(ctx, request, offsets, errors),
         lambda rejected: _refusal(ctx, request, offsets, rejected.code),
     )
 
@@ -122,13 +146,13 @@ def _commit(
 def _existing(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest) -> list[OffsetToCommit]:
     offsets = []
     for topic in request.topics:
-        known = ctx.services.topics.topic(topic.name)
+        known = _find(ctx, topic)
         for asked in topic.partitions:
             if known is None or asked.partition_index not in known.partitions:
                 continue
             offsets.append(
                 OffsetToCommit(
-                    topic.name,
+                    known.name,
                     asked.partition_index,
                     asked.committed_offset,
                     asked.committed_leader_epoch,
@@ -142,7 +166,7 @@ def _existing(ctx: Context[CoordinationServices], request: TxnOffsetCommitReques
 def _refusal(
     ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], code: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    return _response(request, offsets, [known_to(ctx.version, code)] * len(offsets))
+    return _response(ctx, request, offsets, [known_to(ctx.version, code)] * len(offsets))
 
 
 def known_to(version: int, code: ErrorCode) -> ErrorCode:
@@ -156,20 +180,20 @@ def known_to(version: int, code: ErrorCode) -> ErrorCode:
     return code
 
 
-def _response(request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], errors: Errors) -> TxnOffsetCommitResponse:
-    """Return the errors in the order of the request; an offset that was not passed to the group has an unknown partition."""
-    known = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    TxnOffsetCommitResponsePartition(
-                        asked.partition_index, known.get((topic.name, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
+def _response(
+    ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], errors: Errors
+) -> TxnOffsetCommitResponse:
+    """Return the errors in the order of the request; an offset that was not passed to the group has an unknown topic or partition."""
+    decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
+
+    def answer(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
+        name = _name(ctx, topic)
+        if name is None:
+            return _of_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID)
+        found = [
+            (asked.partition_index, decided.get((name, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            for asked in topic.partitions
         ]
-    )
+        return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, [TxnOffsetCommitResponsePartition(*each) for each in found])
+
+    return TxnOffsetCommitResponse(topics=[answer(topic) for topic in request.topics])

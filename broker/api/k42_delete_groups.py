@@ -1,7 +1,7 @@
-"""DeleteGroups (key 42), versions 0-2: deletes groups with their committed offsets, share groups with their delivery states.
+"""DeleteGroups (key 42), versions 0-3: deletes groups with their committed offsets, share groups with their delivery states.
 
 Promises: only a group without members can be deleted (NON_EMPTY_GROUP). An unknown group is GROUP_ID_NOT_FOUND. Each group
-succeeds or fails by itself.
+succeeds or fails by itself. `error_message` is null: only plug-ins that Ottla does not have give one.
 """
 
 from __future__ import annotations

@@ -6,20 +6,18 @@ loop, so that rarely used APIs do not delay the start. An in-process broker of a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ottla.broker.api.api_table import APIS
 from ottla.broker.api.context import Context
 from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi
 from ottla.broker.api.services import NodeServices
+from ottla.broker.releases.likeness import Likeness, default_likeness
 from ottla.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from ottla.broker.releases.likeness import Likeness
 
 Answer: TypeAlias = Message | Awaitable[Message | None] | None
 """A handler's result; None if the request gets no response."""
@@ -49,10 +47,10 @@ Routes = Mapping[int, Route]
 
 @cache
 def broker_routes(*, telemetry: bool = False, like: Likeness | None = None) -> Routes:
-    """Return the routes of a broker's listener; with `like`, those of that release."""
-    served = [api for api in APIS if ListenerType.BROKER in api.listeners and (telemetry or not api.needs_telemetry)]
-    if like is not None:
-        served = [narrowed for api in served if (narrowed := _narrowed(api, like)) is not None]
+    """Return the routes of a broker's listener, those of the release that it is like: by default of `DEFAULT_RELEASE`."""
+    release = default_likeness() if like is None else like
+    found = [api for api in APIS if ListenerType.BROKER in api.listeners and (telemetry or not api.needs_telemetry)]
+    served = [narrowed for api in found if (narrowed := _narrowed(api, release)) is not None]
     return {int(api.key): _forwarded(api) if api.forwarded is Forwarded.ALWAYS else _handled(api, ListenerType.BROKER) for api in served}
 
 
@@ -68,7 +66,7 @@ def _narrowed(api: ServedApi, like: Likeness) -> ServedApi | None:
 @cache
 def controller_routes() -> Routes:
     """Return the routes of a controller's listener."""
-    return {int(api.key): _handled(api, ListenerType.CONTROLLER) for api in APIS if ListenerType.CONTROLLER in api.listeners}
+    return _on_controllers([api if (found := _narrowed(api, default_likeness())) is None else found for api in APIS])
 
 
 def load(routes: Routes) -> None:
@@ -80,7 +78,11 @@ def load(routes: Routes) -> None:
 @cache
 def standalone_routes() -> Routes:
     """Return the routes of a standalone node's controller: of the requests that its broker forwards."""
-    return {key: route for key, route in controller_routes().items() if key in FORWARDABLE}
+    return {key: route for key, route in _on_controllers(APIS).items() if key in FORWARDABLE}
+
+
+def _on_controllers(apis: Iterable[ServedApi]) -> Routes:
+    return {int(api.key): _handled(api, ListenerType.CONTROLLER) for api in apis if ListenerType.CONTROLLER in api.listeners}
 
 
 def load_all() -> None:

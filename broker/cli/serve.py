@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
         "--like",
         default=os.environ.get("OTTLA_LIKE") or None,
         metavar="RELEASE",
-        help="be like an older release of Apache Kafka for clients, such as 3.7 (2.8 to 4.3; also OTTLA_LIKE; docs/releases.md)",
+        help="be like another release of Apache Kafka for clients, such as 3.7 (2.8 to 4.4; also OTTLA_LIKE; docs/releases.md)",
     )
     made.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assignments", help="a setting; may be repeated")
@@ -345,7 +345,7 @@ def _run_together(options: argparse.Namespace) -> int:
 
     if options.like is not None:
         raise SettingsError(
-            "--like is for a standalone node: the brokers of a cluster are always the newest that its metadata.version allows"
+            "--like is for a standalone node: the brokers of a cluster are always like the newest release that its metadata.version allows"
         )
     if options.log_requests is not None:
         raise SettingsError("--log-requests is for a single broker: put a gateway before the cluster instead (ottla gateway --log)")

@@ -65,15 +65,13 @@ class Features(NamedTuple):
     epoch: int
 
 
-def supported(like: Likeness | None) -> Mapping[str, tuple[int, int]]:
+def supported(like: Likeness) -> Mapping[str, tuple[int, int]]:
     """Return the lowest and highest level of each feature that a standalone node supports."""
-    if like is None:
-        return SUPPORTED
     found = {name: like.levels(name, low, high) for name, (low, high) in SUPPORTED.items()}
     return {name: levels for name, levels in found.items() if levels is not None}
 
 
-def new_levels(transaction_level: int, like: Likeness | None = None) -> dict[str, int]:
+def new_levels(transaction_level: int, like: Likeness) -> dict[str, int]:
     """Return the levels of a new directory, in record order; level 0 is the absence of a record."""
     levels = {
         METADATA_VERSION: METADATA_LEVEL,
@@ -82,8 +80,7 @@ def new_levels(transaction_level: int, like: Likeness | None = None) -> dict[str
         STREAMS_VERSION: STREAMS_LEVEL,
         TRANSACTION_VERSION: transaction_level,
     }
-    if like is not None:
-        levels = {name: level if name == TRANSACTION_VERSION else like.new_level(name, level) for name, level in levels.items()}
+    levels = {name: level if name == TRANSACTION_VERSION else like.new_level(name, level) for name, level in levels.items()}
     return {name: level for name, level in levels.items() if level}
 
 

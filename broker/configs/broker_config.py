@@ -95,7 +95,7 @@ class BrokerConfigs:
         keys = (*BROKER_KEYS.values(), *STORED_SETTINGS.values())
         given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}
         like = self.settings.like
-        return {key.name for key in keys if not (key.internal or (like is not None and like.lacks(key.name)))} | given
+        return {key.name for key in keys if not (key.internal or like.lacks(key.name))} | given
 
     def refresh(self) -> set[str]:
         """Put the values in force into `settings`. Return the names of those that changed."""

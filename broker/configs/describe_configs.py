@@ -77,7 +77,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             return _metrics_entries(catalog.configs(resource_type, name))
-        case ResourceType.GROUP if broker.settings.like is None or broker.settings.like.has_group_settings:
+        case ResourceType.GROUP if broker.settings.like.has_group_settings:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
             return _group_entries(catalog.configs(resource_type, name), broker)

@@ -84,7 +84,7 @@ def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSetting
     match resource.resource_type:
         case ResourceType.TOPIC:
             return _topic_wants(catalog, resource, settings)
-        case ResourceType.GROUP if settings.like is None or settings.like.has_group_settings:
+        case ResourceType.GROUP if settings.like.has_group_settings:
             return _group_wants(catalog, resource, settings)
         case ResourceType.CLIENT_METRICS:
             return _metrics_want(catalog, resource)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.core.acl import AUTHORIZERS, PRINCIPALS, STANDARD_AUTHORIZER
 from ottla.broker.core.config_keys import (
@@ -41,9 +41,7 @@ from ottla.broker.core.topic_keys import (
     TOPIC_KEYS,
     ZSTD_LEVELS,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.releases.likeness import Likeness
+from ottla.broker.releases.likeness import Likeness, default_likeness
 
 __all__ = ["BROKER_KEYS", "STORED_SETTINGS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 
@@ -444,8 +442,8 @@ class BrokerSettings:
         _INT, 3_600_000, "Interval of the checks for expired transactional ids.", _POSITIVE
     )
 
-    like: Likeness | None = None
-    """The release of Apache Kafka whose broker this one is like; None for the newest."""
+    like: Likeness = field(default_factory=default_likeness)
+    """The release of Apache Kafka whose broker this one is like."""
 
     explicit: Mapping[str, str] = field(default_factory=dict)
     """Kafka's name of each setting that was given, with its source ("file", "environment", "command line"). All others have their
@@ -487,8 +485,6 @@ class BrokerSettings:
         """Return the value of a setting that is not given. Raises KeyError for an unknown name."""
         key = BROKER_KEYS.get(name) or STORED_SETTINGS[name]
         value = key.default if key.in_cluster is None or not self.is_member else key.in_cluster
-        if self.like is None:
-            return value
         own = render(value)
         text = self.like.default(name, own)
         # An older release may have had a default that its newer validators reject.
@@ -550,9 +546,7 @@ def topic_defaults(settings: BrokerSettings) -> dict[str, Value]:
 
 
 def topic_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
-    """Return the settings that a topic can have: all, or those of the release that the broker is like."""
-    if settings.like is None:
-        return TOPIC_KEYS
+    """Return the settings that a topic can have: those of the release that the broker is like."""
     known = settings.like.table.topic_settings
     older = {name: key._replace(default=known[name]) for name, key in OLDER_TOPIC_KEYS.items() if name in known}
     return {name: key for name, key in TOPIC_KEYS.items() if name in known or key.internal} | older

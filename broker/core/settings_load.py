@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
@@ -22,11 +22,10 @@ from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import start_problem
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, security_setting
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
+from ottla.broker.releases.likeness import DEFAULT_RELEASE, Likeness, default_likeness, likeness
+from ottla.broker.releases.table import UnknownRelease
 from ottla.protocol.bodiless import module_of
 from ottla.protocol.printable import reason_of
-
-if TYPE_CHECKING:
-    from ottla.broker.releases.likeness import Likeness
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset(
@@ -110,7 +109,7 @@ def load(
                 unknown.append(_unknown(given_name, source))
     if not tolerant:
         mistakes += unknown
-    settings = _parsed(texts, mistakes, None if like is None else _likeness(like))
+    settings = _parsed(texts, mistakes, default_likeness() if like is None else _likeness(like))
     settings.login_file = options[_LOGIN_FILE].removeprefix("=") if _LOGIN_FILE in options else None
     settings.kerberos_file = options.get(_KERBEROS_FILE)
     _check_together(settings)
@@ -131,7 +130,7 @@ def source_of(
     return next((source for source, given in sources if name in given), None)
 
 
-def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: Likeness | None) -> BrokerSettings:
+def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: Likeness) -> BrokerSettings:
     values: dict[str, Any] = {}
     kept: dict[str, Value] = {}
     connections: dict[str, Any] = {}
@@ -160,10 +159,7 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str], like: Lik
     return settings
 
 
-def _likeness(name: str) -> Likeness | None:
-    from ottla.broker.releases.likeness import likeness  # noqa: PLC0415 # only a broker that is like a release reads the tables
-    from ottla.broker.releases.table import UnknownRelease  # noqa: PLC0415 # the same
-
+def _likeness(name: str) -> Likeness:
     try:
         return likeness(name)
     except UnknownRelease as error:
@@ -254,7 +250,7 @@ def _check_together(settings: BrokerSettings) -> None:
     if roles := "\n".join(role_problems(settings)):
         raise SettingsError(roles)
     if settings.process_roles:
-        _check_is_newest(settings)
+        _check_is_like_the_default(settings)
         return
     _check_transaction_version(settings)
     for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
@@ -262,16 +258,16 @@ def _check_together(settings: BrokerSettings) -> None:
             raise SettingsError(f"{name}={settings.value(name)}: a standalone node supports only 1")
 
 
-def _check_is_newest(settings: BrokerSettings) -> None:
-    if settings.like is not None:
+def _check_is_like_the_default(settings: BrokerSettings) -> None:
+    if settings.like is not default_likeness():
         roles = ",".join(settings.process_roles)
-        problem = "only a standalone node can be like an older release; a cluster's nodes are always the newest"
+        problem = f"only a standalone node can be like another release; a cluster's nodes are always like {DEFAULT_RELEASE}"
         raise SettingsError(f"like {settings.like.release} with process.roles={roles}: {problem}")
 
 
 def _check_transaction_version(settings: BrokerSettings) -> None:
     given = {"transaction.version": settings.transaction_version}
-    for problem in settings.like.above(given) if settings.like is not None else ():
+    for problem in settings.like.above(given):
         raise SettingsError(f"{problem}: remove the setting transaction.version")
 
 

@@ -189,7 +189,8 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         transactional: bool,
         knows_epochs: bool,
     ) -> ErrorCode:
-        """Return whether these credentials may commit offsets of these partitions. `knows_epochs`: an OffsetCommit of version 9 or later.
+        """Return whether these credentials may commit offsets of these partitions. `knows_epochs`: an OffsetCommit of version 9 or later, a
+        TxnOffsetCommit of version 6 or later.
 
         A transactional producer need not send any, because it may know only the group id. A member in a later epoch may commit with an
         older one for partitions that it already had in that epoch (KIP-1251).
@@ -205,7 +206,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
             return ErrorCode.UNSUPPORTED_VERSION
         if epoch == member.epoch or (epoch < member.epoch and all(self._had(member, place, epoch) for place in places)):
             return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if transactional else self._stale(member)
+        return ErrorCode.ILLEGAL_GENERATION if transactional and not knows_epochs else self._stale(member)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Return whether these credentials, which are optional, may fetch offsets."""

@@ -26,7 +26,7 @@ from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import EncodeError, ProtocolError
 from ottla.protocol.frame import FrameReader
-from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.protocol.messages.k18_api_versions import OPENING_VERSION, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Message
 
 _SOFTWARE_NAME, _SOFTWARE_VERSION = "ottla", "1"
@@ -294,7 +294,7 @@ async def _versions_of(wire: Wire) -> Versions:
     """Return the versions that the peer supports. A peer that does not support our ApiVersions version answers with version 0 and
     its own maximum (KIP-511).
     """
-    version = ApiVersionsRequest.MAX_VERSION
+    version = OPENING_VERSION
     while True:
         response: ApiVersionsResponse = await wire.call(ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION), version)
         if response.error_code == ErrorCode.NONE:

@@ -1,6 +1,7 @@
-"""What a broker does differently to be like an older release of Apache Kafka: everything is read from the release's table.
+"""What a broker does to be like a release of Apache Kafka: everything is read from the release's table.
 
 Rules:
+- Every broker is like a release: by default like `DEFAULT_RELEASE`, which is the only likeness of cluster nodes.
 - Only clients see a likeness. What is on disk stays that of the levels in the metadata log.
 - Nothing is offered that Ottla does not implement: versions that 4.0 removed (KIP-896) and APIs of ZooKeeper clusters are left out.
 - A setting that the release does not have is not described, and has the default of the first release that had it; its introduction changed
@@ -9,14 +10,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
-from ottla.broker.releases.table import ReleaseTable, UnknownRelease, order, releases, table_of
+from ottla.broker.releases.table import ReleaseTable, releases, table_of
 
-OWN_RELEASE: Final = "4.3"
-"""The release that Ottla implements in full."""
+DEFAULT_RELEASE: Final = "4.3"
+"""The release that a broker is like unless told otherwise; Ottla implements it in full."""
 GROUP_VERSION: Final = "group.version"
 METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -38,11 +39,12 @@ _OF_THIS_NODE: Final = frozenset(
 class Likeness:
     """The release that a broker is like. There is one object for each release."""
 
-    def __init__(self, table: ReleaseTable) -> None:
-        self.table: Final = table
-        own = releases()[OWN_RELEASE]
-        self._own_settings: Final = {**own.broker_settings, TRANSACTION_VERSION: str(own.features[TRANSACTION_VERSION][2])}
-        self._defaults: Final = dict(_changed_defaults(table, own))
+    def __init__(self, release: str) -> None:
+        first, *later = releases(release).values()
+        newest = later[-1] if later else first
+        self.table: Final[ReleaseTable] = first
+        self._newest_settings: Final = {**newest.broker_settings, TRANSACTION_VERSION: str(newest.features[TRANSACTION_VERSION][2])}
+        self._defaults: Final = dict(_changed_defaults(first, later))
 
     @property
     def release(self) -> str:
@@ -87,36 +89,35 @@ class Likeness:
 
     def default(self, setting: str, own: str | None) -> str | None:
         """Return a broker setting's default in the release, given Ottla's, which stays if it is not Kafka's."""
-        if setting not in self._defaults or own != self._own_settings[setting]:
+        if setting not in self._defaults or own != self._newest_settings[setting]:
             return own
         return self._defaults[setting]
 
     def lacks(self, setting: str) -> bool:
         """Return whether the release does not have this setting of a broker."""
-        return setting in self._own_settings and setting not in self.table.broker_settings and setting != TRANSACTION_VERSION
+        return setting in self._newest_settings and setting not in self.table.broker_settings and setting != TRANSACTION_VERSION
 
 
-def _changed_defaults(table: ReleaseTable, own: ReleaseTable) -> Iterator[tuple[str, str | None]]:
-    later = [each for name, each in releases().items() if order(table.release) <= order(name) <= order(OWN_RELEASE)]
-    for name, own_default in own.broker_settings.items():
-        default = next(each.broker_settings[name] for each in later if name in each.broker_settings)
+def _changed_defaults(table: ReleaseTable, later: Sequence[ReleaseTable]) -> Iterator[tuple[str, str | None]]:
+    for name, newest in (later[-1] if later else table).broker_settings.items():
+        default = next(each.broker_settings[name] for each in (table, *later) if name in each.broker_settings)
         if name in _BEFORE_ITS_TIME and name not in table.broker_settings:
             default = _BEFORE_ITS_TIME[name]
-        if default != own_default and name not in _OF_THIS_NODE:
+        if default != newest and name not in _OF_THIS_NODE:
             yield name, default
     yield TRANSACTION_VERSION, str(table.features.get(TRANSACTION_VERSION, (0, 0, 0))[2])
 
 
-def likeness(name: str) -> Likeness | None:
-    """Return the likeness of a release (`3.7`) or of a version of it (`3.7.0`); None for the release that Ottla implements in full. Raises
-    `UnknownRelease`.
-    """
-    table = table_of(name)
-    if order(table.release) > order(OWN_RELEASE):
-        raise UnknownRelease(f"a broker can be like Apache Kafka 2.8 to {OWN_RELEASE}, not yet like {table.release}")
-    return None if table.release == OWN_RELEASE else _made(table.release)
+def likeness(name: str) -> Likeness:
+    """Return the likeness of a release (`3.7`) or of a version of it (`3.7.0`). Raises `UnknownRelease`."""
+    return _made(table_of(name).release)
+
+
+def default_likeness() -> Likeness:
+    """Return the likeness of `DEFAULT_RELEASE`."""
+    return _made(DEFAULT_RELEASE)
 
 
 @cache
 def _made(release: str) -> Likeness:
-    return Likeness(releases()[release])
+    return Likeness(release)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 SECTIONS: Final = ("apis", "features", "broker_settings", "topic_settings")
@@ -41,13 +41,14 @@ def order(release: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+_OLDEST: Final = "0.0"
+
+
 @cache
-def releases() -> Mapping[str, ReleaseTable]:
-    """Return all tables by release, the oldest first."""
-    tables = files(__package__).joinpath("tables")
-    return from_files(
-        {file.name.removesuffix(".json"): json.loads(file.read_text()) for file in tables.iterdir() if file.name[:1].isdigit()}
-    )
+def releases(since: str = _OLDEST) -> Mapping[str, ReleaseTable]:
+    """Return the tables of `since` and all later releases by release, the oldest first. Only their files are read."""
+    found = {file.stem: file for file in Path(__file__).with_name("tables").glob("*.json")}
+    return from_files({name: json.loads(file.read_text()) for name, file in found.items() if order(name) >= order(since)})
 
 
 def table_of(name: str) -> ReleaseTable:

@@ -114,7 +114,7 @@ class SimCopier(SimProducer):
         self._sequences.clear()
 
     async def _commit_offset(self, offset: int) -> None:
-        topic = k28.TxnOffsetCommitRequestTopic(self.source[0], [k28.TxnOffsetCommitRequestPartition(self.source[1], offset)])
+        topic = k28.TxnOffsetCommitRequestTopic(self.source[0], partitions=[k28.TxnOffsetCommitRequestPartition(self.source[1], offset)])
         request = k28.TxnOffsetCommitRequest(self.transactional_id or "", GROUP, self.producer_id, self.epoch, topics=[topic])
         await self._asked(GROUP, _GROUP_KIND, request, 5)
 

@@ -305,7 +305,9 @@ def _add_partitions(random: Random, version: int) -> Any:
 
 @_maker(28)
 def _txn_offset_commit(random: Random, version: int) -> Any:
-    topics = [k28.TxnOffsetCommitRequestTopic(name, [k28.TxnOffsetCommitRequestPartition(0, 1, -1, "")]) for name in _topics(random)]
+    topics = [
+        k28.TxnOffsetCommitRequestTopic(name, bytes(16), [k28.TxnOffsetCommitRequestPartition(0, 1, -1, "")]) for name in _topics(random)
+    ]
     return k28.TxnOffsetCommitRequest(random.choice(TRANSACTIONAL), random.choice(GROUPS[:3]), 4_000, 3, -1, "", None, topics)
 
 

@@ -1,21 +1,28 @@
 """Ask which APIs the broker serves, in which versions, and which features the cluster has.
 
-Versions 0-4; flexible from 3, but for the response's header, which never is: a client must be able to read that its version is refused
+Versions 0-5; flexible from 3, but for the response's header, which never is: a client must be able to read that its version is refused
 (KIP-511).
 
 * 1: `throttle_time_ms`. 3: the client's name and version; features as tagged fields (KIP-584).
-* 4: features whose minimal version is 0 are shown (KAFKA-17011).
+* 4: features whose minimal version is 0 are shown (KAFKA-17011). 5: the cluster and the node that the client means (KIP-1242).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.protocol.schema import Message, array, boolean, int16, int32, int64, string, wire_struct
+
+OPENING_VERSION: Final = 4
+"""The version with which this project's own clients begin: every release since 3.8 serves it, and later ones add nothing they need."""
 
 
 @wire_struct
-class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsRequest(Message, api_key=18, versions="0-5", flexible="3+"):
     client_software_name: str = string("3+")
     client_software_version: str = string("3+")
+    cluster_id: str | None = string("5+", nullable="5+", default=None)
+    node_id: int = int32("5+", default=-1)
 
 
 @wire_struct
@@ -40,7 +47,7 @@ class FinalizedFeatureKey:
 
 
 @wire_struct
-class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsResponse(Message, api_key=18, versions="0-5", flexible="3+"):
     error_code: int = int16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = int32("1+")

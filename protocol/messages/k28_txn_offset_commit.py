@@ -1,14 +1,14 @@
 """Commit offsets of a consumer group as part of a transaction.
 
-Versions 0-5; flexible from 3.
+Versions 0-6; flexible from 3.
 
 * 2: `committed_leader_epoch`. 3: generation, member and instance id fence zombies (KIP-447). 4: TRANSACTION_ABORTABLE.
-* 5: adds the offsets to the transaction by itself (KIP-890).
+* 5: adds the offsets to the transaction by itself (KIP-890). 6: topics by id (KIP-1319).
 """
 
 from __future__ import annotations
 
-from ottla.protocol.schema import Message, array, int16, int32, int64, string, wire_struct
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, uuid, wire_struct
 
 
 @wire_struct
@@ -21,17 +21,18 @@ class TxnOffsetCommitRequestPartition:
 
 @wire_struct
 class TxnOffsetCommitRequestTopic:
-    name: str = string()
+    name: str = string("0-5")
+    topic_id: bytes = uuid("6+")
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
 @wire_struct
-class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(Message, api_key=28, versions="0-6", flexible="3+"):
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32("3+", default=-1)
+    generation_id_or_member_epoch: int = int32("3+", default=-1)
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic)
@@ -45,11 +46,12 @@ class TxnOffsetCommitResponsePartition:
 
 @wire_struct
 class TxnOffsetCommitResponseTopic:
-    name: str = string()
+    name: str = string("0-5")
+    topic_id: bytes = uuid("6+")
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
 @wire_struct
-class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(Message, api_key=28, versions="0-6", flexible="3+"):
     throttle_time_ms: int = int32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

@@ -1,6 +1,6 @@
 """Delete groups that have no members.
 
-Versions 0-2; flexible from 2.
+Versions 0-3; flexible from 2. 3: `error_message`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from ottla.protocol.schema import Message, array, int16, int32, string, wire_str
 
 
 @wire_struct
-class DeleteGroupsRequest(Message, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(Message, api_key=42, versions="0-3", flexible="2+"):
     groups_names: list[str] = array(string)
 
 
@@ -17,9 +17,10 @@ class DeleteGroupsRequest(Message, api_key=42, versions="0-2", flexible="2+"):
 class DeletableGroupResult:
     group_id: str = string()
     error_code: int = int16()
+    error_message: str | None = string("3+", nullable="3+", default=None)
 
 
 @wire_struct
-class DeleteGroupsResponse(Message, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsResponse(Message, api_key=42, versions="0-3", flexible="2+"):
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

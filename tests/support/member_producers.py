@@ -80,7 +80,7 @@ class Producer:
 
     async def commit_offset(self, at: int, offset: int) -> int:
         """Commit an offset of `t-0` in the transaction; return the error."""
-        topic = k28.TxnOffsetCommitRequestTopic("t", [k28.TxnOffsetCommitRequestPartition(0, offset)])
+        topic = k28.TxnOffsetCommitRequestTopic("t", partitions=[k28.TxnOffsetCommitRequestPartition(0, offset)])
         request = k28.TxnOffsetCommitRequest(ID, GROUP, self.producer_id, self.epoch, topics=[topic])
         answer = await self.cluster.ask(at, request, 5)
         error: int = answer.topics[0].partitions[0].error_code

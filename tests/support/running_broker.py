@@ -26,9 +26,15 @@ class RunningBroker(InProcessBroker):
     to disk."""
 
     def __init__(
-        self, data_dir: Path, settings: Mapping[str, str] | None = None, *, faults: Sequence[str] = (), clock: Clock | None = None
+        self,
+        data_dir: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        faults: Sequence[str] = (),
+        clock: Clock | None = None,
+        like: str | None = None,
     ) -> None:
-        super().__init__(data_dir, settings, faults=faults, clock=clock or Clock())
+        super().__init__(data_dir, settings, faults=faults, clock=clock or Clock(), like=like)
         self.files = UnsyncedFiles()
 
     def client(self, client_id: str | None = "test", *, port: int | None = None) -> Client:

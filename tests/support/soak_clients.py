@@ -64,7 +64,7 @@ class SoakClients:
         made = self._answered(coordinator, k22.InitProducerIdRequest(name, SESSION_MS), _code)
         producer_id, epoch = made.producer_id, made.producer_epoch
         self._write(topic, 0, [None], (producer_id, epoch), transactional_id=name)
-        offsets = [k28.TxnOffsetCommitRequestTopic(topic, [k28.TxnOffsetCommitRequestPartition(0, 1)])]
+        offsets = [k28.TxnOffsetCommitRequestTopic(topic, partitions=[k28.TxnOffsetCommitRequestPartition(0, 1)])]
         request = k28.TxnOffsetCommitRequest(name, f"group of {name}", producer_id, epoch, topics=offsets)
         self._answered(
             lambda: self._coordinator(f"group of {name}", GROUP), request, lambda answer: answer.topics[0].partitions[0].error_code

@@ -115,7 +115,7 @@ class Transactional:
             "group_id": "g",
             "producer_id": self.producer_id,
             "producer_epoch": self.epoch,
-            "topics": [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, offset, 2, "note")])],
+            "topics": [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(0, offset, 2, "note")])],
         }
         asked = version if version is not None else 5 if self.version >= 2 else 4
         response = client.call(TxnOffsetCommitRequest(**(fields | changes)), version=asked)

@@ -114,7 +114,7 @@ class Member:
         """Commit an offset within a transaction."""
         transactional_id = writer.transactional_id or ""
         self.link.ask(AddOffsetsToTxnRequest(transactional_id, writer.producer_id, writer.epoch, GROUP), 3)
-        topics = [TxnOffsetCommitRequestTopic(self.topic, [TxnOffsetCommitRequestPartition(partition, offset)])]
+        topics = [TxnOffsetCommitRequestTopic(self.topic, partitions=[TxnOffsetCommitRequestPartition(partition, offset)])]
         request = TxnOffsetCommitRequest(
             transactional_id, GROUP, writer.producer_id, writer.epoch, self.generation, self.member_id, topics=topics
         )

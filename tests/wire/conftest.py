@@ -13,13 +13,14 @@ from tests.support.running_broker import RunningBroker
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "broker_settings(settings): settings, by Kafka's names, of the `broker`")
+    config.addinivalue_line("markers", "broker_like(release): the release of Apache Kafka that the `broker` is like")
 
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningBroker]:
     """A running broker with an empty data directory."""
-    marker = request.node.get_closest_marker("broker_settings")
-    with RunningBroker(tmp_path / "data", marker.args[0] if marker else None) as broker:
+    settings, like = (request.node.get_closest_marker(name) for name in ("broker_settings", "broker_like"))
+    with RunningBroker(tmp_path / "data", settings.args[0] if settings else None, like=like.args[0] if like else None) as broker:
         yield broker
 
 

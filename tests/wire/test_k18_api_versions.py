@@ -100,6 +100,28 @@ def test_tags_0_1_and_2_are_set_and_tag_3_is_absent_for_old_librdkafka(client: C
     assert (tail[1], tail[3 + first_size]) == (0, 1)
 
 
+@pytest.mark.broker_like("4.4")
+@pytest.mark.parametrize(
+    ("of", "code"),
+    [
+        (None, ErrorCode.NONE),
+        ((None, -1), ErrorCode.NONE),
+        (("another", 1), ErrorCode.REBOOTSTRAP_REQUIRED),
+        (("", 2), ErrorCode.REBOOTSTRAP_REQUIRED),
+        ((None, 1), ErrorCode.INVALID_REQUEST),
+        (("another", -1), ErrorCode.INVALID_REQUEST),
+    ],
+    ids=["this node", "no node", "another cluster", "another node", "no cluster", "a cluster alone"],
+)
+def test_version_5_names_the_cluster_and_the_node_that_the_client_means(
+    broker: RunningBroker, client: Client, of: tuple[str | None, int] | None, code: ErrorCode
+) -> None:
+    cluster_id = broker.call(lambda running: running.services.cluster_id)
+    meant, node_id = (cluster_id, 1) if of is None else (of[0] if of[0] != "" else cluster_id, of[1])
+    response = client.call(ApiVersionsRequest("test", "1", meant, node_id), version=5)
+    assert (response.error_code, bool(response.api_keys)) == (code, code is ErrorCode.NONE)
+
+
 @pytest.mark.parametrize("version", [5, 99, 32767])
 def test_an_unknown_version_is_answered_as_version_0_with_the_supported_range(client: Client, version: int) -> None:
     body = b"\xff whatever a future version holds"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.api.k28_txn_offset_commit import known_to
+from ottla.broker.app import Broker
 from ottla.broker.groups.states import Now
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.client import Client
@@ -35,6 +36,12 @@ def offsets_place(broker: RunningBroker) -> tuple[str, int]:
     return ("__consumer_offsets", broker.call(lambda running: running.services.groups.offsets_partition("g").index))
 
 
+def topic_id(broker: Broker, name: str) -> bytes:
+    topic = broker.services.topics.topic(name)
+    assert topic is not None
+    return topic.topic_id
+
+
 def fetch_unstable(client: Client) -> int:
     """Return the committed offset without `require_stable`."""
     asked = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]
@@ -52,6 +59,42 @@ def test_every_version_commits_with_the_transaction(broker: RunningBroker, clien
     assert fetch(client) == UNSTABLE
     assert producer.end(commit=True) is ErrorCode.NONE
     assert fetch(client) == (42, 2 if version >= 2 else -1, "note", 0)
+
+
+@pytest.mark.broker_like("4.4")
+def test_version_6_names_topics_by_id(broker: RunningBroker, client: Client) -> None:
+    producer = ready(broker, client)
+    known = broker.call(lambda running: topic_id(running, "t"))
+    offsets = [TxnOffsetCommitRequestPartition(0, 42, 2, "note"), TxnOffsetCommitRequestPartition(9, 42)]
+    topics = [TxnOffsetCommitRequestTopic(topic_id=each, partitions=offsets) for each in (known, b"an unknown topic")]
+    request = TxnOffsetCommitRequest("tx", "g", producer.producer_id, producer.epoch, topics=topics)
+    response = client.call(request, version=6)
+    assert [(topic.topic_id, [each.error_code for each in topic.partitions]) for topic in response.topics] == [
+        (known, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        (b"an unknown topic", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID]),
+    ]
+    assert producer.end(commit=True) is ErrorCode.NONE
+    assert fetch(client) == (42, 2, "note", 0)
+
+
+@pytest.mark.broker_like("4.4")
+@pytest.mark.parametrize("version", [5, 6])
+def test_an_unknown_group_and_a_stale_member_have_errors_of_their_own_from_version_6_on(
+    broker: RunningBroker, client: Client, version: int
+) -> None:
+    producer = ready(broker, client)
+    known = broker.call(lambda running: topic_id(running, "t"))
+    topics = [TxnOffsetCommitRequestTopic("t", known, [TxnOffsetCommitRequestPartition(0, 42)])]
+
+    def commit_at(epoch: int) -> int:
+        return producer.commit_offset(client, 0, version=version, topics=topics, member_id="m", generation_id_or_member_epoch=epoch)
+
+    unknown = commit_at(1)
+    epoch = consumer_calls.join(client, "m").member_epoch
+    stale = commit_at(epoch + 1)
+    old = ErrorCode.ILLEGAL_GENERATION
+    assert (unknown, stale) == ((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.STALE_MEMBER_EPOCH) if version == 6 else (old, old))
+    assert commit_at(epoch) == ErrorCode.NONE
 
 
 def test_an_abort_discards_the_transactions_offsets(broker: RunningBroker, client: Client) -> None:
@@ -129,12 +172,14 @@ def test_another_producers_transactional_id_is_rejected(broker: RunningBroker, c
 def test_a_member_of_another_generation_is_rejected(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     member_id, generation = stable_member(client)
-    assert producer.commit_offset(client, 1, generation_id=generation - 1, member_id=member_id) == ErrorCode.ILLEGAL_GENERATION
-    assert producer.commit_offset(client, 1, generation_id=generation, member_id="who") == ErrorCode.UNKNOWN_MEMBER_ID
-    error = producer.commit_offset(client, 1, generation_id=generation, member_id=member_id, group_instance_id="other")
+    assert (
+        producer.commit_offset(client, 1, generation_id_or_member_epoch=generation - 1, member_id=member_id) == ErrorCode.ILLEGAL_GENERATION
+    )
+    assert producer.commit_offset(client, 1, generation_id_or_member_epoch=generation, member_id="who") == ErrorCode.UNKNOWN_MEMBER_ID
+    error = producer.commit_offset(client, 1, generation_id_or_member_epoch=generation, member_id=member_id, group_instance_id="other")
     assert error == ErrorCode.UNKNOWN_MEMBER_ID
     assert fetch(client) == NOTHING
-    assert producer.commit_offset(client, 1, generation_id=generation, member_id=member_id) == ErrorCode.NONE
+    assert producer.commit_offset(client, 1, generation_id_or_member_epoch=generation, member_id=member_id) == ErrorCode.NONE
 
 
 def test_a_commit_without_a_member_is_accepted_for_a_group_with_members(broker: RunningBroker, client: Client) -> None:
@@ -149,7 +194,7 @@ def test_a_commit_without_a_member_is_accepted_for_a_consumer_group_with_members
     producer = ready(broker, client)
     assert consumer_calls.join(client, "m").error_code == ErrorCode.NONE
     assert producer.commit_offset(client, 42) == ErrorCode.NONE
-    assert producer.commit_offset(client, 43, member_id="stranger", generation_id=1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert producer.commit_offset(client, 43, member_id="stranger", generation_id_or_member_epoch=1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert producer.commit_offset(client, 43, group_instance_id="stranger") == ErrorCode.UNKNOWN_MEMBER_ID
     assert producer.end(commit=True) is ErrorCode.NONE
     assert fetch_unstable(client) == 42
@@ -157,7 +202,7 @@ def test_a_commit_without_a_member_is_accepted_for_a_consumer_group_with_members
 
 def test_a_generation_of_an_unknown_group_is_rejected(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
-    assert producer.commit_offset(client, 1, generation_id=3, member_id="m") == ErrorCode.ILLEGAL_GENERATION
+    assert producer.commit_offset(client, 1, generation_id_or_member_epoch=3, member_id="m") == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_an_empty_group_id_is_rejected(broker: RunningBroker, client: Client) -> None:
@@ -170,10 +215,12 @@ def test_unknown_partitions_and_long_metadata_are_rejected_one_by_one(broker: Ru
         TxnOffsetCommitRequestPartition(1, 5, 0, None),
         TxnOffsetCommitRequestPartition(0, 6, 0, "m" * 4097),
     ]
-    request = TxnOffsetCommitRequest("tx", "g", producer.producer_id, producer.epoch, topics=[TxnOffsetCommitRequestTopic("t", asked)])
+    request = TxnOffsetCommitRequest(
+        "tx", "g", producer.producer_id, producer.epoch, topics=[TxnOffsetCommitRequestTopic("t", partitions=asked)]
+    )
     answers = client.call(request, version=5).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_METADATA_TOO_LARGE]
-    nowhere = [TxnOffsetCommitRequestTopic("nowhere", [TxnOffsetCommitRequestPartition(0, 1, 0, None)])]
+    nowhere = [TxnOffsetCommitRequestTopic("nowhere", partitions=[TxnOffsetCommitRequestPartition(0, 1, 0, None)])]
     assert producer.commit_offset(client, 0, topics=nowhere) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert fetch(client) == NOTHING
 

@@ -115,9 +115,9 @@ class StandaloneMetadata:
 
 def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
     """Raise Rejected if the release that this node is like could not open a directory with these feature levels."""
-    problems = [] if settings.like is None else list(settings.like.above(levels))
+    problems = list(settings.like.above(levels))
     if problems:
-        advice = "start without --like, be like a later release, or use another directory"
+        advice = "be like a later release (--like), or use another directory"
         raise Rejected(ErrorCode.INVALID_UPDATE_VERSION, f"{'; '.join(problems)}: {advice}")
 
 

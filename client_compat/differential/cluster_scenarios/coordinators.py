@@ -56,10 +56,10 @@ def groups_elsewhere(nodes: Nodes) -> None:
 
 def transactions_elsewhere(nodes: Nodes) -> None:
     """Send each transaction API at every version to brokers that do not coordinate the transactional id."""
-    create(nodes, "transacted")
+    topic_id = create(nodes, "transacted")
     own = producer_id(nodes.at(1))
     here = coordinator(nodes, "elsewhere", TRANSACTION)
-    for label, asked in of_transactions("elsewhere", own, "transacted").items():
+    for label, asked in of_transactions("elsewhere", own, "transacted", topic_id).items():
         for version in nodes.range(ApiKey(asked.API_KEY)):
             for node_id in nodes.living:
                 if node_id != here:

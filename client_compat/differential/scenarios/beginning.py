@@ -90,9 +90,9 @@ def groups(probe: Probe) -> None:
         probe.ask("fetch what is stable", stable, version)
 
 
-def of_transactions(name: str, own: int, topic: str) -> dict[str, Message]:
+def of_transactions(name: str, own: int, topic: str, topic_id: bytes) -> dict[str, Message]:
     """Return one request of each transaction API, from a producer without a transaction."""
-    offset = TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, 1, 0, "")])
+    offset = TxnOffsetCommitRequestTopic(topic, topic_id, [TxnOffsetCommitRequestPartition(0, 1, 0, "")])
     place = [AddPartitionsToTxnTopic(topic, [0])]
     return {
         "init": InitProducerIdRequest(name, 60_000),
@@ -115,8 +115,8 @@ def of_transactions(name: str, own: int, topic: str) -> dict[str, Message]:
 
 def transactions(probe: Probe) -> None:
     """Send a request of each transaction API at every version."""
-    create(probe, "early-txn", 1)
+    topic_id = create(probe, "early-txn", 1)
     own = producer_id(probe)
-    for label, request in of_transactions("t", own, "early-txn").items():
+    for label, request in of_transactions("t", own, "early-txn", topic_id).items():
         for version in probe.range(ApiKey(request.API_KEY)):
             probe.ask(label, request, version)

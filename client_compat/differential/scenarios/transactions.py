@@ -170,16 +170,16 @@ def fenced(probe: Probe) -> None:
 
 def offsets(probe: Probe) -> None:
     """Commit offsets in a transaction: pending, committed, aborted and rejected."""
-    create(probe, "txn-in")
+    topic_id = create(probe, "txn-in", 1)
     asked = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", partition_indexes=[0])])]
 
     def commit(name: str, who: tuple[int, int], offset: int, group: str = "txn-group", **fields: Any) -> TxnOffsetCommitRequest:
         partition = TxnOffsetCommitRequestPartition(fields.pop("partition", 0), offset, 0, "note")
-        topic = TxnOffsetCommitRequestTopic(fields.pop("topic", "txn-in"), [partition])
+        topic = TxnOffsetCommitRequestTopic(fields.pop("topic", "txn-in"), fields.pop("topic_id", topic_id), [partition])
         return TxnOffsetCommitRequest(name, group, *who, topics=[topic], **fields)
 
     for version in probe.range(ApiKey.TXN_OFFSET_COMMIT):
-        if version > 4:
+        if version == 5:  # adds the offsets by itself, which is for producers of transaction version 2
             continue
         name = f"offsets-{version}"
         producer = init(probe, "init", name)
@@ -189,7 +189,7 @@ def offsets(probe: Probe) -> None:
                 "commit": commit(name, producer, 10 * version + committed),
                 "of an old epoch": commit(name, (producer[0], 99), 5),
                 "negative": commit(name, producer, -1),
-                "unknown topic": commit(name, producer, 5, topic="nowhere"),
+                "unknown topic": commit(name, producer, 5, topic="nowhere", topic_id=b"nowhere.nowhere."),
                 "unknown partition": commit(name, producer, 5, partition=9),
                 "no group": commit(name, producer, 5, group=""),
             }.items():

@@ -49,7 +49,7 @@ def test_the_response_to_api_versions_never_has_a_flexible_header(version: int) 
     assert frame[4:10] == b"\1\2\3\4" + b"\0\x23"
 
 
-@pytest.mark.parametrize(("key", "version"), [(ApiKey.API_VERSIONS, 5), (ApiKey.PRODUCE, 2), (ApiKey.FETCH, -1), (4, 0), (999, 0), (-1, 0)])
+@pytest.mark.parametrize(("key", "version"), [(ApiKey.API_VERSIONS, 6), (ApiKey.PRODUCE, 2), (ApiKey.FETCH, -1), (4, 0), (999, 0), (-1, 0)])
 def test_an_api_or_version_without_a_class_is_refused_with_what_its_header_said(key: int, version: int) -> None:
     frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + b"\0\0\0\7\0\2me" + b"whatever"
     with pytest.raises(UnsupportedVersion) as caught:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from ottla.broker.cluster.features import finalized, new_levels, share_groups_enabled, streams_groups_enabled
+from ottla.broker.releases.likeness import default_likeness
 
 
 def test_a_new_directory_has_the_feature_levels_of_kafka_4_3() -> None:
-    assert list(new_levels(2).items()) == [
+    assert list(new_levels(2, default_likeness()).items()) == [
         ("metadata.version", 30),
         ("group.version", 1),
         ("share.version", 1),
@@ -14,7 +15,7 @@ def test_a_new_directory_has_the_feature_levels_of_kafka_4_3() -> None:
 
 
 def test_level_0_of_transaction_version_is_not_finalized() -> None:
-    assert "transaction.version" not in new_levels(0)
+    assert "transaction.version" not in new_levels(0, default_likeness())
     assert "transaction.version" not in finalized({})
 
 
@@ -29,14 +30,14 @@ def test_a_log_keeps_its_metadata_version() -> None:
 def test_an_unsupported_feature_is_not_finalized() -> None:
     assert finalized(
         {"metadata.version": 30, "share.version": 1, "streams.version": 2, "unknown.version": 1, "transaction.version": 3}
-    ) == new_levels(2)
+    ) == new_levels(2, default_likeness())
 
 
 def test_share_groups_are_disabled_in_an_older_directory() -> None:
     assert not share_groups_enabled({"metadata.version": 27, "group.version": 1})
-    assert share_groups_enabled(new_levels(2))
+    assert share_groups_enabled(new_levels(2, default_likeness()))
 
 
 def test_streams_groups_are_disabled_in_an_older_directory() -> None:
     assert not streams_groups_enabled({"metadata.version": 28, "share.version": 1})
-    assert streams_groups_enabled(new_levels(2))
+    assert streams_groups_enabled(new_levels(2, default_likeness()))

@@ -76,7 +76,7 @@ CASES: list[tuple[ApiKey, Any, set[str], set[str], list[tuple[str, int | None]]]
         txn_offset_commit.TxnOffsetCommitRequest(
             "tx",
             "g",
-            topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("a", [txn_offset_commit.TxnOffsetCommitRequestPartition(5)])],
+            topics=[txn_offset_commit.TxnOffsetCommitRequestTopic("a", partitions=[txn_offset_commit.TxnOffsetCommitRequestPartition(5)])],
         ),
         {"tx"},
         {"g"},

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.releases.likeness import OWN_RELEASE, Likeness, likeness
+from ottla.broker.releases.likeness import DEFAULT_RELEASE, default_likeness
+from ottla.broker.releases.likeness import likeness as like
 from ottla.broker.releases.table import UnknownRelease
-
-
-def like(release: str) -> Likeness:
-    found = likeness(release)
-    assert found is not None
-    return found
 
 
 def test_versions_are_those_that_both_serve() -> None:
@@ -63,15 +58,21 @@ def test_a_release_with_zookeeper_has_no_metadata_version_to_be_above() -> None:
     assert list(like("2.8").above({"metadata.version": 30})) == []
 
 
-def test_the_own_release_is_no_likeness() -> None:
-    assert likeness(OWN_RELEASE) is None
+def test_the_default_release_is_a_likeness_like_any_other() -> None:
+    assert like(DEFAULT_RELEASE) is default_likeness()
+
+
+def test_what_a_later_release_added_is_not_in_the_default_one() -> None:
+    assert (default_likeness().versions("TxnOffsetCommit", 0, 6), like("4.4").versions("TxnOffsetCommit", 0, 6)) == ((0, 5), (0, 6))
+    assert default_likeness().lacks("max.decompressed.message.bytes")
+    assert not like("4.4").lacks("max.decompressed.message.bytes")
 
 
 def test_a_version_of_a_release_has_the_releases_likeness() -> None:
-    assert likeness("3.7.1") is likeness("3.7")
+    assert like("3.7.1") is like("3.7")
 
 
-@pytest.mark.parametrize("name", ["4.4", "2.7", "newest"])
+@pytest.mark.parametrize("name", ["4.5", "2.7", "newest"])
 def test_a_release_that_cannot_be_imitated_is_rejected(name: str) -> None:
     with pytest.raises(UnknownRelease):
-        likeness(name)
+        like(name)
