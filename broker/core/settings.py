@@ -549,7 +549,7 @@ def topic_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
     """Return the settings that a topic can have: those of the release that the broker is like."""
     known = settings.like.table.topic_settings
     older = {name: key._replace(default=known[name]) for name, key in OLDER_TOPIC_KEYS.items() if name in known}
-    return {name: key for name, key in TOPIC_KEYS.items() if name in known or key.internal} | older
+    return {name: key for name, key in TOPIC_KEYS.items() if not settings.like.lacks_of_topics(name)} | older
 
 
 def _topic_default(key: ConfigKey, settings: BrokerSettings) -> Value:

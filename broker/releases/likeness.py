@@ -44,6 +44,7 @@ class Likeness:
         newest = later[-1] if later else first
         self.table: Final[ReleaseTable] = first
         self._newest_settings: Final = {**newest.broker_settings, TRANSACTION_VERSION: str(newest.features[TRANSACTION_VERSION][2])}
+        self._later_topic_settings: Final = frozenset(newest.topic_settings.keys() - first.topic_settings.keys())
         self._defaults: Final = dict(_changed_defaults(first, later))
 
     @property
@@ -96,6 +97,10 @@ class Likeness:
     def lacks(self, setting: str) -> bool:
         """Return whether the release does not have this setting of a broker."""
         return setting in self._newest_settings and setting not in self.table.broker_settings and setting != TRANSACTION_VERSION
+
+    def lacks_of_topics(self, setting: str) -> bool:
+        """Return whether the release does not have this setting of a topic."""
+        return setting in self._later_topic_settings
 
 
 def _changed_defaults(table: ReleaseTable, later: Sequence[ReleaseTable]) -> Iterator[tuple[str, str | None]]:

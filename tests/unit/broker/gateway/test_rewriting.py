@@ -118,7 +118,7 @@ def test_an_older_cluster_answers_a_newer_api_versions_request_in_version_0() ->
 
 def test_a_client_newer_than_the_gateway_is_told_which_versions_of_api_versions_it_may_use() -> None:
     made = newer_client_response()
-    assert (made.error_code, made.api_keys) == (ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(18, 0, 4)])
+    assert (made.error_code, made.api_keys) == (ErrorCode.UNSUPPORTED_VERSION, [ApiVersion(18, 0, 5)])
 
 
 def test_gssapi_is_not_offered() -> None:

@@ -146,7 +146,8 @@ def test_commits_are_validated_by_member_and_epoch() -> None:
     assert commit("a", 3) is ErrorCode.NONE
     assert commit("a", 2) is ErrorCode.STALE_MEMBER_EPOCH
     assert commit("a", 4) is ErrorCode.STALE_MEMBER_EPOCH
-    assert commit("a", 2, transactional=True) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("a", 2, transactional=True, knows_epochs=False) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("a", 2, transactional=True) is ErrorCode.STALE_MEMBER_EPOCH
     assert commit("b", 3) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit("", -1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit("a", 3, knows_epochs=False) is ErrorCode.UNSUPPORTED_VERSION
@@ -164,7 +165,7 @@ def test_a_commit_of_an_older_epoch_counts_for_partitions_assigned_then() -> Non
     assert commit("a", 2, 0) is ErrorCode.STALE_MEMBER_EPOCH, "it did not have it then"
     assert commit("a", 4, 0, 1) is ErrorCode.STALE_MEMBER_EPOCH, "one of them it had not"
     assert commit("a", 4, 7) is ErrorCode.STALE_MEMBER_EPOCH, "it has no such partition"
-    assert commit("a", 4, 1, transactional=True) is ErrorCode.ILLEGAL_GENERATION
+    assert commit("a", 4, 1, transactional=True, knows_epochs=False) is ErrorCode.ILLEGAL_GENERATION
     assert commit("a", 6, 0) is ErrorCode.STALE_MEMBER_EPOCH
 
 

@@ -118,7 +118,7 @@ def test_a_commit_of_an_older_epoch_counts_for_tasks_assigned_then(
     group = group_of(TOPOLOGY, metadata("a"), current("a", 5, [0, 1], epochs=[3, 5]))
     assert group.check_offset_commit(member_id, None, member_epoch, [place], transactional=False, knows_epochs=True) is error
     if error is ErrorCode.STALE_MEMBER_EPOCH:
-        transactional = group.check_offset_commit(member_id, None, member_epoch, [place], transactional=True, knows_epochs=True)
+        transactional = group.check_offset_commit(member_id, None, member_epoch, [place], transactional=True, knows_epochs=False)
         assert transactional is ErrorCode.ILLEGAL_GENERATION
 
 
