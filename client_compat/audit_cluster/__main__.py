@@ -1,14 +1,15 @@
 """`python -m client_compat.audit_cluster`: the audit through spark-submit with the packaged wheel, on a master and two workers; of
-directories, and of a broker that serves one of them.
+directories, of a broker that serves one of them, and of directories while an executor is killed.
 
-Exit code 0: both workers ran tasks that read, and the findings are those of one process, each time.
+Exit code 0: both workers ran tasks that read, the kill hit tasks that judged, and the findings are those of one process, each time.
 """
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +20,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from client_compat.audit_cluster.cluster import HOME, cluster, environment
-from client_compat.audit_cluster.event_log import scan_tasks
+from client_compat.audit_cluster.cluster import HOME, cluster, environment, free_port
+from client_compat.audit_cluster.event_log import LOST, scan_tasks
+from client_compat.audit_cluster.kill import kill_an_executor
 from client_compat.bench_audit import logs
 from client_compat.support import program
 from client_compat.support.brokers import ottla
@@ -30,25 +32,32 @@ from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
 
 PLANTED = ("same_batch_twice", "gap", "planted")
+PARTITIONS = 700
+"""Partitions of the log during whose audit an executor is killed: more tasks than both executors finish at once."""
+KILLED = "executor killed"
 TIMEOUT_S = 900
 
 
-def write_logs(root: Path, megabytes: int) -> list[Path]:
-    """A log to be served, one to be read, each large enough for many tasks, and planted ones; in the first, one of them lies, too."""
+def write_logs(root: Path, megabytes: int) -> dict[str, list[Path]]:
+    """Write the logs, and return the directories of each audit. Each audit has enough for many tasks, and something planted."""
     for name in ("served", "big"):
         logs.big(root / name, megabytes << 20, partitions=8)
     CASES[PLANTED[0]].write(root / "served")
     for name in PLANTED:
         CASES[name].write(root / name)
-    return [root / "served", root / "big", *(root / name for name in PLANTED)]
+    logs.many_partitions(root / "many", PARTITIONS)
+    planted = [root / name for name in PLANTED]
+    return {"files": [root / "big", *planted], "wire": [root / "served"], KILLED: [root / "many", *planted]}
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What came of one spark-submit: the verdict, and how many tasks that read each worker's executor ran."""
+    """What came of one spark-submit: the verdict, how many tasks that read each worker's executors ran, and how many were lost with an
+    executor."""
 
     verdict: dict[str, Any]
-    tasks: dict[str, int]
+    tasks: Counter[str]
+    lost: int
 
     @property
     def by_both(self) -> bool:
@@ -56,8 +65,15 @@ class Submitted:
         return set(self.tasks) == {"work-0", "work-1"} and all(self.tasks.values())
 
 
-def submit(master: str, wheel: Path, paths: Sequence[str], work: Path, name: str) -> Submitted:
+Disturbance = Callable[[str, subprocess.Popen[str]], None]
+"""Gets the URL of a running application's UI, and its process."""
+
+
+def submit(  # noqa: PLR0917 # one program's arguments
+    master: str, wheel: Path, paths: Sequence[str], work: Path, name: str, disturb: Disturbance | None = None
+) -> Submitted:
     """Audit by spark-submit. Raises CalledProcessError with what Spark said where there is no verdict."""
+    ui = free_port()
     events, verdict = work / f"{name}-events", work / f"{name}.json"
     events.mkdir()
     settings = {
@@ -68,7 +84,8 @@ def submit(master: str, wheel: Path, paths: Sequence[str], work: Path, name: str
         "spark.executor.memory": "600m",
         "spark.driver.memory": "800m",
         "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": str(disturb is not None).lower(),
+        "spark.ui.port": str(ui),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.cores.max": "2",
     }
@@ -76,14 +93,24 @@ def submit(master: str, wheel: Path, paths: Sequence[str], work: Path, name: str
     for setting, value in settings.items():
         command += ["--conf", f"{setting}={value}"]
     command += [str(ROOT / "ottla" / "spark_jobs" / "audit.py"), "--engine", "spark", "--json", str(verdict), *paths]
-    done = subprocess.run(command, cwd=work, env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    with subprocess.Popen(command, cwd=work, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            if disturb is not None:
+                disturb(f"http://127.0.0.1:{ui}", running)
+            out, err = running.communicate(timeout=TIMEOUT_S)
+        except BaseException:
+            running.kill()
+            raise
     if not verdict.exists():
-        raise subprocess.CalledProcessError(done.returncode, command, done.stdout[-3000:], done.stderr[-3000:])
-    print(done.stdout)
+        raise subprocess.CalledProcessError(running.returncode, command, out[-3000:], err[-3000:])
+    print(out)
     (log,) = events.iterdir()
     workers = {place.name: place.parts[-3] for place in work.glob(f"work-*/{log.name}/*") if (place / wheel.name).exists()}
-    tasks = {workers.get(executor, executor): count for executor, count in scan_tasks(log.read_text().splitlines()).items()}
-    return Submitted(json.loads(verdict.read_text()), tasks)
+    lines = log.read_text().splitlines()
+    tasks: Counter[str] = Counter()
+    for executor, count in scan_tasks(lines).items():
+        tasks[workers.get(executor, executor)] += count  # a worker starts another executor for one that was killed
+    return Submitted(json.loads(verdict.read_text()), tasks, scan_tasks(lines, LOST).total())
 
 
 def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] = 256) -> None:
@@ -92,21 +119,21 @@ def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] 
 
 
 def _audit_on_cluster(megabytes: int, console: Console, work: Path) -> Expectations:
-    table = Table("Read", "Worker", "Tasks that read", "Findings as in one process", title="Who read", title_justify="left")
+    table = Table("Read", "Worker", "Tasks that read", "Tasks lost", "Findings as in one process", title="Who read", title_justify="left")
     surprises: list[str] = []
     with ExitStack() as stack:
         paths = write_logs(work / "logs", megabytes)
         wheel = build_wheel(copy_sources(work / "sources"), work / "wheel")
-        served = stack.enter_context(ottla(paths[0], options=["--set=log.retention.ms=-1"]))  # what is planted is old
+        served = stack.enter_context(ottla(paths["wire"][0], options=["--set=log.retention.ms=-1"]))  # what is planted is old
         master = stack.enter_context(cluster(work))
-        sources = {"files": list(map(str, paths[1:])), "wire": [f"kafka://{served.bootstrap}"]}
+        sources = {name: [str(path) for path in given] for name, given in paths.items()} | {"wire": [f"kafka://{served.bootstrap}"]}
         for name, given in sources.items():
             alone = json.loads(audit(given, engine="duckdb", deep=False).to_json())
-            done = submit(master, wheel, given, work, name)
+            done = submit(master, wheel, given, work, name.replace(" ", "-"), kill_an_executor if name == KILLED else None)
             same = done.verdict["directories"] == alone["directories"] and alone["exit_code"] == 1
             for worker, count in sorted(done.tasks.items()):
-                table.add_row(name, worker, str(count), "yes" if same else "NO")
-            if not (same and done.by_both):
+                table.add_row(name, worker, str(count), str(done.lost), "yes" if same else "NO")
+            if not (same and done.by_both and (done.lost > 0) == (name == KILLED)):
                 surprises.append(name)
     console.print(table)
     return Expectations(len(sources), surprises)

@@ -23,7 +23,7 @@ START_SECONDS = 90
 @contextmanager
 def cluster(directory: Path, workers: int = 2) -> Iterator[str]:
     """The master's URL, once all workers have joined it. Logs go to `directory`. Raises TimeoutError."""
-    port, ui = _free_port(), _free_port()
+    port, ui = free_port(), free_port()
     with ExitStack() as stack:
         stack.enter_context(_process(directory, "master", "master.Master", "--port", str(port), "--webui-port", str(ui)))
         url = f"spark://127.0.0.1:{port}"
@@ -69,7 +69,8 @@ def _wait_for_workers(url: str, wanted: int) -> None:
     raise TimeoutError(f"the workers did not join the Spark master in {START_SECONDS} s")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port on loopback that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ottla.spark_jobs.engines.distributed import NAME
 
+LOST = {"ExecutorLostFailure", "Resubmitted"}
+"""Spark's reasons for a task that ended with its executor: it was running, or it had finished and its result was lost."""
 
-def scan_tasks(lines: Iterable[str]) -> Counter[str]:
-    """Successful tasks of the stages that read log partitions, by executor id. An executor without any is there with 0."""
+
+def scan_tasks(lines: Iterable[str], reasons: Collection[str] = ("Success",)) -> Counter[str]:
+    """Tasks of the stages that read log partitions and that ended for one of the reasons, by executor id. An executor without any is
+    there with 0."""
     tasks: Counter[str] = Counter()
     scans: set[int] = set()
     ended: list[tuple[int, str]] = []
@@ -22,7 +26,7 @@ def scan_tasks(lines: Iterable[str]) -> Counter[str]:
             tasks[event["Executor ID"]] += 0
         elif kind == "SparkListenerStageSubmitted" and _scans(event["Stage Info"]):
             scans.add(event["Stage Info"]["Stage ID"])
-        elif kind == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
+        elif kind == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] in reasons:
             ended.append((event["Stage ID"], event["Task Info"]["Executor ID"]))
     tasks.update(executor for stage, executor in ended if stage in scans)
     return tasks

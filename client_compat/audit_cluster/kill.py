@@ -1,0 +1,52 @@
+"""Kills an executor's JVM while it judges. Which executor judges is read from the REST interface of the running application."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from itertools import pairwise
+from json import load
+from typing import Any, Final
+
+import psutil
+
+WAIT_S: Final = 300
+
+
+def kill_an_executor(ui: str, running: subprocess.Popen[str]) -> None:
+    """Wait until an executor has finished a task and runs another one, then SIGKILL its JVM. `ui`: the URL of the application's UI.
+    Raises RuntimeError if the application ends first, and TimeoutError."""
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        if running.poll() is not None:
+            raise RuntimeError("the audit ended before an executor could be killed in the middle of it: use a larger log")
+        for application in _asked(f"{ui}/api/v1/applications"):
+            for executor in _asked(f"{ui}/api/v1/applications/{application['id']}/executors"):
+                if executor["id"] != "driver" and executor["activeTasks"] and executor["completedTasks"]:
+                    _jvm(application["id"], executor["id"]).send_signal(signal.SIGKILL)
+                    return
+        time.sleep(0.02)
+    raise TimeoutError(f"no executor judged within {WAIT_S} s")
+
+
+def _asked(url: str) -> list[dict[str, Any]]:
+    """Return the answer; nothing while the application starts."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            found: list[dict[str, Any]] = load(answer)
+            return found
+    except (urllib.error.URLError, ConnectionError, TimeoutError, ValueError):  # the answer is a page of text while the UI starts
+        return []
+
+
+def _jvm(application: str, executor: str) -> psutil.Process:
+    """Return the process that the worker started for an executor."""
+    wanted = {("--app-id", application), ("--executor-id", executor)}
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if wanted <= set(pairwise(command)):
+            return process
+    raise RuntimeError(f"there is no process of executor {executor} of {application}")
