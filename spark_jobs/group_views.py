@@ -87,38 +87,8 @@ SHARE_RECORDS: Final = f"""
 a higher delivery count is newer, and with equal counts a higher state (PersisterStateBatchCombiner). `previous_end`: the highest rank
 before with a final state, acknowledged or archived."""
 
-SHARE_DELIVERIES: Final = """
-    WITH starts AS (
-        SELECT log_dir, partition, group_id, topic_id, share_partition, max(life) AS life, max(existence) AS existence,
-            max(CASE WHEN newest AND record = 'tombstone' THEN 1 ELSE 0 END) AS deleted
-        FROM share_states GROUP BY log_dir, partition, group_id, topic_id, share_partition
-    ), places AS (
-        SELECT s.log_dir, s.partition, s.group_id, s.topic_id, s.share_partition, s.life, max(s.start_offset) AS start_offset
-        FROM share_states s
-        JOIN starts t ON t.log_dir = s.log_dir AND t.partition = s.partition AND t.group_id = s.group_id AND t.topic_id = s.topic_id
-            AND t.share_partition = s.share_partition AND t.life = s.life
-        WHERE t.deleted = 0
-        GROUP BY s.log_dir, s.partition, s.group_id, s.topic_id, s.share_partition, s.life
-    ), states AS (
-        SELECT log_dir, partition, group_id, topic_id, share_partition, life, record_offset, max(rank) AS rank
-        FROM share_records GROUP BY log_dir, partition, group_id, topic_id, share_partition, life, record_offset
-    )
-    SELECT p.log_dir, p.group_id, p.topic_id, p.share_partition, max(p.start_offset) AS start_offset, max(s.record_offset) AS last_offset,
-        count(s.rank) AS records,
-        count_if(s.rank % 8 = 2) AS accepted,
-        count_if(s.rank % 8 = 4) AS archived,
-        count_if(s.rank % 8 = 0) AS waiting,
-        count_if(s.rank >= 16) AS redelivered,
-        coalesce(max(CAST(floor(s.rank / 8) AS BIGINT)), 0) AS deliveries_max
-    FROM places p
-    LEFT JOIN states s ON s.log_dir = p.log_dir AND s.partition = p.partition AND s.group_id = p.group_id AND s.topic_id = p.topic_id
-        AND s.share_partition = p.share_partition AND s.life = p.life
-    GROUP BY p.log_dir, p.group_id, p.topic_id, p.share_partition
-"""
-"""Each share partition with what its group was delivered, by the records that the log still holds (see `deliveries`)."""
-
 SHARE_ENDS: Final = """
-    SELECT s.log_dir, s.topic, s.partition, s.offset, s.file, s.position, s.group_id, s.topic_id, s.share_partition,
+    SELECT s.log_dir, s.topic, s.partition, s.offset, s.file, s.position, s.group_id, s.topic_id, s.share_partition, s.life,
         greatest(s.start_offset, s.previous_start_offset) AS start_offset, r.last_offset
     FROM share_states s
     LEFT JOIN (SELECT log_dir, partition, group_id, topic_id, share_partition, life, max(record_offset) AS last_offset
@@ -128,6 +98,23 @@ SHARE_ENDS: Final = """
     WHERE s.newest AND s.record <> 'tombstone'
 """
 """Each share partition by its newest record, with its start offset and the last record that has a state."""
+
+SHARE_DELIVERIES: Final = """
+    SELECT e.log_dir, e.group_id, e.topic_id, e.share_partition, max(e.start_offset) AS start_offset, max(e.last_offset) AS last_offset,
+        count(r.rank) AS records,
+        count_if(r.rank % 8 = 2) AS accepted,
+        count_if(r.rank % 8 = 4) AS archived,
+        count_if(r.rank % 8 = 0) AS waiting,
+        count_if(r.rank >= 16) AS redelivered,
+        coalesce(max(CAST(floor(r.rank / 8) AS BIGINT)), 0) AS deliveries_max
+    FROM share_ends e
+    LEFT JOIN (SELECT log_dir, partition, group_id, topic_id, share_partition, life, record_offset, max(rank) AS rank
+               FROM share_records GROUP BY log_dir, partition, group_id, topic_id, share_partition, life, record_offset) r
+        ON r.log_dir = e.log_dir AND r.partition = e.partition AND r.group_id = e.group_id AND r.topic_id = e.topic_id
+            AND r.share_partition = e.share_partition AND r.life = e.life
+    GROUP BY e.log_dir, e.group_id, e.topic_id, e.share_partition
+"""
+"""Each share partition with what its group was delivered, by the records that the log still holds (see `deliveries`)."""
 
 GROUP_RECORDS: Final = """
     WITH lives AS (

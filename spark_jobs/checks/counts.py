@@ -1,6 +1,6 @@
 """Rule `counts`: a batch header's record count and offset range agree with the batch's records."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="counts",
@@ -41,4 +41,5 @@ RULE = Rule(
         )
         WHERE kind IS NOT NULL
     """,
+    scope=Scope.PARTITION,
 )

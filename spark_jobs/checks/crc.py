@@ -1,6 +1,6 @@
 """Rule `crc`: every byte of the log belongs to a batch with a correct CRC."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="crc",
@@ -33,4 +33,5 @@ RULE = Rule(
         WHERE error IS NOT NULL OR NOT crc_ok
     """,
     view="raw_batches",
+    scope=Scope.PARTITION,
 )

@@ -1,6 +1,6 @@
 """Rule `duplicate-sequence`: no sequence number of a producer's epoch occurs twice in a partition."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="duplicate-sequence",
@@ -36,4 +36,5 @@ RULE = Rule(
         WHERE sequence <= front
     """,
     view="sequences",
+    scope=Scope.PARTITION,
 )

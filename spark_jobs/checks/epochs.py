@@ -1,6 +1,6 @@
 """Rule `epochs`: a producer's epoch never decreases, and each new epoch starts at sequence 0."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="epochs",
@@ -26,4 +26,5 @@ RULE = Rule(
                AND holes_before - prev_holes_before < base_sequence)
     """,
     view="producer_batches",
+    scope=Scope.PARTITION,
 )

@@ -1,6 +1,6 @@
 """Rule `group-members`: the records of consumer, share and streams groups fit together."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="group-members",
@@ -64,4 +64,5 @@ RULE = Rule(
         SELECT 'violation' AS severity, * FROM faults
     """,
     view="group_records",
+    scope=Scope.PARTITION,
 )

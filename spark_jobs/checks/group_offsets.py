@@ -1,6 +1,6 @@
 """Rule `group-offsets`: a group's committed offsets never decrease."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="group-offsets",
@@ -22,4 +22,5 @@ RULE = Rule(
         WHERE committed_offset < previous_offset AND NOT transactional
     """,
     view="group_commits",
+    scope=Scope.PARTITION,
 )

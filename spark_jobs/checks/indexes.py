@@ -1,6 +1,6 @@
 """Rule `indexes`: the index files agree with the log."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="indexes",
@@ -89,4 +89,5 @@ RULE = Rule(
         LEFT JOIN log_segments s ON s.log_dir = p.log_dir AND s.topic = p.topic AND s.partition = p.partition AND s.segment = p.segment
     """,
     view="indexes",
+    scope=Scope.PARTITION,
 )

@@ -1,6 +1,6 @@
 """Rule `leader-epochs`: the leader epochs of a partition's batches never decrease."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="leader-epochs",
@@ -27,4 +27,5 @@ RULE = Rule(
         )
         WHERE leader_epoch < newest_leader_epoch AND leader_epoch < prev_leader_epoch
     """,
+    scope=Scope.PARTITION,
 )

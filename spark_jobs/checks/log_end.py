@@ -1,6 +1,6 @@
 """Rule `log-end`: a log does not end below its checkpointed high watermark."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="log-end",
@@ -33,4 +33,5 @@ RULE = Rule(
         WHERE log_end < high_watermark
     """,
     view="log_ends",
+    scope=Scope.PARTITION,
 )

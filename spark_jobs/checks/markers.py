@@ -1,6 +1,6 @@
 """Rule `markers`: the coordinator epochs of a producer's markers never decrease, and each commit marker ends a transaction with data."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="markers",
@@ -39,4 +39,5 @@ RULE = Rule(
     """,
     view="transactions",
     needs_transactions=True,
+    scope=Scope.PARTITION,
 )

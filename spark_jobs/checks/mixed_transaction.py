@@ -1,6 +1,6 @@
 """Rule `mixed-transaction`: a producer's open transaction contains no non-transactional batch of the same producer."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="mixed-transaction",
@@ -25,4 +25,5 @@ RULE = Rule(
     """,
     view="transactions",
     needs_transactions=True,
+    scope=Scope.PARTITION,
 )

@@ -1,6 +1,6 @@
 """Rule `offsets`: in file order, the batches' offset ranges rise, do not overlap, and lie inside their segment."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="offsets",
@@ -35,4 +35,5 @@ RULE = Rule(
         )
         WHERE kind IS NOT NULL
     """,
+    scope=Scope.PARTITION,
 )

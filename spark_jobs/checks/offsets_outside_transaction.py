@@ -1,6 +1,6 @@
 """Rule `offsets-outside-transaction`: a group that commits offsets in transactions does not also commit them outside of transactions."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="offsets-outside-transaction",
@@ -25,4 +25,5 @@ RULE = Rule(
         WHERE NOT transactional AND previous_transactional AND committed_offset > previous_offset
     """,
     view="group_commits",
+    scope=Scope.PARTITION,
 )

@@ -1,6 +1,6 @@
 """Rule `producer-snapshots`: the producer states in `.snapshot` files agree with the producers' batches in the log."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="producer-snapshots",
@@ -86,4 +86,5 @@ RULE = Rule(
         FROM raw_snapshots WHERE error IS NOT NULL
     """,
     view="snapshots",
+    scope=Scope.PARTITION,
 )

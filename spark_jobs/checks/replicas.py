@@ -1,6 +1,6 @@
 """Rule `replicas`: the replicas of a partition are equal byte for byte."""
 
-from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
+from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity
 
 RULE = Rule(
     name="replicas",
@@ -82,4 +82,5 @@ RULE = Rule(
     """,
     view="replicas",
     needs=Needs.REPLICAS,
+    scope=Scope.PARTITION,
 )

@@ -30,16 +30,19 @@ class Needs(StrEnum):
 
 
 class Scope(StrEnum):
-    """The rows that a rule compares with each other. Different tasks may judge different partitions, producers or keys; see `sharing`."""
+    """The rows that a rule compares with each other, and so whether tasks shuffle rows for it (see `sharing`, and `steps.HANDED` for the
+    rows). `logs` and `counts`, with one row per partition and directory, go to all tasks of the second step."""
 
     PARTITION = "partition"
-    """One log partition (with --replicas, all its copies): the task that reads it evaluates the rule."""
+    """Local: one log partition, or all partitions of a coordinator's topic (with --replicas, all copies). The task that reads it evaluates
+    the rule, and only its findings leave the task."""
     PRODUCER = "producer"
-    """A producer's transactions in all partitions of a directory: tasks hand on one row per transaction."""
+    """Reduced, then shuffled: a producer's transactions in all partitions of a directory. Tasks hand on one row per transaction, per
+    producer, per record of `__transaction_state`, and per offset that a transactional commit took back."""
     GROUP = "group"
-    """A share group's state and the topics that it reads: tasks hand on one row per share partition."""
+    """Reduced, then shuffled: a share group's state and the ends of the topics that it reads. Tasks hand on one row per share partition."""
     KEY = "key"
-    """All records of a topic with the same key: tasks hand on one row per record."""
+    """Shuffled: all records of a topic with the same key. Tasks hand on one row per record with a key, without its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,8 @@ class Rule:
     """The meaning of a finding for the log's users, and the action to take."""
     limits: str
     sql: str
+    scope: Scope
     view: str = "batches"
     needs_transactions: bool = False
     """The rule is skipped, and counts as judged with no findings, if no batch is transactional."""
     needs: Needs = Needs.NOTHING
-    scope: Scope = Scope.PARTITION

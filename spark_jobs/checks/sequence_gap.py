@@ -1,6 +1,6 @@
 """Rule `sequence-gap`: a producer's sequences in one epoch have no holes."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="sequence-gap",
@@ -32,4 +32,5 @@ RULE = Rule(
           AND abs(holes_before - other.holes_before) < sequence - front - 1
     """,
     view="sequences",
+    scope=Scope.PARTITION,
 )

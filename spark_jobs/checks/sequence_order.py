@@ -1,6 +1,6 @@
 """Rule `sequence-order`: a producer's sequences rise with the offsets of its batches."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="sequence-order",
@@ -22,4 +22,5 @@ RULE = Rule(
           AND (next_sequence IS NULL OR next_sequence > sequence_end)
     """,
     view="sequences",
+    scope=Scope.PARTITION,
 )

@@ -1,6 +1,6 @@
 """Rule `share-delivery`: an accepted or archived record is not delivered again, and a snapshot loses no record's state."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="share-delivery",
@@ -43,4 +43,5 @@ RULE = Rule(
         GROUP BY s.log_dir, s.topic, s.partition, s.offset, s.file, s.position, s.group_id, s.topic_id, s.share_partition
     """,
     view="share_records",
+    scope=Scope.PARTITION,
 )

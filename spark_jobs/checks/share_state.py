@@ -1,6 +1,6 @@
 """Rule `share-state`: each record of a share group's state can follow the records before it."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 DELIVERY_COUNT_MAX = 25
 """The highest value that group.share.max.delivery.count.limit can have."""
@@ -76,4 +76,5 @@ RULE = Rule(
         ) WHERE kind IS NOT NULL
     """,
     view="share_states",
+    scope=Scope.PARTITION,
 )

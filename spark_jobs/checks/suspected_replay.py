@@ -1,6 +1,6 @@
 """Rule `suspected-replay`: no run of records looks like a second copy, sent by a producer that did not know that the first had arrived."""
 
-from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
+from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity
 
 RULE = Rule(
     name="suspected-replay",
@@ -74,4 +74,5 @@ RULE = Rule(
     """,
     view="visible_records",
     needs=Needs.DEEP,
+    scope=Scope.PARTITION,
 )

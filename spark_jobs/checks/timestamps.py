@@ -1,6 +1,6 @@
 """Rule `timestamps`: a batch's largest timestamp is that of its records, and timestamps set by brokers do not decrease."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 from ottla.spark_jobs.views import bounded
 
 RULE = Rule(
@@ -35,4 +35,5 @@ RULE = Rule(
         )
         WHERE kind IS NOT NULL
     """,
+    scope=Scope.PARTITION,
 )

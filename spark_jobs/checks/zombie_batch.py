@@ -1,6 +1,6 @@
 """Rule `zombie-batch`: no transactional data is appended with a producer epoch that was already fenced."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="zombie-batch",
@@ -33,4 +33,5 @@ RULE = Rule(
     """,
     view="transactions",
     needs_transactions=True,
+    scope=Scope.PARTITION,
 )

@@ -113,7 +113,7 @@ class SparkJudge:
         careful: list[Step] = [partial(_careful, step) for step in (*steps, *split)]
         with ExitStack() as stack:
             if self._run is over_rdds:
-                finished = self._running.accumulator(frozenset(), Union())
+                finished = self._running.accumulator(set(), Union())
                 for first in {0, *([len(steps)] if split else [])}:
                     careful[first] = partial(_noted, finished, careful[first])
                 sizes = [(partitions_of([task]), size_of(task)) for task in planned.tasks]
@@ -121,7 +121,8 @@ class SparkJudge:
                 partitions, size = _sums(sizes)
                 what = f"ottla audit: {doing} {counted(partitions, 'log partition')}, {size / 1e9:,.2f} GB"
                 stack.enter_context(described(self._running, what))
-                stack.enter_context(_shown(lambda: self._progress(*progress_of(doing, sizes, finished.value))))
+                # a copy, because Spark's thread adds to the set meanwhile
+                stack.enter_context(_shown(lambda: self._progress(*progress_of(doing, sizes, finished.value.copy()))))
             apart = Split(slices, careful[-2], careful[-1], planned.split) if slices else None
             found = self._run(self._running, rows, careful[: len(steps)], shares, apart)
         for _, content in found:
@@ -144,19 +145,23 @@ def _sums(sizes: Iterable[Size]) -> Size:
 
 
 class Union:
-    """The parameter of an accumulator that holds a set. It is an `AccumulatorParam`, but Spark is optional for this module."""
+    """The parameter of an accumulator that holds a set. It is an `AccumulatorParam`, but Spark is optional for this module.
 
-    def zero(self, _value: frozenset[int]) -> frozenset[int]:
-        return frozenset()
+    The set grows in place: copying it for each task would take time quadratic in the number of tasks.
+    """
 
-    def addInPlace(self, one: frozenset[int], other: frozenset[int]) -> frozenset[int]:  # Spark's name
-        return one | other
+    def zero(self, _value: set[int]) -> set[int]:
+        return set()
+
+    def addInPlace(self, one: set[int], other: set[int]) -> set[int]:  # Spark's name
+        one |= other
+        return one
 
 
-def _noted(finished: Accumulator[frozenset[int]], step: Step, rows: Iterable[Row]) -> Iterator[Row]:
+def _noted(finished: Accumulator[set[int]], step: Step, rows: Iterable[Row]) -> Iterator[Row]:
     for row in rows:
         yield from step([row])
-        finished.add(frozenset({row[0]}))
+        finished.add({row[0]})
 
 
 @contextmanager

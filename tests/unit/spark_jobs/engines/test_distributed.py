@@ -139,6 +139,14 @@ def test_partitions_and_bytes_are_reported_until_all_are_judged(spark: SparkSess
 
 def test_progress_counts_a_task_that_ran_twice_once() -> None:
     finished = Union()
-    both = finished.addInPlace(finished.addInPlace(finished.zero(frozenset()), frozenset({1})), frozenset({1}))
+    both = finished.addInPlace(finished.addInPlace(finished.zero(set()), {1}), {1})
     sizes = [(2, 3_000_000_000), (1, 500_000_000), (1, 1)]
     assert progress_of("judging", sizes, both) == ("judging: 1 of 4 log partitions, 0.50 of 3.50 GB", 500_000_000, 3_500_000_001)
+
+
+def test_finished_tasks_are_added_in_place_so_that_the_time_is_linear_in_their_number() -> None:
+    finished = Union()
+    held = finished.zero(set())
+    assert finished.addInPlace(held, {1}) is held
+    assert finished.zero(held) == set()
+    assert held == {1}
