@@ -37,7 +37,8 @@ def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> 
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     path = ctx.services.log_dir.path.resolve()
     volume = shutil.disk_usage(path)
-    by_topic = groupby(sorted(_wanted(ctx, request), key=_name_and_index), key=lambda partition: partition.topic)
+    wanted = sorted(_wanted(ctx, request), key=lambda partition: (partition.topic, partition.index))
+    by_topic = groupby(wanted, key=lambda partition: partition.topic)
     topics = [DescribeLogDirsTopic(name, [_describe(partition) for partition in partitions]) for name, partitions in by_topic]
     cordoned = bool(ctx.services.broker_configs.of_this_broker().get(CORDONED))
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), topics, volume.total, volume.free, cordoned)])
@@ -48,10 +49,6 @@ def _wanted(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) ->
         return ctx.services.partitions
     asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     return [partition for partition in ctx.services.partitions if (partition.topic, partition.index) in asked]
-
-
-def _name_and_index(partition: Partition) -> tuple[str, int]:
-    return partition.topic, partition.index
 
 
 def _describe(partition: Partition) -> DescribeLogDirsPartition:

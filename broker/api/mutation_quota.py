@@ -16,16 +16,8 @@ def charged(ctx: Context[NodeServices], strict_since: int) -> tuple[Charge, Call
     """
     quotas = ctx.services.quotas
     if quotas is None or not quotas.mutation:
-        return _nothing, _no_time
+        return lambda _: None, lambda: 0
     from ottla.broker.api.throttling import mutations  # noqa: PLC0415 # already imported if there are quotas
 
     found = mutations(ctx, quotas, strict=ctx.version >= strict_since)
     return found.charge, found.wait_ms
-
-
-def _nothing(_: int) -> None:
-    pass
-
-
-def _no_time() -> int:
-    return 0

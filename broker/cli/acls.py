@@ -11,7 +11,20 @@ import typer
 
 from ottla.broker.api.authorizer import java_host
 from ottla.broker.cli.cluster import AdminClient, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, judging, note, print_json, print_table, say
+from ottla.broker.cli.common import (
+    BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    CliError,
+    Yes,
+    command,
+    judging,
+    note,
+    print_json,
+    print_rows,
+    print_table,
+    say,
+)
 from ottla.broker.cli.metadata_dir import read_image
 from ottla.broker.cluster.acl_index import AclIndex, Question, text_of
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
@@ -239,11 +252,7 @@ def _found(client: AdminClient, request: DescribeAclsRequest) -> list[AccessCont
 
 
 def _print(acls: Iterable[AccessControlEntryRecord], *, as_json: bool) -> None:
-    rows = sorted(map(_row, acls))
-    if as_json:
-        print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows])
-    else:
-        print_table(COLUMNS, rows)
+    print_rows(COLUMNS, sorted(map(_row, acls)), as_json=as_json)
 
 
 def _row(acl: AccessControlEntryRecord) -> tuple[str, ...]:

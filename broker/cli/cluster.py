@@ -75,7 +75,7 @@ class NotServed(CliError):
     """The broker does not support this API."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
     topic: str
     partition: int

@@ -35,6 +35,7 @@ __all__ = [
     "note",
     "pairs",
     "print_json",
+    "print_rows",
     "print_table",
     "say",
 ]
@@ -114,6 +115,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     for row in body:
         table.add_row(*("-" if cell is None else printable_name(str(cell)) for cell in row))
     Console(width=None if terminal else PLAIN_WIDTH, highlight=False, markup=False).print(table)
+
+
+def print_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], *, as_json: bool) -> None:
+    """Print rows as a table, or as a list of JSON objects with the columns as names."""
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows)
 
 
 def print_json(document: Any) -> None:

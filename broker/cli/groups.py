@@ -11,7 +11,7 @@ import typer
 
 from ottla.broker.cli import operations
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, AnsweredError, TopicPartition
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table, say
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_rows, print_table, say
 from ottla.broker.cli.group_described import INACTIVE, GroupDescribed, described_with_offsets
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
 from ottla.broker.cli.share_groups import StartOffset, alter_start_offsets, described_share_group, start_offsets
@@ -28,12 +28,8 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
     """List the groups of all brokers with their states."""
     with AdminClient(bootstrap) as cluster:
         groups = operations.list_groups(cluster)
-    columns = ("group", "state", "type", "protocol")
     rows = [(group.group_id, group.group_state or None, group.group_type or None, group.protocol_type) for group in groups]
-    if as_json:
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        print_table(columns, rows)
+    print_rows(("group", "state", "type", "protocol"), rows, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +89,13 @@ def _described(cluster: AdminClient, group: str) -> tuple[GroupDescribed, bool]:
 def _shared(cluster: AdminClient, found: GroupDescribed) -> list[tuple[str, int, int | None, int | None, int]]:
     """Return topic, partition, start offset, lag and number of members of each partition of a share group."""
     starts, members = start_offsets(cluster, found.group), Counter(place for member in found.members for place in member.assigned)
-    places = sorted(starts.keys() | members.keys(), key=lambda place: (place.topic, place.partition))
+    places = sorted(starts.keys() | members.keys())
     return [(place.topic, place.partition, *starts.get(place, StartOffset(None, None)), members[place]) for place in places]
 
 
 def _progress(cluster: AdminClient, group: str, owners: dict[TopicPartition, str]) -> list[_Progress]:
     committed = committed_offsets(cluster, group)
-    places = sorted(committed.keys() | owners.keys(), key=lambda place: (place.topic, place.partition))
+    places = sorted(committed.keys() | owners.keys())
     ends = cluster.offsets(places, LATEST) if places else {}
     return [_Progress(place, committed.get(place), ends[place], owners.get(place)) for place in places]
 
@@ -172,7 +168,7 @@ def _places(cluster: AdminClient, topics: list[str]) -> list[TopicPartition]:
             places += [TopicPartition(name, int(part)) for part in listed.split(",")]
         else:
             places += [TopicPartition(name, p.partition_index) for topic in cluster.topics([name]) for p in topic.partitions]
-    return sorted(set(places), key=lambda place: (place.topic, place.partition))
+    return sorted(set(places))
 
 
 def _wanted(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.broker.cli.common import AsJson, CliError, command, print_json, print_table
+from ottla.broker.cli.common import AsJson, CliError, command, print_json, print_rows, print_table
 from ottla.broker.releases.changes import COLUMNS, changes, summary
 from ottla.broker.releases.table import UnknownRelease, releases, table_of
 
@@ -24,7 +24,7 @@ def list_releases(
     """
     if first is None:
         rows = [summary(table) for table in releases().values()]
-        print_json([dict(zip(COLUMNS, row, strict=True)) for row in rows]) if as_json else print_table(COLUMNS, rows)
+        print_rows(COLUMNS, rows, as_json=as_json)
         return
     try:
         before = table_of(first)

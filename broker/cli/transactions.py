@@ -10,12 +10,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ottla.broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, judging, note, print_json, print_table, say
+from ottla.broker.cli.common import (
+    BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    CliError,
+    Yes,
+    command,
+    judging,
+    note,
+    print_json,
+    print_rows,
+    print_table,
+    say,
+)
 from ottla.protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, TransactionState
@@ -54,7 +67,7 @@ def list_transactions(
                 f"{answer.unknown_state_filters[0]!r} is not a state: use Ongoing, Empty, PrepareCommit, CompleteAbort, for example"
             )
         rows += [(found.transactional_id, node, found.producer_id, found.transaction_state) for found in answer.transaction_states]
-    _show(("transactional id", "coordinator", "producer id", "state"), sorted(rows), as_json)
+    print_rows(("transactional id", "coordinator", "producer id", "state"), sorted(rows), as_json=as_json)
 
 
 @app.command("describe")
@@ -133,7 +146,7 @@ def find_hanging(
         candidates = [each for each in _open_transactions(cluster, places, broker_id) if each.last_timestamp <= silent_since]
         hanging = _hanging(cluster, candidates)
     columns = [name.replace("_", " ") for name in Open.__dataclass_fields__]
-    _show(columns, [tuple(asdict(each).values()) for each in hanging], as_json)
+    print_rows(columns, [tuple(asdict(each).values()) for each in hanging], as_json=as_json)
     if hanging:
         note("End one with: ottla transactions abort TOPIC PARTITION --start-offset OFFSET")
         raise typer.Exit(1)
@@ -234,13 +247,6 @@ def _hanging(cluster: AdminClient, candidates: Sequence[Open]) -> list[Open]:
         topics = _described(cluster, transactional_id).topics
         known |= {(producer_id, TopicPartition(topic.topic, index)) for topic in topics for index in topic.partitions}
     return [each for each in candidates if (each.producer_id, each.place) not in known]
-
-
-def _show(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -> None:
-    if as_json:
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        print_table(columns, rows)
 
 
 def _now_ms() -> int:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ottla.broker.cli.cluster import AdminClient, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, command, note, print_json, print_table
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, command, note, print_rows
 from ottla.broker.cli.operations import SCRAM_NAMES, alter_scram, scram_credential
 from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 
@@ -35,10 +35,7 @@ def list_users(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> Non
         for result in sorted(response.results, key=lambda result: result.user)
         for each in result.credential_infos
     ]
-    if as_json:
-        print_json([{"user": user, "mechanism": mechanism, "iterations": iterations} for user, mechanism, iterations in rows])
-    else:
-        print_table(("user", "mechanism", "iterations"), rows)
+    print_rows(("user", "mechanism", "iterations"), rows, as_json=as_json)
 
 
 @app.command("add")

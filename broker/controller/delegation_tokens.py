@@ -11,7 +11,8 @@ Times are wall clock ms. Source: Kafka's DelegationTokenControlManager.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ottla.broker.cluster.features import METADATA_VERSION
@@ -122,12 +123,9 @@ def expire_token(
 
 def remove_expired_tokens(image: MetadataImage, now_ms: int) -> Effects[MetadataRecord, bool]:
     """Remove expired tokens, a bounded number. Return whether there may be more."""
-    records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.token_id) for token in _expired(image, now_ms)]
+    expired = [token for token in image.delegation_tokens.values() if _is_over(token, now_ms)]
+    records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.token_id) for token in expired]
     return Effects(records[:REMOVED_AT_ONCE_MAX], len(records) >= REMOVED_AT_ONCE_MAX)
-
-
-def _expired(image: MetadataImage, now_ms: int) -> Iterator[DelegationTokenRecord]:
-    return (token for token in image.delegation_tokens.values() if _is_over(token, now_ms))
 
 
 def _is_over(token: DelegationTokenRecord, now_ms: int) -> bool:
@@ -161,16 +159,7 @@ def _check_may_renew(token: DelegationTokenRecord, requester: Principal) -> None
 
 
 def _expiring(token: DelegationTokenRecord, expires_ms: int) -> Effects[MetadataRecord, int]:
-    record = DelegationTokenRecord(
-        owner=token.owner,
-        requester=token.requester,
-        renewers=list(token.renewers),
-        issue_timestamp=token.issue_timestamp,
-        max_timestamp=token.max_timestamp,
-        expiration_timestamp=expires_ms,
-        token_id=token.token_id,
-    )
-    return Effects([record], expires_ms)
+    return Effects([replace(token, expiration_timestamp=expires_ms)], expires_ms)
 
 
 def _sum(now_ms: int, duration_ms: int) -> int:

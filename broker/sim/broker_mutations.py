@@ -12,7 +12,7 @@ from ottla.broker.replication.leadership import BLOCKED, Leadership
 from ottla.broker.replication.replica import Replica
 from ottla.broker.runtime.coordination.txn_completion import TxnCompletion
 from ottla.broker.runtime.replicas.partition import Partition
-from ottla.broker.sim.mutation import Mutation, nothing
+from ottla.broker.sim.mutation import Mutation, always, nothing
 from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.log_reader import LogReader
 from ottla.broker.storage.log_values import Isolation
@@ -47,13 +47,6 @@ def _unsynced(original: Any) -> Callable[..., int]:
     return appended
 
 
-def _no_sync_due(original: Any) -> Callable[..., bool]:
-    def sync_is_due(self: Partition) -> bool:
-        return False
-
-    return sync_is_due
-
-
 def _cut_at_high_watermark(original: Any) -> Callable[..., None]:
     def __init__(self: Follower, *args: Any) -> None:
         original(self, *args)
@@ -77,14 +70,6 @@ def _to_the_end(original: Any) -> Callable[..., int]:
     return bound
 
 
-def _up_to_the_high_watermark(original: Any) -> Callable[..., int]:
-    return lambda self: self.high_watermark
-
-
-def _no_aborted(original: Any) -> Callable[..., list[tuple[int, int]]]:
-    return lambda *_: []
-
-
 def _complete_at_once(original: Any) -> Callable[..., None]:
     def send_all(self: Any, work: Any) -> None:
         for place in sorted(work.left)[1:]:
@@ -101,7 +86,7 @@ OF_BROKERS: Final = (
     Mutation("the high watermark waits for every in-sync replica", Leadership, "committable", _own_end),
     Mutation("acks=all waits for the high watermark", Partition, "when", nothing),
     Mutation("with flush.messages=1 no record is acknowledged before it is synced", Replica, "appended", _unsynced),
-    Mutation("with flush.messages=1 a follower fetches more only after it synced what it has", Partition, "sync_is_due", _no_sync_due),
+    Mutation("with flush.messages=1 a follower fetches more only after it synced what it has", Partition, "sync_is_due", always(False)),
     Mutation(
         "a follower truncates to where the leader's epoch ended, not to its high watermark", Follower, "__init__", _cut_at_high_watermark
     ),
@@ -110,7 +95,9 @@ OF_BROKERS: Final = (
     Mutation("a fetch with another leader epoch is rejected", Replica, "check_epoch", nothing),
     Mutation("a replica that joins the ISR has every committed record", Leadership, "expansion", _joins_at_once),
     Mutation("nobody reads beyond the high watermark", PartitionLog, "bound", _to_the_end),
-    Mutation("read_committed ends at the first open transaction", PartitionLog, "last_stable_offset", _up_to_the_high_watermark),
-    Mutation("fetch responses list the aborted transactions", LogReader, "aborted", _no_aborted),
+    Mutation(
+        "read_committed ends at the first open transaction", PartitionLog, "last_stable_offset", lambda _: lambda log: log.high_watermark
+    ),
+    Mutation("fetch responses list the aborted transactions", LogReader, "aborted", always([])),
     Mutation("a transaction is complete when every partition has its marker", TxnCompletion, "_send_all", _complete_at_once),
 )

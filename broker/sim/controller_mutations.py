@@ -22,7 +22,7 @@ from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.leadership import Leadership
 from ottla.broker.runtime.nodes import snapshot_maker
 from ottla.broker.runtime.quorum.sole_voter import SoleVoter
-from ottla.broker.sim.mutation import Mutation
+from ottla.broker.sim.mutation import Mutation, always, nothing
 
 
 def _whoever(original: Any) -> Callable[..., bool]:
@@ -62,14 +62,6 @@ def _ends_at_once(original: Any) -> Callable[..., Any]:
     return _reassigned
 
 
-def _still_there(original: Any) -> Callable[..., list[MetadataRecord]]:
-    return lambda *_, **__: []
-
-
-def _never_silent(original: Any) -> Callable[..., None]:
-    return lambda *_: None
-
-
 def _same_block(original: Any) -> Callable[..., Effects[MetadataRecord, range]]:
     def allocate_block_to(state: ControllerState, broker_id: int, broker_epoch: int) -> Effects[MetadataRecord, range]:
         effects: Effects[MetadataRecord, range] = original(state, broker_id, broker_epoch)
@@ -89,13 +81,6 @@ def _without_the_last(original: Any) -> Callable[..., list[MetadataRecord]]:
     return lambda image: list(original(image))[:-1]
 
 
-def _never_too_few(original: Any) -> Callable[..., bool]:
-    def below_min_in_sync(self: Leadership) -> bool:
-        return False
-
-    return below_min_in_sync
-
-
 OF_THE_CONTROLLER: Final = (
     Mutation(
         "a fenced broker joins no ISR (controller and leader both check)",
@@ -110,11 +95,11 @@ OF_THE_CONTROLLER: Final = (
         "below min.insync.replicas nothing is committed, so that eligible replicas have everything",
         Leadership,
         "below_min_in_sync",
-        _never_too_few,
+        always(False),
     ),
     Mutation("a reassignment ends when all added replicas are in sync", partition_change, "_reassigned", _ends_at_once),
-    Mutation("a restarted broker leaves the ISR until it has caught up", registrations, "broker_restarted", _still_there),
-    Mutation("a silent broker is fenced", BrokerSessions, "expired", _never_silent),
+    Mutation("a restarted broker leaves the ISR until it has caught up", registrations, "broker_restarted", always([])),
+    Mutation("a silent broker is fenced", BrokerSessions, "expired", nothing),
     Mutation("a block of producer ids is allocated once", k67_allocate_producer_ids, "allocate_block_to", _same_block),
     Mutation("metadata is synced before it is published", SoleVoter, "_sync", _told_before_it_is_synced),
     Mutation("a snapshot has everything that the log before it had", snapshot_maker, "to_records", _without_the_last),

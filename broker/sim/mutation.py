@@ -38,6 +38,11 @@ class Mutation:
             setattr(self.owner, self.name, original)
 
 
+def always(value: Any) -> Callable[[Any], Callable[..., Any]]:
+    """Replace a function by one that returns `value`."""
+    return lambda original: lambda *_, **__: value
+
+
 def nothing(original: Any) -> Callable[..., None]:
     """Replace a function by one that does nothing."""
     return lambda *_, **__: None

@@ -12,7 +12,7 @@ from ottla.broker.runtime.share import share_fetch
 from ottla.broker.share.in_flight import InFlightState, RecordState
 from ottla.broker.share.persister import ReadState, SharePartitionKey, WrittenState
 from ottla.broker.share.share_partition import SharePartition
-from ottla.broker.sim.mutation import Mutation
+from ottla.broker.sim.mutation import Mutation, always
 
 
 def _answered_at_once(original: Any) -> Callable[..., asyncio.Future[None] | None]:
@@ -40,13 +40,9 @@ def _gives_up_early(original: Any) -> Callable[..., bool]:
     return move
 
 
-def _none_aborted(original: Any) -> Callable[..., tuple[()]]:
-    return lambda records, batches, aborted: ()
-
-
 OF_SHARE_GROUPS: Final = (
     Mutation("an acceptance is answered when it is persisted", SharePersister, "write", _answered_at_once),
     Mutation("a new leader of a share partition continues with the persisted delivery counts", SharePartition, "load", _counts_anew),
     Mutation("a record is given up at the limit of deliveries, not before", InFlightState, "move", _gives_up_early),
-    Mutation("a share group with read_committed is not given aborted records", share_fetch, "aborted_batches", _none_aborted),
+    Mutation("a share group with read_committed is not given aborted records", share_fetch, "aborted_batches", always(())),
 )

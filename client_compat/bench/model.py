@@ -14,12 +14,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from client_compat.support.brokers import BrokerProcess
-
-if TYPE_CHECKING:
-    from client_compat.bench.loads.java import JavaLoad
 
 OURS, REFERENCE = "ottla", "kafka"
 
@@ -88,6 +85,14 @@ class Peer:
     make_secured: Callable[[Path], BrokerProcess] | None = None
 
 
+class JavaClient(Protocol):
+    """Measures the throughput of the Java client. Both methods return seconds, and raise `LoadFailed`."""
+
+    def produce(self, bootstrap: str, topic: str, partitions: int, record_bytes: int, records: int) -> float: ...
+
+    def consume(self, bootstrap: str, topic: str, partitions: int, records: int) -> float: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """The environment of a measurement.
@@ -98,7 +103,7 @@ class Site:
 
     peer: Peer
     broker: BrokerProcess
-    java: JavaLoad | None
+    java: JavaClient | None
     fresh: Callable[[str], AbstractContextManager[BrokerProcess]]
     run: int = 0
 

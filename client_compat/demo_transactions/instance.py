@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from client_compat.demo_transactions.counting import Chunk, Increment, increments
-from client_compat.support.workers import log_to
 
 INPUT = "flights"
 INPUT_PARTITIONS = 6
@@ -146,25 +145,3 @@ class Pipeline:
             await self._instance.commit(moved)
             positions |= moved
             self._board.counted[self._index] += sum(len(chunk.records) for chunk in chunks)
-
-
-def main(index: int, job: InstanceTask, board: Board) -> None:
-    """Run one instance's process from start to end."""
-    log_to(job.client_log)
-    asyncio.run(_live(index, job, board))
-
-
-async def _live(index: int, job: InstanceTask, board: Board) -> None:
-    instance: PipelineInstance
-    if CLIENTS[index] == "aiokafka":
-        from client_compat.demo_transactions.with_aiokafka import AiokafkaInstance  # noqa: PLC0415 # each process needs only its own
-
-        instance = AiokafkaInstance(job)
-    else:
-        from client_compat.demo_transactions.with_confluent import ConfluentInstance  # noqa: PLC0415 # as above
-
-        instance = ConfluentInstance(job)
-    try:
-        await Pipeline(index, instance, job, board).run()
-    finally:
-        await instance.close()

@@ -13,8 +13,9 @@ from rich.progress import Progress, TaskID
 
 from client_compat.demo_transactions import topics
 from client_compat.demo_transactions.counting import Counts, Increment
-from client_compat.demo_transactions.instance import CLIENTS, INPUT, INPUT_PARTITIONS, Board, InstanceTask, main
+from client_compat.demo_transactions.instance import CLIENTS, INPUT, INPUT_PARTITIONS, Board, InstanceTask
 from client_compat.demo_transactions.judge import Judgement, judge
+from client_compat.demo_transactions.process import main
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerProcess
 from client_compat.support.reading import lag_of, wait_until_stable

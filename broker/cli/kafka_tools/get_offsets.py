@@ -45,6 +45,6 @@ def main(argv: Sequence[str]) -> int:
         if not places:
             raise CliError("Could not match any topic-partitions with the specified filters")
         found = cluster.offsets(places, timestamp)
-    for place in sorted(places, key=lambda place: (place.topic, place.partition)):
+    for place in sorted(places):
         print(f"{place.topic}:{place.partition}:{found[place]}")
     return 0

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.cli.basics import CliError
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, AnsweredError, TopicPartition
@@ -101,7 +101,7 @@ def _new_offsets(cluster: AdminClient, group: str, options: argparse.Namespace) 
         if plan is None:
             error_line(f"No reset plan for group {group} found")
         return _within(cluster, plan or {})
-    places = _by_name(committed_offsets(cluster, group)) if options.all_topics else _places(cluster, options.topic)
+    places = sorted(committed_offsets(cluster, group)) if options.all_topics else _places(cluster, options.topic)
     if options.to_offset is not None:
         return _within(cluster, dict.fromkeys(places, options.to_offset))
     if options.shift_by is not None:
@@ -181,7 +181,7 @@ def _places(cluster: AdminClient, topics: Sequence[str]) -> list[TopicPartition]
     if absent:
         names = ",".join(f"{place.topic}-{place.partition}" for place in absent)
         raise CliError(f'The partitions "{names}" do not exist')
-    return _by_name({*named, *found})
+    return sorted({*named, *found})
 
 
 def _named(wanted: str, topic: str, listed: str) -> list[TopicPartition]:
@@ -196,10 +196,6 @@ def _partitions(cluster: AdminClient, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, each.partition_index) for found in cluster.topics([topic]) for each in found.partitions]
     except AnsweredError as error:
         raise AnsweredError(words(error.code), error.code) from None
-
-
-def _by_name(places: Any) -> list[TopicPartition]:
-    return sorted(places, key=lambda place: (place.topic, place.partition))
 
 
 def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> None:

@@ -39,29 +39,9 @@ def _kafka(directory: Path) -> BrokerProcess:
     return reference.broker
 
 
-def _three_kafkas(directory: Path) -> BrokerProcess:
-    return ClusterProcesses.over(directory, Kind.KAFKA)
-
-
-def _three_ottlas(directory: Path) -> BrokerProcess:
-    return ClusterProcesses.over(directory, Kind.OTTLA)
-
-
-def _ottla(directory: Path) -> BrokerProcess:
-    return ottla(directory / "data", output=directory / "broker.log")
-
-
-def _tansu(directory: Path) -> BrokerProcess:
-    return tansu(directory / "broker.log")
-
-
 def _kfake(directory: Path) -> BrokerProcess:
     port = free_port()
     return BrokerProcess([str(_kfake_program()), "--port", str(port)], port, directory / "broker.log", name="kfake")
-
-
-def _mock(directory: Path) -> BrokerProcess:
-    return MockProcess.over(directory)
 
 
 def _kfake_program() -> Path:
@@ -105,22 +85,28 @@ WITHOUT_FAULTS = "without-faults"
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
-        Peer(OURS, "Ottla", _ottla, make_cluster=_three_ottlas, make_secured=secured.ottla),
+        Peer(
+            OURS,
+            "Ottla",
+            lambda directory: ottla(directory / "data", output=directory / "broker.log"),
+            make_cluster=lambda directory: ClusterProcesses.over(directory, Kind.OTTLA),
+            make_secured=secured.ottla,
+        ),
         Peer(WITHOUT_FAULTS, "Ottla without its fault engine", without_faults.make, _ALONE),
         Peer(
             REFERENCE,
             f"Apache Kafka {default_version()}",
             _kafka,
             {Ability.GROWTH: _NOT_WARM},
-            make_cluster=_three_kafkas,
+            make_cluster=lambda directory: ClusterProcesses.over(directory, Kind.KAFKA),
             make_secured=secured.kafka,
         ),
-        Peer("tansu", "tansu (Rust, in memory)", _tansu, _LIGHT),
+        Peer("tansu", "tansu (Rust, in memory)", lambda directory: tansu(directory / "broker.log"), _LIGHT),
         Peer("kfake", "kfake (Go, in memory)", _kfake, _LIGHT),
         Peer(
             "mock",
             "librdkafka's mock (C, in memory)",
-            _mock,
+            MockProcess.over,
             {
                 **_LIGHT,
                 Ability.PARTITIONS: "has no CreateTopics: every topic has four partitions",

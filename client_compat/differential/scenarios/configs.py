@@ -149,14 +149,15 @@ def altering_elsewhere(probe: Probe) -> None:
     probe.ask("resource twice", k44.IncrementalAlterConfigsRequest(twice))
 
 
+def _alter_broker(probe: Probe, label: str, key: str, value: str | None, name: str = "1") -> None:
+    """Set one setting of a broker, or delete it with None, and describe it."""
+    config = k44.AlterableConfig(key, DELETE if value is None else SET, value)
+    probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(BROKER, name, [config])]))
+    then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, [key])], True))
+
+
 def while_running(probe: Probe) -> None:
     """Alter dynamic broker settings: applied, stored without effect, per listener and unknown ones; describe each afterwards."""
-
-    def alter(label: str, key: str, value: str | None, name: str = "1") -> None:
-        config = k44.AlterableConfig(key, DELETE if value is None else SET, value)
-        probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(BROKER, name, [config])]))
-        then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, [key])], True))
-
     for key, values in {
         "num.io.threads": ("1", "4", "8", "9", "0", "many"),
         "background.threads": ("20", "41", "4"),
@@ -179,21 +180,15 @@ def while_running(probe: Probe) -> None:
         "log.retention.hours": ("5",),
     }.items():
         for value in values:
-            alter(f"{key}={value}", key, value)
-        alter(f"{key} removed", key, None)
+            _alter_broker(probe, f"{key}={value}", key, value)
+        _alter_broker(probe, f"{key} removed", key, None)
     for key in ("no.such", "num.io.threads", "leader.replication.throttled.rate", "listener.name.other.ssl.keystore.location"):
-        alter(f"{key} of all", key, "3", name="")
-        alter(f"{key} of all removed", key, None, name="")
+        _alter_broker(probe, f"{key} of all", key, "3", name="")
+        _alter_broker(probe, f"{key} of all removed", key, None, name="")
 
 
 def of_security(probe: Probe) -> None:
     """Alter dynamic TLS and SASL settings, and settings that Kafka does not define."""
-
-    def alter(label: str, key: str, value: str | None, name: str = "1") -> None:
-        config = k44.AlterableConfig(key, DELETE if value is None else SET, value)
-        probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(BROKER, name, [config])]))
-        then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, [key])], True))
-
     for key, values in {
         "sasl.enabled.mechanisms": ("SCRAM-SHA-256", ""),
         "sasl.mechanism.inter.broker.protocol": ("PLAIN",),
@@ -221,10 +216,10 @@ def of_security(probe: Probe) -> None:
         "cordoned.log.dirs": ("/nowhere", ""),
     }.items():
         for value in values:
-            alter(f"{key}={value}", key, value)
-        alter(f"{key} removed", key, None)
-        alter(f"{key} of all", key, values[0], name="")
-        alter(f"{key} of all removed", key, None, name="")
+            _alter_broker(probe, f"{key}={value}", key, value)
+        _alter_broker(probe, f"{key} removed", key, None)
+        _alter_broker(probe, f"{key} of all", key, values[0], name="")
+        _alter_broker(probe, f"{key} of all removed", key, None, name="")
     for kinds in ([77, TOPIC], [TOPIC, 77], [0]):
         resources = [DescribeConfigsResource(kind, "x", None) for kind in kinds]
         probe.ask(f"describe {kinds}", DescribeConfigsRequest(resources))
