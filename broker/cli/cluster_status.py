@@ -34,7 +34,7 @@ def group() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """A controller. `lag`: records of the metadata log that it has not replicated; None if it has not fetched yet."""
+    """A controller. `lag` is the number of metadata records that it has not replicated yet, None before its first fetch."""
 
     id: int
     address: str | None
@@ -44,7 +44,7 @@ class ControllerStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """A broker. `lag` as for a controller. `out_of_sync`: its replicas that are not in the ISR."""
+    """A broker. `lag` has the meaning that it has for a controller. `out_of_sync` counts its replicas that are not in the ISR."""
 
     id: int
     address: str

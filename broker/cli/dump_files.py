@@ -56,7 +56,7 @@ class Corruption:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How files are shown. `records`: one row a record instead of one a batch."""
+    """How files are shown. With `records` there is one row for each record instead of one for each batch."""
 
     records: bool = False
 

@@ -41,7 +41,7 @@ class Question(NamedTuple):
 
 
 class AclVerdict(NamedTuple):
-    """The decision. `acl` is the ACL that decided, if any. `covered`: some ACL matches the resource, for whatever principal."""
+    """The decision. `acl` is the ACL that decided, if any. `covered` is true if some ACL matches the resource, whatever its principal."""
 
     allowed: bool
     acl: Acl | None = None

@@ -61,7 +61,7 @@ class ImageFeed:
         return self._loader.in_transaction
 
     def load(self, batches: Buffer, committed: int | None) -> list[Published]:
-        """Load whole batches from `next_offset` on. `committed`: the high watermark that the leader sent, None before it has.
+        """Load whole batches from `next_offset` on. `committed` is the high watermark that the leader sent, None before its first response.
 
         Kafka waits for the high watermark of the local copy instead, and so can publish after the first fetch what is already out of date.
         """

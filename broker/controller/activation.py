@@ -34,7 +34,9 @@ DEFAULT_BOOTSTRAP: Final[Sequence[MetadataRecord]] = (FeatureLevelRecord(METADAT
 def activate(
     state: ControllerState, bootstrap: Sequence[MetadataRecord] = DEFAULT_BOOTSTRAP, *, in_transaction: bool = False
 ) -> Effects[MetadataRecord, None]:
-    """Activate the controller. `bootstrap`: the records of formatting. `in_transaction`: the log ends inside an abandoned transaction."""
+    """Activate the controller. `bootstrap` are the records of formatting. `in_transaction` is true if the log ends inside an abandoned
+    transaction.
+    """
     abort = [AbortTransactionRecord("Controller failover")] if in_transaction else []
     if METADATA_VERSION in state.image.features:
         return Effects(abort, None)

@@ -41,7 +41,7 @@ _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class AlterResource:
-    """Changes to one resource. `replace`: settings that are not named are deleted (AlterConfigs)."""
+    """Changes to one resource. With `replace`, settings that the request does not name are deleted (AlterConfigs)."""
 
     resource_type: int
     name: str

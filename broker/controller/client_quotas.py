@@ -48,7 +48,10 @@ def is_address(text: str) -> bool:
 def alter_client_quotas(
     image: MetadataImage, entries: Sequence[EntryData], is_host: Callable[[str], bool] = is_address
 ) -> Effects[MetadataRecord, dict[QuotaTarget, Rejected | None]]:
-    """Decide a request. Return an error or None per entity. `is_host`: whether a text is an address, or a name that resolves."""
+    """Decide a request. Return an error or None for each entity.
+
+    `is_host` returns whether a text is an address, or a name that resolves.
+    """
     records: list[MetadataRecord] = []
     results: dict[QuotaTarget, Rejected | None] = {}
     for entry in entries:

@@ -31,7 +31,7 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The result of a heartbeat. `is_caught_up`: the broker has published its own registration."""
+    """The result of a heartbeat. `is_caught_up` is true once the broker has published its own registration."""
 
     is_caught_up: bool
     state: BrokerState

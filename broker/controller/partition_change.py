@@ -52,7 +52,7 @@ class PartitionRules:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTarget:
-    """The wanted state; None: unchanged. `directories` are by broker; brokers in `lost` may lack records that they had."""
+    """The wanted state; None leaves a field unchanged. `directories` are by broker; brokers in `lost` may lack records that they had."""
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None

@@ -105,7 +105,9 @@ class Placement:
 
 
 def default_directory(broker: BrokerRegistration | None) -> bytes:
-    """Return the directory of a new replica on the broker: its only one, or UNASSIGNED if it must choose. None: not registered."""
+    """Return the directory of a new replica on the broker: its only one, or UNASSIGNED if the broker has to choose.
+
+    Returns None if the broker is not registered."""
     if broker is None or len(broker.directories) > 1:
         return UNASSIGNED
     return broker.directories[0] if broker.directories else MIGRATING

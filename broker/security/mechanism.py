@@ -39,7 +39,7 @@ class Mechanism(Protocol):
 
     @property
     def expires_ms(self) -> int | None:
-        """The wall-clock time at which the credentials expire; None: never."""
+        """The wall-clock time at which the credentials expire; None if they never expire."""
         ...
 
     @property

@@ -78,7 +78,7 @@ def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[st
 
 
 class Nemesis:
-    """Injects the faults into a cluster. `told` are those that happened. `synced`: everything acknowledged is on disk."""
+    """Injects the faults into a cluster. `told` are those that happened. With `synced`, every acknowledged record is on disk."""
 
     def __init__(self, loop: SimLoop, cluster: SimCluster, *, synced: bool) -> None:
         self.loop, self.cluster, self.synced = loop, cluster, synced

@@ -21,8 +21,10 @@ Blocking = Callable[[], None]
 
 
 class LogCleanerManager:
-    """Cleans logs. `cleaned`: the offset up to which each log is clean, shared with `LogDir`; `checkpoint` returns the write that saves
-    it."""
+    """Cleans logs.
+
+    `cleaned` has the offset up to which each log is clean, and is shared with `LogDir`; `checkpoint` returns the write that saves it.
+    """
 
     def __init__(self, cleaned: dict[Key, int], checkpoint: Callable[[], Blocking]) -> None:
         self._cleaned = cleaned

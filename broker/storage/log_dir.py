@@ -344,10 +344,10 @@ class LogDir:
         return write
 
     def doomed(self, now_ms: int) -> Iterator[Write]:
-        """Yield removals of partitions and of files whose delay is over (or longer than possible, because the clock went back). Each must
-        be called once.
+        """Yield functions that remove deleted partitions and files from the disk, once their delay is over. Call each of them once.
 
-        A partition's delay starts with the first call after its deletion. A directory whose removal fails is removed after the next start.
+        A partition's delay starts with the first call of this method after its deletion, and is over, too, if the clock was set back. A
+        directory whose removal fails is removed after the next start.
         """
         for key in list(self._with_doomed):
             log = self.logs.get(key)

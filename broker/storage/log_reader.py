@@ -29,7 +29,7 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class Slice(NamedTuple):
-    """Bytes of `segment` up to `end_position`. `on_older_segment`: the reader's bound is in a later segment."""
+    """Bytes of `segment` up to `end_position`. `on_older_segment` is true if the reader's bound is in a later segment."""
 
     records: bytes
     segment: Segment

@@ -150,8 +150,8 @@ class ProducerState:
         return 0 <= last == batch.base_sequence - 1 and entry.current_txn_first_offset == NO_OFFSET
 
     def repeats_none(self, batch: BatchHeader) -> bool:
-        """Return whether a data batch directly follows its producer's last one and so is no duplicate, as a transaction's first one nearly
-        always.
+        """Return whether a data batch directly follows its producer's last batch, and so cannot be a duplicate. The first batch of a
+        transaction nearly always does.
 
         (A duplicate of one of the five known batches begins where that one does; they span far less than the 2^31 sequences after which
         numbers repeat.)

@@ -29,7 +29,7 @@ _NO_EPOCH: Final = -1
 
 
 class MetadataRetention(NamedTuple):
-    """metadata.max.retention.bytes and metadata.max.retention.ms, for the log and its snapshots; negative: no limit."""
+    """metadata.max.retention.bytes and metadata.max.retention.ms, for the log and its snapshots. A negative value means no limit."""
 
     max_bytes: int = 100 << 20
     max_ms: int = 7 * 86_400_000

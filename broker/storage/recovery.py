@@ -41,7 +41,7 @@ INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 
 @dataclass(slots=True)
 class OpenRequest:
-    """The input of `open_log`. The offsets are from the directory's checkpoints; `clean`: the last shutdown was clean."""
+    """The input of `open_log`. The offsets are from the directory's checkpoints. `clean` is true if the last shutdown was clean."""
 
     directory: Path
     topic: str

@@ -27,7 +27,8 @@ NewProducerId = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`write`: the transaction's next value, to be appended and applied before the response. `error`: the response's error after that."""
+    """A decision: `write` is the transaction's next value, if any, which is appended and applied before the response; `error` is the error
+    in that response."""
 
     error: ErrorCode = ErrorCode.NONE
     write: Transaction | None = None

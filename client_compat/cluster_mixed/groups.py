@@ -59,10 +59,6 @@ class GroupVerdict(Counted):
     backwards: int = 0
 
 
-def checksum(value: bytes) -> int:
-    return zlib.crc32(value)
-
-
 class Group:
     """What all members of a group received and committed. Its methods may be called on any thread."""
 
@@ -78,7 +74,7 @@ class Group:
         self._lock = threading.Lock()
 
     def take(self, partition: int, offset: int, value: bytes) -> None:
-        given, sum_ = self.given[partition], checksum(value)
+        given, sum_ = self.given[partition], zlib.crc32(value)
         with self._lock:
             given.extend([NOTHING] * (offset + 1 - len(given)))
             if given[offset] not in (NOTHING, sum_):
@@ -107,7 +103,7 @@ class Group:
         """Compare what was received with the whole topic."""
         verdict, found = self.verdict, [dict[int, int]() for _ in self.given]
         for partition, offset, value in log:
-            found[partition][offset] = checksum(value)
+            found[partition][offset] = zlib.crc32(value)
         for partition, (given, stands) in enumerate(zip(self.given, found, strict=True)):
             for offset, sum_ in enumerate(given):
                 verdict.given += sum_ != NOTHING
@@ -244,13 +240,7 @@ class RunningGroups:
         """Judge all groups together."""
         whole = GroupVerdict()
         for group in self.groups:
-            one = group.judge(log)
-            whole.given += one.given
-            whole.missed += one.missed
-            whole.different += one.different
-            whole.backwards += one.backwards
-            for sample in one.samples:
-                whole.note(sample)
+            whole.add(group.judge(log))
         return whole
 
 

@@ -9,8 +9,6 @@ Rules:
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
 import random
 import socket
 import ssl
@@ -23,7 +21,9 @@ from client_compat.fuzz import frames
 from client_compat.fuzz.attack import ANSWER_BYTES, ANSWER_WAIT_S, CONNECT_WAIT_S, LORIS_OPEN_MAX, Target, a_body
 from client_compat.matrix.lock import MECHANISMS, Lock, unsecured_token
 from client_compat.support.brokers import HOST
-from ottla.protocol.codec import encode_request
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.login import NotTrusted, log_in
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
@@ -37,6 +37,8 @@ GUESTS_TOPIC = "guests"
 OVERSIZED = (524_287, 524_288, 524_289, 600_000)
 """Sizes around sasl.server.max.receive.size."""
 STEPS_MAX = 8
+SIZE_BYTES = 4
+"""The size before a frame."""
 FETCH_VERSION, METADATA_VERSION = 11, 8
 
 
@@ -195,7 +197,7 @@ def failed_log_ins(door: Door, count: int = 20) -> None:
 def as_a_guest(door: Door) -> None:
     """Authenticate as the guest and send valid and malformed requests of every API, with log-ins between."""
     with door.through(door.rng.choice(("BARE", "LOGIN", "AGAIN"))) as peer:
-        if not _logged_in(peer):
+        if not _logged_in(door, peer):
             raise SomebodyIsIn("the guest, whose password is right, was not let in")
         for _ in range(door.rng.randint(1, 30)):
             draw = door.rng.random()
@@ -213,27 +215,21 @@ def as_a_guest(door: Door) -> None:
                 return
 
 
-def _logged_in(peer: socket.socket) -> bool:
+def _logged_in(door: Door, peer: socket.socket) -> bool:
     """Authenticate as the guest with SCRAM-SHA-256; return whether that succeeded."""
+
+    def ask(token: bytes) -> bytes:
+        peer.sendall(_request(SaslAuthenticateRequest(token), 0))
+        return bytes(decode_response(ApiKey.SASL_AUTHENTICATE, 0, _answer(peer)[SIZE_BYTES:])[1].auth_bytes)
+
     peer.settimeout(CONNECT_WAIT_S)
     peer.sendall(_request(SaslHandshakeRequest("SCRAM-SHA-256"), 1))
     _answer(peer)
-    bare = f"n={GUEST},r=fyko"
-    peer.sendall(_request(SaslAuthenticateRequest(f"n,,{bare}".encode()), 0))
-    first = _between(_answer(peer), b"r=fyko")
-    told = dict(item.split("=", 1) for item in first.decode().split(","))
-    salted = hashlib.pbkdf2_hmac("sha256", GUEST_PASSWORD.encode(), base64.b64decode(told["s"]), int(told["i"]))
-    key = hmac.digest(salted, b"Client Key", "sha256")
-    signed = f"{bare},{first.decode()},c=biws,r={told['r']}".encode()
-    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
-    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
-    peer.sendall(_request(SaslAuthenticateRequest(f"c=biws,r={told['r']},p={proof}".encode()), 0))
-    return b"v=" in _answer(peer)
-
-
-def _between(data: bytes, begin: bytes) -> bytes:
-    """Return the response's token, which ends with the frame in version 0."""
-    return data[data.index(begin) :]
+    try:
+        log_in("SCRAM-SHA-256", GUEST, GUEST_PASSWORD, ask, door.rng.randbytes)
+    except NotTrusted:
+        return False
+    return True
 
 
 def _token(door: Door, mechanism: str, told: bytes) -> bytes:

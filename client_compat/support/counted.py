@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -35,6 +35,13 @@ class Counted:
         """Add a sample, unless there are enough."""
         if len(self.samples) < SAMPLES_MAX:
             self.samples.append(text)
+
+    def add(self, other: Self) -> None:
+        """Add the counts of another verdict of the same kind, and its samples."""
+        for name in (self.JUDGED, *self.WRONG, *self.NOTED):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for sample in other.samples:
+            self.note(sample)
 
     def show(self, console: Console, subject: str) -> None:
         """Print every count in one line, and the samples."""

@@ -55,7 +55,10 @@ class TxnPartitions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """The producer of a batch. `adds`: its request has transaction version 2, so the partition need not have been added before."""
+    """The producer of a batch.
+
+    `adds` is true if its request has transaction version 2, so that the partition need not have been added before.
+    """
 
     transactional_id: str
     producer_id: int
@@ -66,7 +69,7 @@ class Writer:
 class TxnVerification:
     """Verifies batches with the coordinator.
 
-    `pause` waits the given milliseconds of the broker's time. `alone`: `coordinator` never asks another broker.
+    `pause` waits the given milliseconds of the broker's time. `alone` is true if `coordinator` never asks another broker.
     """
 
     def __init__(self, coordinator: TxnPartitions, *, pause: Callable[[int], Awaitable[None]], alone: bool = False) -> None:

@@ -41,11 +41,13 @@ class LocalTopics:
         return await self._active.run(decide)
 
     async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's defaults, or an internal topic's own. None: the topic exists. Raises Rejected."""
+        """Create missing topics with the broker's defaults, or an internal topic's own. Returns, by name, None if the topic exists now, or
+        the error. Raises Rejected.
+        """
         return await self.create([self._defaults_for(name) for name in names], asker)
 
     async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
-        """Create topics as requested. None: the topic exists. Raises Rejected."""
+        """Create topics as requested. Returns, by name, None if the topic exists now, or the error. Raises Rejected."""
         charge = _no_charge if asker is None else asker.charge
         created = await self._active.run(partial(create_cluster_topics, topics=topics, charge=charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}

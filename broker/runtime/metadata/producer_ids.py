@@ -29,7 +29,8 @@ class NoProducerId(Rejected):
 
 
 class ProducerIds:
-    """Hands out ids. `allocate` returns a block or raises Rejected. `local`: this process allocates blocks, so waiting is short."""
+    """Hands out ids. `allocate` returns a block or raises Rejected. `local` is true if this process allocates the blocks, so that waiting
+    is short."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]], nursery: Nursery, *, local: bool = True) -> None:
         self._allocate = allocate

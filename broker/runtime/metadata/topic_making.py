@@ -45,13 +45,16 @@ class TopicMaker(Protocol):
         ...
 
     async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
-        """Create topics as requested. None: the topic exists, from now or before. Raises Rejected if nothing was decided. `asker` is as for
-        `begin_auto_create`."""
+        """Create topics as requested. Returns, by name, None if the topic exists now, or the error.
+
+        `asker` has the meaning that it has for `begin_auto_create`. Raises Rejected if nothing was decided.
+        """
         ...
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's defaults, or an internal topic's own. None: the topic exists. Raises Rejected if nothing
-        was decided."""
+        """Create missing topics with the broker's defaults, or an internal topic's own. Returns, by name, None if the topic exists now,
+        or the error. Raises Rejected if nothing was decided.
+        """
         ...
 
     def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:

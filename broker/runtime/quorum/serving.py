@@ -42,7 +42,7 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reader:
-    """The progress of an observer. Times are wall clock in ms; -1: never."""
+    """The progress of an observer. Times are wall-clock ms, -1 if it never happened."""
 
     end_offset: int = -1
     fetched_ms: int = -1

@@ -61,7 +61,7 @@ class Identity(NamedTuple):
 
 
 class SoleVoter:
-    """The voter and its log. `log` is partition 0 of `__cluster_metadata`. `is_named`: controller.quorum.voters names this node.
+    """The voter and its log. `log` is partition 0 of `__cluster_metadata`. `is_named` is true if controller.quorum.voters names this node.
 
     `on_published` is called with each committed image, in log order.
     """
