@@ -11,7 +11,7 @@ A request or response, or a record of an internal topic, is declared so:
         topic_id: bytes = uuid("4+", tag=0)
 
 The order of the fields is the order on the wire. A nested struct is a `wire_struct` with fields of the same kinds, and takes
-the version and the flexibility of the message around it. What a version lacks keeps its default when decoded and is left out when
+the version and the flexibility of the message around it. A field that a version lacks keeps its default when decoded and is left out when
 encoded, whatever its value: choosing a version that can carry the value is the caller's business.
 
 `encode` and `decode` treat the bare body. Keys and values of internal topics carry an i16 before it: the record type before a key (which

@@ -10,7 +10,7 @@ from ottla.protocol.schema import Message, array, int8, int16, int32, int64, str
 
 TRANSACTION_KEY = 0
 TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
-"""What the numbers of `transaction_status` mean."""
+"""The states that the numbers of `transaction_status` stand for."""
 
 
 @wire_struct

@@ -98,7 +98,7 @@ class GatewayHealth(BaseModel):
     status: str
     cluster: list[str]
     brokers: dict[int, str]
-    """The gateway's address for each broker that a client has been told of, by node id."""
+    """The gateway's address for each broker that a client knows, by node id."""
     connections: int
 
 

@@ -24,7 +24,7 @@ from ottla.protocol.schema import Message
 
 
 class Carrier(Protocol):
-    """What interceptors need of the program that answers requests."""
+    """The parts of a broker or gateway that interceptors use."""
 
     @property
     def clock(self) -> Clock: ...

@@ -1,4 +1,4 @@
-"""What the APIs of share groups have in common."""
+"""Parts that the APIs of share groups share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the five APIs of the share coordinator (keys 83 to 87) have in common.
+"""Parts that the five APIs of the share coordinator (keys 83 to 87) share.
 
 Rules, as in Kafka: only brokers send them; each share partition has its own error; a request without a group id, or with an empty list,
 gets an empty response.

@@ -1,4 +1,4 @@
-"""What the APIs of streams groups have in common."""
+"""Parts that the APIs of streams groups share."""
 
 from __future__ import annotations
 

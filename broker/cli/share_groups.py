@@ -23,7 +23,8 @@ _ABSENT = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION
 
 
 class StartOffset(NamedTuple):
-    """Where a share group delivers a partition from. Both are None while the group has not begun there; the lag is None if not known."""
+    """The offset from which a share group delivers a partition, and its lag. Both are None while the group has not begun there; the lag
+    is also None if it is unknown."""
 
     offset: int | None
     lag: int | None

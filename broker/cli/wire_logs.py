@@ -1,4 +1,4 @@
-"""Where the wire log is written: a file, or standard output. Does not import the command line's libraries."""
+"""Opens the output of the wire log: a file, or standard output. Does not import the command line's libraries."""
 
 from __future__ import annotations
 

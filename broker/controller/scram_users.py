@@ -2,7 +2,7 @@
 
 Invariants:
 - A user may appear once in a request: a user named twice is rejected, and nothing of that user changes.
-- The request has the salted and hashed password. What is stored can verify a client, but not impersonate one (RFC 5802).
+- The request has the salted and hashed password. The stored credential can verify a client, but not impersonate one (RFC 5802).
 
 Source: Kafka's ScramControlManager.
 """

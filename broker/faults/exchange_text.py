@@ -1,4 +1,4 @@
-"""What an exchange is about, as text for people: the names in its request, and the errors in its response."""
+"""Describes an exchange for people: the names in its request, and the errors in its response."""
 
 from __future__ import annotations
 

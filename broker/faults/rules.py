@@ -27,7 +27,7 @@ class FaultSyntax(ValueError):
 
 
 class FaultAction(Enum):
-    """What happens to a request, a connection, a step of the transaction coordinator or a write."""
+    """The effect of a rule on a request, a connection, a step of the transaction coordinator or a write."""
 
     DROP_REQUEST = "drop-request"
     """Close the connection without handling the request."""

@@ -43,7 +43,8 @@ SYNC_US: Final = (50, 5_000)
 
 
 class SimNode(ABC):
-    """A server's host and id, with its disk and clock, which outlive its processes. `serves` is true once the current process has started."""
+    """A server's host and id, with its disk and clock, which outlive its processes. `serves` is true once the
+    current process has started."""
 
     def __init__(self, place: tuple[int, str], loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         self.node_id, self.host = place

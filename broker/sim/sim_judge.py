@@ -29,7 +29,7 @@ FENCED_AFTER_US: Final = (SESSION_MS + 2_000) * 1_000
 
 @dataclass
 class _Committed:
-    """What the leaders of a partition have reported as committed: the end offset, and a digest of each batch by base offset."""
+    """The records that the leaders of a partition have reported as committed: the end offset, and a digest of each batch by base offset."""
 
     end: int = 0
     batches: dict[int, bytes] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class Watch:
             known.end = following
 
     def _is_at_successor(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
-        """Check a leader that has not heard of its successor: it can commit only records that the successor had when it was elected."""
+        """Check a leader that does not know its successor yet: it can commit only records that the successor had when it was elected."""
         if known.unclean and known.unclean[-1] > partition.replica.leader_epoch:
             return
         late = list(batches_of(partition.log, known.end, mark))

@@ -30,7 +30,7 @@ _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EP
 
 
 class GroupGiven:
-    """What all members together were delivered, and the greatest confirmed offset commits."""
+    """The records that all members together received, and the greatest confirmed offset commits."""
 
     def __init__(self) -> None:
         self.delivered: dict[Place, set[Delivered]] = {}

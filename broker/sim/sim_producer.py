@@ -42,7 +42,7 @@ class SimBatch:
 
 
 class ClientHistory:
-    """What all clients of a run did. `wrong` lists responses that no client may ever get."""
+    """The sends of all clients of a run. `wrong` lists responses that no client may ever get."""
 
     def __init__(self) -> None:
         self.sends: list[Send] = []

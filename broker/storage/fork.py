@@ -45,7 +45,7 @@ class ForkRefused(Exception):
 
 @dataclass(slots=True)
 class ForkReport:
-    """What a fork consists of. `linked` files are shared by hard links, `cloned` ones by reflinks, `copied` ones not at all."""
+    """The contents of a fork. `linked` files are shared by hard links, `cloned` ones by reflinks, `copied` ones not at all."""
 
     source: Path
     target: Path

@@ -60,7 +60,7 @@ class GroupVerdict(Counted):
 
 
 class Group:
-    """What all members of a group received and committed. Its methods may be called on any thread."""
+    """The records that all members of a group received, and their commits. Its methods may be called on any thread."""
 
     def __init__(self, name: str, protocol: Protocol, partitions: int) -> None:
         self.name, self.protocol = name, protocol

@@ -46,7 +46,7 @@ CARELESS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"
 
 @dataclass(slots=True)
 class MixedRun:
-    """What was done, and all verdicts. `audit` is None before the audit."""
+    """The faults of a run, and all verdicts. `audit` is None before the audit."""
 
     faults: Counter[tuple[int, Fault]] = field(default_factory=Counter)
     back_seconds: list[float] = field(default_factory=list)

@@ -48,7 +48,7 @@ class Kills:
 
 @dataclass(slots=True)
 class CrashRun:
-    """What was done, and the verdict on it."""
+    """The kills of a run, and the verdict."""
 
     kills: Kills
     verdict: Counted

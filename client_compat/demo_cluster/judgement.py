@@ -1,4 +1,4 @@
-"""What each act kept and lost, found twice: by what consumers are given, and by what is on the brokers' disks.
+"""The records that each act kept and lost, counted twice: as consumers receive them, and on the brokers' disks.
 
 Rule: nothing is counted that is not read: acknowledgements from the clients' files, records from the directories as the brokers left them,
 by the audit's own reader; and the audit judges the same directories.

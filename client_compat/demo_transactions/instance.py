@@ -8,7 +8,7 @@ Rules:
 * Now and then an instance stalls between writing and committing, as a process does that is paused or short of memory. Its replacement
   takes over meanwhile, and what wakes up then is a zombie.
 * Whatever goes wrong, an instance takes over again: at once after a failure, after a pause when it was fenced, so that the other gets
-  somewhere. What a transaction did before that is committed whole, with its offsets, or not at all.
+  somewhere. The work of a transaction before that is committed whole, with its offsets, or not at all.
 * The plain twin does the same without transactions: it writes, then commits the offsets, and is "fenced" when it finds that the committed
   offsets are not the ones it left. That look and the write that follows it are two steps, as are the write and the commit.
 """

@@ -43,7 +43,7 @@ def last_patch(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a broker of `version` answered; the fields are those of a release's table."""
+    """The responses of a broker of `version`; the fields are those of a release's table."""
 
     version: str
     mode: str

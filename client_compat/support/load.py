@@ -98,7 +98,7 @@ class Values(Feed):
     def __init__(self, client: int, load: Load, shared: Shared) -> None:
         self._client, self._load, self._shared = client, load, shared
         self.places, self.times = array("q"), array("q")
-        """Where and when each number was acknowledged."""
+        """The position and time at which each number was acknowledged."""
 
     def records(self) -> Iterator[Item | None]:
         began = time.monotonic()

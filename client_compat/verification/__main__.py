@@ -62,7 +62,7 @@ class Sample:
 
     @property
     def expected(self) -> str:
-        """What the verification is to say."""
+        """The expected result of the verification."""
         return "holds" if self.mistake is None else f"breaks '{self.mistake.breaks}' in {' and '.join(self.proofs)}"
 
     @property
@@ -72,7 +72,7 @@ class Sample:
 
     @property
     def found(self) -> str:
-        """What it said."""
+        """Its result."""
         broken = [each for each in self.scenarios if each["standing"] == BROKEN]
         if self.error:
             return self.error

@@ -1,4 +1,4 @@
-"""What a client measured of itself, in OpenTelemetry's encoding (KIP-714).
+"""The metrics of a client, in OpenTelemetry's encoding (KIP-714).
 
 Version 0, flexible.
 """

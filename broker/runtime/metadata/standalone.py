@@ -1,6 +1,6 @@
 """The metadata of a standalone node: a controller and a broker in one process, connected by calls.
 
-The controller decides and writes the metadata log, as in a cluster. What it commits is published in the broker, and a response waits for
+The controller decides and writes the metadata log, as in a cluster. Committed records are published in the broker, and a response waits for
 that: a topic that a client has created is served.
 """
 

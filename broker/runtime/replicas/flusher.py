@@ -71,11 +71,11 @@ class Flusher:
         return asyncio.get_running_loop().run_in_executor(self._computing, work)
 
     def close(self) -> None:
-        """Do the work that was given, and wait for the threads to end. No flush is possible afterwards."""
+        """Finish the submitted work, and wait for the threads to end. No flush is possible afterwards."""
         self._shut_down(cancel=False)
 
     def crash(self) -> None:
-        """Begin no more of the work that was given, and wait for the threads to end."""
+        """Cancel the work that has not begun, and wait for the threads to end."""
         self._shut_down(cancel=True)
 
     def _shut_down(self, *, cancel: bool) -> None:

@@ -33,7 +33,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import BatchHeader, split_batches
 
 _FIRST_READ_BYTES: Final = 128 * limits.KIB
-"""What is read first of a partition. If it holds too few records, four times as much is read, and so on."""
+"""The bytes that are read first of a partition. If they hold too few records, four times as many are read, and so on."""
 
 _AT_ONCE: Final = 50
 """The number of partitions that a large fetch reads before it yields to other requests."""
@@ -74,7 +74,7 @@ EMPTY: Final = FetchResult()
 
 @dataclass(slots=True)
 class _Chunk:
-    """What was read of one partition for a fetch, from `offset` on."""
+    """The data that was read of one partition for a fetch, from `offset` on."""
 
     key: TopicPartition
     shared: SharePartitionInUse

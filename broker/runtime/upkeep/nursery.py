@@ -31,7 +31,7 @@ Work = Callable[[], "Coroutine[Any, Any, Any] | None"]
 
 
 class OnFailure(Enum):
-    """What follows when work raises."""
+    """The consequence when work raises."""
 
     RETRY = "it is retried"
     GIVE_UP = "it is given up"
