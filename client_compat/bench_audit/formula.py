@@ -101,7 +101,7 @@ def segment(partition: int, number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The cost of planning an audit: `task_bytes`, which the driver sends to all tasks, and `peak_bytes`, the peak memory of this process."""
+    """The cost of planning an audit: `task_bytes`, sent to all tasks, and `peak_bytes`, the peak memory of this process."""
 
     segments: int
     tasks: int
