@@ -35,6 +35,7 @@ class LogConfig:
     flush_ms: int = INT64_MAX
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = INT64_MAX
+    max_decompressed_message_bytes: int = 2**31 - 9
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = INT64_MAX

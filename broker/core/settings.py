@@ -32,6 +32,8 @@ from ottla.broker.core.quorum_addresses import BOOTSTRAP_SERVERS, VOTERS
 from ottla.broker.core.stored_settings import STORED_SETTINGS
 from ottla.broker.core.topic_keys import (
     CODECS,
+    DECOMPRESSED_BYTES,
+    DECOMPRESSED_MAX,
     GZIP_LEVELS,
     LZ4_LEVELS,
     OLDER_TOPIC_KEYS,
@@ -236,6 +238,11 @@ class BrokerSettings:
     log_index_size_max_bytes: int = _key(_INT, 10_485_760, "Default of segment.index.bytes.", at_least(4), dynamic=True)
     log_local_retention_bytes: int = _key(_LONG, -2, "Default of local.retention.bytes.", at_least(-2), dynamic=True)
     log_local_retention_ms: int = _key(_LONG, -2, "Default of local.retention.ms.", at_least(-2), dynamic=True)
+    log_remote_copy_lag_bytes: int = _key(_LONG, -1, "Default of remote.copy.lag.bytes.", at_least(-1), dynamic=True)
+    log_remote_copy_lag_ms: int = _key(_LONG, 0, "Default of remote.copy.lag.ms.", at_least(-1), dynamic=True)
+    max_decompressed_message_bytes: int = _key(
+        _INT, DECOMPRESSED_MAX, "Default of max.decompressed.message.bytes.", DECOMPRESSED_BYTES, dynamic=True
+    )
     message_max_bytes: int = _key(_INT, 1_048_588, "Default of max.message.bytes.", _NOT_NEGATIVE, dynamic=True)
     log_message_timestamp_type: str = _key(_STRING, "CreateTime", "Default of message.timestamp.type.", TIMESTAMP_TYPES, dynamic=True)
     log_message_timestamp_before_max_ms: int = _key(

@@ -34,6 +34,9 @@ GZIP_LEVELS = validator(
 LZ4_LEVELS = between(1, 17)
 ZSTD_LEVELS = between(-131072, 22)
 SEGMENT_BYTES = at_least(1024 * 1024)
+DECOMPRESSED_MAX = INT32_MAX - 8
+"""The longest array of a JVM (Kafka: ByteUtils)."""
+DECOMPRESSED_BYTES = between(1, DECOMPRESSED_MAX)
 _OFF = exactly(False)
 
 
@@ -107,6 +110,12 @@ _KEYS = (
         at_least(0),
         "log.index.interval.bytes",
     ),
+    _key(
+        "errors.deadletterqueue.group.enable",
+        _T.BOOLEAN,
+        False,
+        "Whether share groups may use the topic as a dead letter queue. Stored, without effect.",
+    ),
     _key("local.retention.bytes", _T.LONG, -2, "Tiered storage only. Stored, without effect.", at_least(-2), "log.local.retention.bytes"),
     _key("local.retention.ms", _T.LONG, -2, "Tiered storage only. Stored, without effect.", at_least(-2), "log.local.retention.ms"),
     _key(
@@ -116,6 +125,14 @@ _KEYS = (
         "Time after which a record must be compacted.",
         at_least(1),
         "log.cleaner.max.compaction.lag.ms",
+    ),
+    _key(
+        "max.decompressed.message.bytes",
+        _T.INT,
+        DECOMPRESSED_MAX,
+        "The largest record of a compressed batch, decompressed.",
+        DECOMPRESSED_BYTES,
+        "max.decompressed.message.bytes",
     ),
     _key(
         "max.message.bytes", _T.INT, 1_048_588, "The largest record batch, as compressed by the client.", at_least(0), "message.max.bytes"
@@ -158,6 +175,8 @@ _KEYS = (
     _key("min.insync.replicas", _T.INT, 1, "In-sync replicas that a write with acks=all needs.", at_least(1), "min.insync.replicas"),
     _key("preallocate", _T.BOOLEAN, False, "Whether a segment's file is allocated when it is created.", None, "log.preallocate"),
     _key("remote.storage.enable", _T.BOOLEAN, False, "Tiered storage is not supported: only false is allowed.", _OFF),
+    _key("remote.copy.lag.bytes", _T.LONG, -1, "Tiered storage only. Stored, without effect.", at_least(-1), "log.remote.copy.lag.bytes"),
+    _key("remote.copy.lag.ms", _T.LONG, 0, "Tiered storage only. Stored, without effect.", at_least(-1), "log.remote.copy.lag.ms"),
     _key("remote.log.copy.disable", _T.BOOLEAN, False, "Tiered storage only. Stored, without effect."),
     _key("remote.log.delete.on.disable", _T.BOOLEAN, False, "Tiered storage only. Stored, without effect."),
     _key(

@@ -38,6 +38,7 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.compression import Codec, compress, decompress
 from ottla.protocol.records.crc32c import Buffer, crc32c
 from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
+from ottla.protocol.wire import read_uvarint
 
 _TARGETS: Final = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _AS_PRODUCED: Final = "producer"
@@ -80,6 +81,8 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
     scan = walk.scan(records, header.record_count, header.base_timestamp)
     if scan.first_bad_index >= 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"record {scan.first_bad_index} of the batch: {scan.reason}")
+    if header.attributes & CODEC_MASK and len(records) > config.max_decompressed_message_bytes:
+        _check_sizes(records, header, config.max_decompressed_message_bytes)
     _check_records(records, header, scan, config, now_ms)
     return _rewrite(view, header, records, scan, config=config, now_ms=now_ms, at_once=at_once)
 
@@ -152,6 +155,16 @@ def _decompress(codec: Codec, tail: Buffer, config: LogConfig, *, at_once: bool)
         raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(e)) from e
     except CorruptBatch as e:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
+
+
+def _check_sizes(records: Buffer, header: BatchHeader, most: int) -> None:
+    """Limit the size of each record of a compressed batch, without its length field (Kafka: DefaultRecord.readFrom)."""
+    starts = walk.columns(records, header.record_count, 0, header.base_timestamp).record_starts
+    for index, start in enumerate(starts):
+        body = read_uvarint(records, start)[0] >> 1  # zigzag, and not negative after the scan
+        if body > most:
+            text = f"record {index} of the batch: Invalid record size: {body} exceeds the configured maximum record size of {most}."
+            raise Rejected(ErrorCode.INVALID_RECORD, text)
 
 
 def _check_records(records: Buffer, header: BatchHeader, scan: walk.Scan, config: LogConfig, now_ms: int) -> None:

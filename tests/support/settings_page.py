@@ -10,6 +10,7 @@ from ottla.broker.configs.group_config import GROUP_KEYS
 from ottla.broker.core.config_keys import ConfigKey, render
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, TOPIC_KEYS
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
+from ottla.broker.releases.likeness import DEFAULT_RELEASE, default_likeness
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
 _HEAD: Final = """# Settings
@@ -44,6 +45,8 @@ def _section(title: str, text: str, keys: Iterable[ConfigKey]) -> str:
 
 def _row(key: ConfigKey) -> str:
     doc = key.doc.replace("|", "\\|") + (" *Running.*" if key.dynamic and not key.synonyms else "")
+    if any(lacks(key.name) for lacks in (default_likeness().lacks, default_likeness().lacks_of_topics)):
+        doc += f" *After {DEFAULT_RELEASE}: described only with [`--like`](releases.md#a-broker-that-is-like-another-release).*"
     return f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {doc} |\n"
 
 

@@ -22,12 +22,15 @@ from ottla.broker.testing.in_process import InProcessBroker
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
 
 TOPIC, BROKER, GROUP = 2, 4, 32
@@ -50,6 +53,12 @@ def settings_of(broker: InProcessBroker, kind: int, name: str) -> dict[str, str 
     with asking(broker) as client:
         (result,) = client.call(DescribeConfigsRequest(resources=[DescribeConfigsResource(kind, name, None)])).results
     return {entry.name: entry.value for entry in result.configs}
+
+
+def produced(client: Client, batch: bytes) -> PartitionProduceResponse:
+    request = ProduceRequest(None, -1, 10_000, [TopicProduceData("limited", partition_data=[PartitionProduceData(0, batch)])])
+    found: PartitionProduceResponse = client.call(request, 9).responses[0].partition_responses[0]
+    return found
 
 
 @pytest.mark.parametrize("release", releases())
@@ -98,6 +107,20 @@ def test_settings_and_defaults_are_the_releases() -> None:
     assert settings["log.message.timestamp.after.max.ms"] == "9223372036854775807"
     assert settings["group.coordinator.rebalance.protocols"] == "classic"
     assert "share.coordinator.write.timeout.ms" not in settings
+
+
+@pytest.mark.parametrize(("release", "code"), [("4.3", ErrorCode.INVALID_CONFIG), ("4.4", ErrorCode.INVALID_RECORD)])
+def test_a_topic_of_4_4_limits_its_decompressed_records(release: str, code: ErrorCode) -> None:
+    topic = CreatableTopic("limited", 1, 1, configs=[CreatableTopicConfig("max.decompressed.message.bytes", "100")])
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        created = client.call(CreateTopicsRequest(topics=[topic])).topics[0].error_code
+        if created != ErrorCode.NONE:
+            assert (created, settings_of(broker, BROKER, "1").get("max.decompressed.message.bytes")) == (code, None)
+            return
+        assert settings_of(broker, TOPIC, "limited").keys() == table_of(release).topic_settings.keys()
+        batches = [build_batch([SimpleRecord(None, b"v" * size, 1)], codec=Codec.GZIP) for size in (50, 100)]
+        answers = [produced(client, batch).error_code for batch in batches]
+        assert answers == [ErrorCode.NONE, code]
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.9", ErrorCode.NONE), ("4.0", ErrorCode.INVALID_CONFIG)])

@@ -10,9 +10,9 @@ from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
 from ottla.broker.core.config_keys import ConfigType
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, topic_keys
 from ottla.broker.core.settings_load import load
-from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.releases.likeness import default_likeness
 from ottla.protocol.error_codes import ErrorCode
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
@@ -47,7 +47,7 @@ def described() -> Described:
 
 @pytest.mark.parametrize("keys", [None, []])
 def test_without_keys_all_topic_configs_except_unset_internal_ones_are_described(keys: list[str] | None) -> None:
-    assert set(Described().entries(TOPIC, "t", keys)) == set(TOPIC_KEYS) - {"internal.segment.bytes"}
+    assert set(Described().entries(TOPIC, "t", keys)) == set(topic_keys(BrokerSettings())) - {"internal.segment.bytes"}
 
 
 def test_only_known_keys_are_described() -> None:
@@ -125,7 +125,8 @@ def test_a_topic_uses_a_changed_broker_default(described: Described) -> None:
 
 def test_this_brokers_configs_are_described_with_read_only_flags() -> None:
     entries = Described().entries(BROKER, "1")
-    assert set(entries) == {name for name, key in (BROKER_KEYS | STORED_SETTINGS).items() if not key.internal}
+    lacks = default_likeness().lacks
+    assert set(entries) == {name for name, key in (BROKER_KEYS | STORED_SETTINGS).items() if not key.internal and not lacks(name)}
     assert "internal.segment.bytes" not in entries
     assert entries["num.partitions"].read_only
     assert not entries["message.max.bytes"].read_only

@@ -348,3 +348,17 @@ def test_a_batch_that_would_block_the_loop_is_checked_later(name: str) -> None:
 def test_an_ordinary_batch_is_checked_at_once() -> None:
     batch = build_batch([SimpleRecord(None, bytes(100), NOW)] * 5_000)
     assert check_produce_batch(batch, config=LogConfig(), now_ms=NOW, at_once=True).header.record_count == 5_000
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_a_record_of_a_compressed_batch_may_have_at_most_max_decompressed_message_bytes(codec: Codec) -> None:
+    batch = build_batch([SimpleRecord(None, b"v" * size, NOW) for size in (10, 300, 200)], codec=codec)
+    body = 300 + 7  # attributes, two deltas, the null key, two bytes of the value's length, the header count
+    assert read(written(check(batch, LogConfig(max_decompressed_message_bytes=body))))
+    found = refusal(batch, LogConfig(max_decompressed_message_bytes=body - 1))
+    assert found.code is ErrorCode.INVALID_RECORD
+    assert f"record 1 of the batch: Invalid record size: {body} exceeds the configured maximum record size of {body - 1}." in found.message
+
+
+def test_an_uncompressed_batch_is_not_limited_by_max_decompressed_message_bytes() -> None:
+    assert read(written(check(build_batch(RECORDS), LogConfig(max_decompressed_message_bytes=1))))
