@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,14 +181,14 @@ async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_pat
     points = 0
     for steps in itertools.count():
         assert steps < STEPS_MAX
-        told, _, files = await killed_after(tmp_path, first, torn=False, commit=commit, version=version)
-        files.on_call = dying_after(steps)
+        disk = deepcopy(files)
+        disk.on_call = dying_after(steps)
         with contextlib.suppress(OSError, Rejected, LogDirRefused):  # a start that fails because of the disk
-            (await TxnDir(tmp_path, files=files).load()).crash()
-        died = not is_alive(files, tmp_path)
-        files.fds.clear()
-        files.heal()
-        opened = await TxnDir(tmp_path, files=files).load()
+            (await TxnDir(tmp_path, files=disk).load()).crash()
+        died = not is_alive(disk, tmp_path)
+        disk.fds.clear()
+        disk.heal()
+        opened = await TxnDir(tmp_path, files=disk).load()
         assert await check(opened, told, commit=commit) == "decided"
         opened.crash()
         points += 1

@@ -6,6 +6,7 @@ libraries that serve as oracles accept less than the wire: error codes are known
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ def messages(cls: type[Message], version: int) -> st.SearchStrategy[Any]:
     return _struct(cls, version, 0)
 
 
+@cache  # a strategy is validated at its first draw
 def _struct(cls: type, version: int, depth: int) -> st.SearchStrategy[Any]:
     ordered, tagged, _ = fields_at(cls, version)
     return st.builds(cls, **{field.name: _field(field, version, depth) for field in ordered + tagged})

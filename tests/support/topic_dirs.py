@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -25,6 +26,7 @@ from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.records.record import SimpleRecord, build_batch
@@ -57,7 +59,7 @@ class TopicDir:
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.flusher = Flusher(self._on_failure)
+        self.flusher = Flusher(self._on_failure, ThreadPoolExecutor if files is FILES else InlineThreads)
         self.partitions = Partitions(self.flusher, self.clock)
         self.log_dir = LogDir.open(path, settings or BrokerSettings(), self.clock.now_ms(), files=files)
         self.timers = Timers()
