@@ -62,6 +62,11 @@ class Difference:
     known: str = ""
 
 
+AT_ONCE: Mapping[str, str] = {"group.share.assignor.offload.enable": "false"}
+"""Apache Kafka assigns share groups in the heartbeat, as Ottla does. On its background thread, an assignment that is computed after the
+share partitions are initialized includes them, which saves one epoch."""
+
+
 @dataclass(slots=True)
 class Report:
     """The result of a run."""
@@ -114,7 +119,7 @@ def differential(
     """
     older = like is not None and release_of(like) < TELEMETRY_SINCE
     reporters, classes = telemetry() if not older else ({}, None)
-    reference = ReferenceBroker(directory / "kafka", reporters, like or default_version(), classes=classes)
+    reference = ReferenceBroker(directory / "kafka", {**reporters, **AT_ONCE}, like or default_version(), classes=classes)
     shared = {name: KAFKA_SETTINGS[name] for name in SHARED} | dict(reporters)
     options = [f"--set={name}={value}" for name, value in shared.items()]
     options.append(f"--set=client.telemetry.enable={'true' if classes else 'false'}")
