@@ -1,4 +1,4 @@
-"""Mutations of share groups: rules about acknowledgements, delivery counts, share state and aborted records that are broken on purpose."""
+"""Mutations of share groups: rules about acknowledgements, delivery counts, locks, share state and aborted records, broken on purpose."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from ottla.broker.runtime.coordination.share_persister import SharePersister
 from ottla.broker.runtime.share import share_fetch
+from ottla.broker.runtime.share.share_partitions import SharePartitionManager
 from ottla.broker.share.in_flight import InFlightState, RecordState
 from ottla.broker.share.persister import ReadState, SharePartitionKey, WrittenState
 from ottla.broker.share.share_partition import SharePartition
-from ottla.broker.sim.mutation import Mutation, always
+from ottla.broker.sim.mutation import Mutation, always, nothing
 
 
 def _answered_at_once(original: Any) -> Callable[..., asyncio.Future[None] | None]:
@@ -44,5 +45,6 @@ OF_SHARE_GROUPS: Final = (
     Mutation("an acceptance is answered when it is persisted", SharePersister, "write", _answered_at_once),
     Mutation("a new leader of a share partition continues with the persisted delivery counts", SharePartition, "load", _counts_anew),
     Mutation("a record is given up at the limit of deliveries, not before", InFlightState, "move", _gives_up_early),
+    Mutation("a record whose lock expires is delivered again", SharePartitionManager, "_expire_locks", nothing),
     Mutation("a share group with read_committed is not given aborted records", share_fetch, "aborted_batches", always(())),
 )

@@ -9,7 +9,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ottla.broker.verification.verifier_client import BY_GROUP, BY_TRANSACTION, VerifierClient
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -32,6 +33,8 @@ PARTITIONS = 2
 BATCH_RECORDS = 5
 REST_RECORDS = 2
 """Records of each partition that are written at the end."""
+SHARE_SETTINGS: Final[Mapping[str, str]] = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
+"""A share group begins with the first record, and gets committed records only."""
 _ABORTED = ("ottla-verify-input", 3)
 """Transactional id of the aborted records, and the number of records in each transaction."""
 _PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4
@@ -70,13 +73,10 @@ def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str],
     return False
 
 
-def configure_share_group(verifier_client: VerifierClient, group: str) -> None:
-    """Let the share group begin with the first record, and deliver committed records only."""
-    settings = [
-        AlterableConfig("share.auto.offset.reset", _SET, "earliest"),
-        AlterableConfig("share.isolation.level", _SET, "read_committed"),
-    ]
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP_RESOURCE, group, settings)])
+def configure_share_group(verifier_client: VerifierClient, group: str, settings: Mapping[str, str] = SHARE_SETTINGS) -> None:
+    """Set settings of the share group, by default those with which it reads the input."""
+    configs = [AlterableConfig(name, _SET, value) for name, value in settings.items()]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP_RESOURCE, group, configs)])
     verifier_client.ask(verifier_client.anybody, request, _ALTER_CONFIGS, lambda answer: answer.responses[0])
 
 

@@ -61,6 +61,8 @@ class RequestObserver:
     """The records whose acceptance by a share group was answered without an error."""
     delivered_again: set[Shared] = field(default_factory=set)
     """The records that a share group was delivered after that."""
+    deliveries: dict[Shared, int] = field(default_factory=dict, repr=False)
+    """How often a share group was delivered each record, as the broker counts it."""
     others: frozenset[str] = frozenset({VERIFIER_CLIENT})
     """Client ids other than the program's, which are ignored."""
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -92,7 +94,9 @@ class RequestObserver:
         elif subject.api in {ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE}:
             self.accepted.update(_accepted(request, exchange.response))
             if subject.api is ApiKey.SHARE_FETCH:
-                self.delivered_again |= self.accepted.intersection(_acquired(request, exchange.response))
+                acquired = dict(_acquired(request, exchange.response))
+                self.delivered_again |= self.accepted.intersection(acquired)
+                self.deliveries |= acquired
         elif subject.api is ApiKey.JOIN_GROUP:
             self.session_timeout_ms = max(self.session_timeout_ms, request.session_timeout_ms)
 
@@ -135,13 +139,13 @@ def _accepted(request: Any, response: Any) -> Iterator[Shared]:
                         yield request.group_id, id_text(topic.topic_id), part.partition_index, offset
 
 
-def _acquired(request: Any, response: Any) -> Iterator[Shared]:
-    """Yield the records that this response delivers."""
+def _acquired(request: Any, response: Any) -> Iterator[tuple[Shared, int]]:
+    """Yield the records that this response delivers, with their delivery counts."""
     for topic in () if response is None else response.responses:
         for part in topic.partitions:
             for batch in part.acquired_records:
                 for offset in range(batch.first_offset, batch.last_offset + 1):
-                    yield request.group_id, id_text(topic.topic_id), part.partition_index, offset
+                    yield (request.group_id, id_text(topic.topic_id), part.partition_index, offset), batch.delivery_count
 
 
 def _errors(response: Any) -> set[ErrorCode]:

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from functools import partial
 
-from client_compat.bench.loads import connections, latency, life, many, many_replicas, pipeline, replication, throughput, transactions
+from client_compat.bench.loads import (
+    connections,
+    latency,
+    life,
+    many,
+    many_replicas,
+    pipeline,
+    replication,
+    shared,
+    throughput,
+    transactions,
+)
 from client_compat.bench.model import Ability, Benchmark, Figure, Point, Site
 
 REQUESTS, LATENCY, TRANSACTIONS = "Small requests", "Latency", "Transactions"
 CONNECTIONS, PROCESS, CLUSTER, MANY = "Connections", "Process", "Three brokers", "Many of everything"
+SHARE = "Share groups through Java"
 
 FASTER, HALF_AGAIN, TWICE, THRICE = 1.0, 1.5, 2.0, 3.0
 HALF, TENTH, FIFTH = 0.5, 0.1, 0.2
@@ -21,6 +33,7 @@ RETENTION = frozenset({Ability.RETENTION})
 JAVA = frozenset({Ability.JAVA})
 PARTITIONS = frozenset({Ability.PARTITIONS})
 OF_CLUSTER = frozenset({Ability.CLUSTER})
+OF_SHARE_GROUPS = frozenset({Ability.JAVA, Ability.SHARE})
 
 _THROUGHPUT_FIGURES = (
     Figure(throughput.PRODUCED, "records/s", more_is_better=True, target=FASTER, digits=0),
@@ -31,6 +44,7 @@ _THROUGHPUT_FIGURES = (
 
 
 WARM_UP_RECORDS = 200_000
+SHARED_RECORDS = 200_000
 
 
 def _throughput(client: str, label: str, record_bytes: int, partitions: int, records: int) -> Benchmark:
@@ -70,6 +84,19 @@ def _transactions(label: str, partitions: int, count: int, records_each: int) ->
         (Figure(transactions.COMMITS, "a second", more_is_better=True, target=TWICE, digits=0),),
         partial(transactions.transactions, partitions=partitions, record_bytes=100, count=count, records_each=records_each),
         frozenset({Ability.TRANSACTIONS}),
+    )
+
+
+def _share_queue(consumers: int) -> Benchmark:
+    return Benchmark(
+        f"share group, 100 B, {consumers} consumer{'s' if consumers > 1 else ''}",
+        SHARE,
+        (
+            Figure(shared.TAKEN, "records/s", more_is_better=True, target=FASTER, digits=0),
+            Figure(shared.TAKE_CPU, "s per million records", target=HALF, digits=2),
+        ),
+        partial(shared.queue, consumers=consumers, record_bytes=100, records=SHARED_RECORDS),
+        OF_SHARE_GROUPS,
     )
 
 
@@ -139,6 +166,14 @@ CASES: list[Benchmark] = [
     ),
     _transactions("transactions of 1 record", 1, 400, 1),
     _transactions("transactions of 100 records over 3 partitions", 3, 250, 100),
+    *map(_share_queue, (1, 3)),
+    Benchmark(
+        "share group, end to end, 1,000 records a second",
+        SHARE,
+        (Figure(latency.P50, "ms", digits=3), Figure(latency.P99, "ms", target=FASTER, digits=3)),
+        partial(shared.paced, rate=1_000, seconds=4),
+        OF_SHARE_GROUPS,
+    ),
     Benchmark(
         "1,000 idle connections",
         CONNECTIONS,

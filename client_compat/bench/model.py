@@ -35,6 +35,7 @@ class Ability(StrEnum):
     JAVA = "the Java client"
     CLUSTER = "several brokers that replicate"
     TLS = "a listener behind TLS"
+    SHARE = "share groups"
     GROWTH = "a curve beside what is idle"
 
 

@@ -1,14 +1,21 @@
-"""Faults of share group members: their locks expire while they work."""
+"""Faults of share group members: locks that expire, records that no worker survives, and a leader that moves while they work."""
 
 from __future__ import annotations
 
+from ottla.broker.verification.deployment import BROKERS
+from ottla.broker.verification.input_data import PARTITIONS, configure_share_group
 from ottla.broker.verification.scenario import Calm, Scenario, to_share_members
 from ottla.broker.verification.scenarios.groups import second_member
 from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
+from ottla.protocol.api_keys import ApiKey
 
 LOCK_MS = 30_000
 """The default of share.record.lock.duration.ms."""
 MARGIN_MS = 1_000
+DELIVERIES = 2
+"""The lowest share.delivery.count.limit that a group may have."""
+TRIES = 4 * DELIVERIES
+"""Workers that die before the scenario gives up: one may die with other records than the one before."""
 
 
 def lock_timeout(stage: Stage, calm: Calm) -> Script:
@@ -22,11 +29,63 @@ def lock_timeout(stage: Stage, calm: Calm) -> Script:
         yield NEVER
 
 
+def poison_record(stage: Stage, calm: Calm) -> Script:
+    """Kill each worker before its acknowledgement arrives, like a record that no handler survives, until the group has delivered a record
+    as often as it may (share.delivery.count.limit) and gives it up. A worker without faults takes the others.
+    """
+    configure_share_group(stage.deployment.verifier_client, stage.program.group, {"share.delivery.count.limit": str(DELIVERIES)})
+    for number in range(TRIES):
+        if _given_up(stage):
+            break
+        after = calm.part_way(calm.mark, 0.3) if number == 0 else int(calm.mark is ApiKey.SHARE_FETCH)
+        stage.fault(f"hold-request:api={calm.mark.name},after={after},times=1,name=failing-{number}")
+        stage.start()
+        yield stage.held(f"failing-{number}")
+        for instance in stage.running():
+            instance.kill()
+        stage.pass_time(LOCK_MS + MARGIN_MS)
+    stage.start()
+    if not _given_up(stage):
+        yield NEVER
+
+
+def _given_up(stage: Stage) -> bool:
+    """Return whether a record was delivered as often as it may be, without an acceptance."""
+    observer = stage.observer
+    return any(count >= DELIVERIES and record not in observer.accepted for record, count in observer.deliveries.items())
+
+
+def leader_moved(stage: Stage, calm: Calm) -> Script:
+    """Move the partitions to another leader while an acknowledgement is on its way to the old one, which rejects it. The new leader loads
+    the share state, and delivers the records that nobody has accepted.
+    """
+    stage.fault(f"hold-request:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name=batch")
+    stage.start()
+    yield stage.held("batch")
+    (leader,) = stage.deployment.held("batch")
+    for partition in range(PARTITIONS):
+        stage.cluster.host.move_leader(stage.program.input, partition, leader % BROKERS + 1)
+    stage.release("batch")
+
+
 SCENARIOS = (
     Scenario(
         "lock-timeout",
         "the member's record locks expire before its acknowledgement arrives, and another member gets the records",
         lock_timeout,
         to_share_members,
+    ),
+    Scenario(
+        "poison-record",
+        "a record kills each worker before its acknowledgement, until the group has delivered it as often as it may",
+        poison_record,
+        to_share_members,
+    ),
+    Scenario(
+        "leader-moved",
+        "the leader moves while an acknowledgement is on its way to the old one, which rejects it",
+        leader_moved,
+        to_share_members,
+        BROKERS,
     ),
 )

@@ -60,12 +60,29 @@ class JavaLoad:
             self._process = None
 
     def produce(self, bootstrap: str, topic: str, partitions: int, record_bytes: int, records: int) -> float:
-        return self._ask("produce", bootstrap, topic, str(partitions), str(record_bytes), str(records))
+        return self._ask("produce", bootstrap, topic, str(partitions), str(record_bytes), str(records))[0]
 
     def consume(self, bootstrap: str, topic: str, partitions: int, records: int) -> float:
-        return self._ask("consume", bootstrap, topic, str(partitions), str(records))
+        return self._ask("consume", bootstrap, topic, str(partitions), str(records))[0]
 
-    def _ask(self, *words: str) -> float:
+    def join(self, bootstrap: str, topic: str, group: str, consumers: int) -> None:
+        """Let share consumers join a group that begins at the earliest offset, until each has partitions."""
+        self._ask("join", bootstrap, topic, group, str(consumers))
+
+    def share(self, records: int) -> float:
+        """Return the seconds in which the joined share consumers take and acknowledge so many records."""
+        return self._ask("share", str(records))[0]
+
+    def pace(self, bootstrap: str, topic: str, rate: int, records: int) -> tuple[float, float]:
+        """Return the median and the 99th percentile of the seconds from a record's due time to a joined share consumer."""
+        median, p99 = self._ask("pace", bootstrap, topic, str(rate), str(records))
+        return median, p99
+
+    def leave(self) -> None:
+        """Close the share consumers."""
+        self._ask("leave")
+
+    def _ask(self, *words: str) -> list[float]:
         process = self._process or self._start()
         assert process.stdin is not None, "a pipe"
         assert process.stdout is not None, "a pipe"
@@ -80,4 +97,4 @@ class JavaLoad:
         verdict, _, rest = answer.strip().partition(" ")
         if verdict != "ok":
             raise LoadFailed(f"the Java client: {rest} (see {self.output})")
-        return float(rest)
+        return [float(number) for number in rest.split()]

@@ -29,10 +29,10 @@ def _librdkafka(site: Site, properties: Mapping[str, str], record_bytes: int, pa
         before = site.broker.usage().cpu_seconds
         produced = librdkafka.produce(bootstrap, name, partitions, record_bytes, records, properties=properties)
         between = site.broker.usage().cpu_seconds
-        values = _values(PRODUCED, PRODUCE_CPU, records, produced, between - before)
+        values = rate_and_cpu(PRODUCED, PRODUCE_CPU, records, produced, between - before)
         if site.can(Ability.RETENTION):
             consumed = librdkafka.consume(bootstrap, name, partitions, records, properties)
-            values |= _values(CONSUMED, CONSUME_CPU, records, consumed, site.broker.usage().cpu_seconds - between)
+            values |= rate_and_cpu(CONSUMED, CONSUME_CPU, records, consumed, site.broker.usage().cpu_seconds - between)
     return values
 
 
@@ -44,12 +44,12 @@ def through_java(site: Site, *, record_bytes: int, partitions: int, records: int
         before = site.broker.usage().cpu_seconds
         produced = site.java.produce(bootstrap, name, partitions, record_bytes, records)
         between = site.broker.usage().cpu_seconds
-        values = _values(PRODUCED, PRODUCE_CPU, records, produced, between - before)
+        values = rate_and_cpu(PRODUCED, PRODUCE_CPU, records, produced, between - before)
         if site.can(Ability.RETENTION):
             consumed = site.java.consume(bootstrap, name, partitions, records)
-            values |= _values(CONSUMED, CONSUME_CPU, records, consumed, site.broker.usage().cpu_seconds - between)
+            values |= rate_and_cpu(CONSUMED, CONSUME_CPU, records, consumed, site.broker.usage().cpu_seconds - between)
     return values
 
 
-def _values(rate: str, cpu: str, records: int, seconds: float, cpu_seconds: float) -> Values:
+def rate_and_cpu(rate: str, cpu: str, records: int, seconds: float, cpu_seconds: float) -> Values:
     return {rate: records / seconds, cpu: cpu_seconds * 1e6 / records}

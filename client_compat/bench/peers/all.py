@@ -30,7 +30,12 @@ _IN_MEMORY = "keeps nothing on disk"
 _NOT_WARM = "compiles itself as it goes: a fresh one's curve would show that"
 _NO_TLS = {Ability.TLS: "is not run with TLS here"}
 _ALONE = {Ability.CLUSTER: "replicates nothing", **_NO_TLS}
-_LIGHT = {Ability.RESTART: _IN_MEMORY, Ability.GROWTH: "is not asked: the curves are of what grows with a log", **_ALONE}
+_LIGHT = {
+    Ability.RESTART: _IN_MEMORY,
+    Ability.GROWTH: "is not asked: the curves are of what grows with a log",
+    Ability.SHARE: "has no share groups, or keeps their state in memory",
+    **_ALONE,
+}
 
 
 def _kafka(directory: Path) -> BrokerProcess:

@@ -5,20 +5,31 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.testing.contents import Visibility, contents
-from ottla.broker.verification.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest
+from ottla.broker.verification.input_data import (
+    PARTITIONS,
+    committed_to_the_end,
+    configure_share_group,
+    fill,
+    fill_rest,
+    finished_to_the_end,
+)
 from ottla.broker.verification.verifier_client import VerifierClient
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.support.running_broker import RunningBroker
+from tests.support.share_group_calls import AT_ONCE, prepare, read, settle, write
+from tests.support.topic_calls import produce
 
 NOW_MS = 1_700_000_000_000
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path / "data") as running:
+    with RunningBroker(tmp_path / "data", AT_ONCE) as running:
         running.topics.create("input", PARTITIONS)
         yield running
 
@@ -88,3 +99,36 @@ def test_a_group_has_read_everything_when_all_its_commits_are_at_the_ends(client
     assert not read("g")
     commit("g", 1, 9)
     assert read("g", "h")
+
+
+def test_a_share_group_has_finished_when_no_partition_has_a_lag(client: Client, verifier_client: VerifierClient) -> None:
+    topic_id = prepare(client, PARTITIONS)
+    for partition in (0, 0, 1):
+        produce(client, "t", b"x", partition=partition)
+
+    def finished() -> bool:
+        return finished_to_the_end(verifier_client, "g", "t")
+
+    assert not finished(), "there is no group"
+    settle(client)
+    assert not finished()
+    epoch = read(client, topic_id).state_epoch
+    write(client, topic_id, partition=0, state_epoch=epoch, start_offset=2)
+    assert not finished(), "the other partition has a lag"
+    write(client, topic_id, partition=1, state_epoch=epoch, start_offset=0, delivery_complete_count=1)
+    assert finished(), "a record that is accepted is no lag, although the start offset has not moved"
+    produce(client, "t", b"x", partition=1)
+    assert not finished()
+
+
+def test_a_share_group_reads_committed_records_from_the_first_on_unless_it_is_told_otherwise(
+    client: Client, verifier_client: VerifierClient
+) -> None:
+    def value(name: str) -> str | None:
+        (result,) = client.call(DescribeConfigsRequest([DescribeConfigsResource(ResourceType.GROUP, "g", [name])])).results
+        return next(config.value for config in result.configs if config.name == name)
+
+    configure_share_group(verifier_client, "g")
+    assert (value("share.auto.offset.reset"), value("share.isolation.level")) == ("earliest", "read_committed")
+    configure_share_group(verifier_client, "g", {"share.delivery.count.limit": "3"})
+    assert (value("share.delivery.count.limit"), value("share.auto.offset.reset")) == ("3", "earliest")
