@@ -15,7 +15,7 @@ import org.apache.kafka.common.requests.AbstractResponse;
  *   API_KEY VERSION ERROR_CODE REQUEST TEXT
  *
  * with the request's body in hexadecimal and the text of the exception, which may have spaces. A line of output is the response's body in
- * hexadecimal, "-" if Kafka sends no response, or "! EXCEPTION" if it fails.
+ * hexadecimal ("=" if it is empty), "-" if Kafka sends no response, "?" if it does not know the version, or "! EXCEPTION" if it fails.
  */
 public final class ErrorResponses {
     public static void main(String[] arguments) throws Exception {
@@ -28,6 +28,7 @@ public final class ErrorResponses {
     }
 
     private static String answer(ApiKeys key, short version, Errors error, byte[] body, String text) {
+        if (version > key.latestVersion(true)) return "?";
         try {
             AbstractRequest request = AbstractRequest.parseRequest(key, version, new ByteBufferAccessor(ByteBuffer.wrap(body))).request;
             AbstractResponse response = request.getErrorResponse(0, error.exception(text));

@@ -22,7 +22,6 @@ from ottla.protocol.schema import Message, decoder, encoder
 from tests.support.apache_kafka import jars_or_skip
 
 TEXT = "the text of an exception"
-OF_A_LATER_RELEASE = "! UnsupportedVersionException"
 KAFKA_FAILS = {(ApiKey.DESCRIBE_ACLS, "default")}
 """Kafka rejects these while it parses them, so no response is made."""
 
@@ -99,7 +98,8 @@ def test_a_rejected_request_has_kafkas_error_response(error: ErrorCode) -> None:
     different = []
     for case, answer in zip(asked, answers, strict=True):
         where = f"{case.key.name} {case.version} {case.content}"
-        if answer == OF_A_LATER_RELEASE and case.version > request_class(case.key).MIN_VERSION:
+        if answer == "?":  # a version of a later release than the jars'
+            assert case.version > request_class(case.key).MIN_VERSION, where
             continue
         if answer.startswith("!"):
             assert (case.key, case.content) in KAFKA_FAILS, f"{where}: {answer}"

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from client_compat.bench.loads.java import JavaLoad
 from client_compat.bench.loads.latency import P50, P99
 from client_compat.bench.loads.throughput import rate_and_cpu
 from client_compat.bench.loads.topics import topic
-from client_compat.bench.model import LoadFailed, Site, Values
+from client_compat.bench.model import JavaClient, LoadFailed, Site, Values
 
 TAKEN, TAKE_CPU = "taken", "broker CPU"
 
@@ -37,14 +36,14 @@ def paced(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 @contextmanager
-def _joined(site: Site, topic_name: str, consumers: int) -> Iterator[JavaLoad]:
+def _joined(site: Site, topic_name: str, consumers: int) -> Iterator[JavaClient]:
     client = _client(site)
     client.join(site.broker.bootstrap, topic_name, topic_name, consumers)
     yield client
     client.leave()
 
 
-def _client(site: Site) -> JavaLoad:
+def _client(site: Site) -> JavaClient:
     if site.java is None:
         raise LoadFailed("there is no Java client")
     return site.java
