@@ -146,6 +146,7 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:

@@ -100,4 +100,5 @@ APIS: Final = (
     ServedApi(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, 0, ListenerType.BROKER, splits=(Split('groups.topics.partitions', 'groups.topics.partitions'), )),
     ServedApi(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, 0, ListenerType.BROKER, array_limits={'topics': 10000, 'topics.partitions': 10000}),
     ServedApi(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, 0, ListenerType.BROKER, array_limits={'topics': 10000}),
+    ServedApi(ApiKey.UNREGISTER_CONTROLLER, 0, 0, 0, ListenerType.BROKER | ListenerType.CONTROLLER, forwarded=Forwarded.ALWAYS),
 )

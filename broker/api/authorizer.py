@@ -61,14 +61,22 @@ class _Check(NamedTuple):
 
 
 class Authorizer:
-    """The authorizer of one node. `acls` returns the ACLs of the newest metadata by id, always as a new mapping when they have changed."""
+    """The authorizer of one node. `acls` returns the ACLs of the newest metadata by id, always as a new mapping when they have changed.
+    `ranges`: ACLs can name hosts by address ranges."""
 
     def __init__(
-        self, super_users: Sequence[str], is_open: bool, acls: Callable[[], Mapping[bytes, AccessControlEntryRecord]], clock: Clock
+        self,
+        super_users: Sequence[str],
+        is_open: bool,
+        acls: Callable[[], Mapping[bytes, AccessControlEntryRecord]],
+        clock: Clock,
+        *,
+        ranges: bool = False,
     ) -> None:
         self._super_users = frozenset(super_users)
         self._is_open = is_open
         self._acls = acls
+        self._ranges = ranges
         self._denials = DenialLines(clock)
         self._of: Mapping[bytes, AccessControlEntryRecord] | None = None
         self._index = AclIndex(())
@@ -84,7 +92,7 @@ class Authorizer:
     def _refresh(self) -> None:
         acls = self._acls()
         if acls is not self._of:
-            self._of, self._index, self._known = acls, AclIndex(acls.values()), {}
+            self._of, self._index, self._known = acls, AclIndex(acls.values(), ranges=self._ranges), {}
             self._version += 1
 
     def allowed(
@@ -181,7 +189,9 @@ def authorizer_of(
     """Return the configured authorizer, or None if every request is authorized."""
     if settings.authorizer_class_name != STANDARD_AUTHORIZER:
         return None
-    return Authorizer(super_users(settings.super_users), settings.allow_everyone_if_no_acl_found, acls, clock)
+    return Authorizer(
+        super_users(settings.super_users), settings.allow_everyone_if_no_acl_found, acls, clock, ranges=settings.like.has_address_ranges
+    )
 
 
 @lru_cache(maxsize=1024)

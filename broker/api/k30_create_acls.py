@@ -10,6 +10,7 @@ Promises:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import CloseConnection, Context
@@ -50,7 +51,7 @@ async def handle(ctx: Context[ControllerServices], request: CreateAclsRequest) -
 async def _create(ctx: Context[ControllerServices], acls: Sequence[AclCreation]) -> list[Rejected | None]:
     results = [_misnamed(acl) for acl in acls]
     valid = [acl for acl, error in zip(acls, results, strict=True) if error is None]
-    created = await ctx.services.active.run(lambda state: create_acls(state.image, valid, state.random.randbytes))
+    created = await ctx.services.active.run(partial(create_acls, acls=valid))
     made = iter(created)
     return [next(made) if error is None else error for error in results]
 

@@ -47,8 +47,8 @@ async def handle(ctx: Context[ControllerServices], request: EnvelopeRequest) -> 
     header = inside.header
     if header.api_key not in FORWARDABLE:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    route = controller_routes()[header.api_key]
-    if not route.min_version <= header.api_version <= route.max_version:
+    route = controller_routes().get(header.api_key)
+    if route is None or not route.min_version <= header.api_version <= route.max_version:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     client = replace(
         ctx.peer,

@@ -66,7 +66,9 @@ def _narrowed(api: ServedApi, like: Likeness) -> ServedApi | None:
 @cache
 def controller_routes() -> Routes:
     """Return the routes of a controller's listener."""
-    return _on_controllers([api if (found := _narrowed(api, default_likeness())) is None else found for api in APIS])
+    shared = {api.key for api in APIS if ListenerType.BROKER in api.listeners}
+    served = (_narrowed(api, default_likeness()) if api.key in shared else api for api in APIS)
+    return _on_controllers(filter(None, served))
 
 
 def load(routes: Routes) -> None:

@@ -4,6 +4,7 @@ Invariants:
 - An ACL matches a resource whose name it has (literal), any resource (literal `*`), or a resource whose name starts with its own
   (prefixed). As in Kafka, the literal `*` does not match a name that itself begins with `*`.
 - An ACL matches an equal principal and host, or any with `User:*` and `*`. Everything is case-sensitive.
+- With `ranges` (Kafka 4.4), an ACL whose host is a range in CIDR notation matches the addresses in it.
 - ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS, and ALL implies everything. A
   DENY implies nothing, except DENY of ALL.
 - One DENY overrides every ALLOW. Without a matching ACL access is denied, unless no ACL at all, for whatever principal, matches the
@@ -15,12 +16,14 @@ Source: Kafka's StandardAuthorizerData, StandardAcl, Authorizer.authorizeByResou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core.acl import EVERYBODY, WILDCARD, Operation, Pattern, Permission, Resource
 
 Acl = AccessControlEntryRecord
+Network: TypeAlias = IPv4Network | IPv6Network
 _OfPrincipals = dict[str, list[Acl]]
 
 _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
@@ -28,6 +31,24 @@ _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
 }
 """Operations whose ALLOW implies an operation, besides itself and ALL."""
+
+
+def address_range(host: str) -> Network | None:
+    """Return the addresses that an ACL's host names in CIDR notation, such as `10.0.0.0/8`; None for any other host."""
+    address, slash, width = host.partition("/")
+    if not (slash and width.isascii() and width.isdecimal()):
+        return None
+    try:
+        return ip_network(f"{ip_address(address)}/{width}", strict=False)
+    except ValueError:
+        return None
+
+
+def _is_in(host: str, network: Network) -> bool:
+    try:
+        return ip_address(host) in network
+    except ValueError:
+        return False
 
 
 class Question(NamedTuple):
@@ -51,12 +72,16 @@ class AclVerdict(NamedTuple):
 class AclIndex:
     """An immutable set of ACLs."""
 
-    def __init__(self, acls: Iterable[Acl]) -> None:
+    def __init__(self, acls: Iterable[Acl], *, ranges: bool = False) -> None:
         self._literal: dict[tuple[int, str], _OfPrincipals] = {}
         self._prefixed: dict[tuple[int, str], _OfPrincipals] = {}
         self._of_type: dict[int, _OfPrincipals] = {}
+        self._ranges: dict[str, Network] = {}
+        """The hosts of ACLs that are address ranges."""
         lengths: dict[int, set[int]] = {}
         for acl in acls:
+            if ranges and (network := address_range(acl.host)) is not None:
+                self._ranges[acl.host] = network
             place = (acl.resource_type, acl.resource_name)
             if acl.pattern_type == Pattern.PREFIXED:
                 lengths.setdefault(acl.resource_type, set()).add(len(acl.resource_name))
@@ -72,12 +97,18 @@ class AclIndex:
         for of_principals in self._about(question.resource, question.name):
             covered = True
             for acl in _of(of_principals, question.principal):
-                if not _applies(acl, question):
+                if not (self._is_of_host(acl, question.host) and _applies(acl, question)):
                     continue
                 if acl.permission_type != Permission.ALLOW:
                     return AclVerdict(False, acl)
                 allowing = acl
         return AclVerdict(allowing is not None, allowing, covered)
+
+    def _is_of_host(self, acl: Acl, host: str) -> bool:
+        if acl.host in (host, WILDCARD):
+            return True
+        network = self._ranges.get(acl.host) if self._ranges else None
+        return network is not None and _is_in(host, network)
 
     def _about(self, resource: int, name: str) -> Iterator[_OfPrincipals]:
         """Yield matching ACLs in Kafka's order: longest name first, literal before prefixed, the literal `*` last."""
@@ -100,7 +131,7 @@ class AclIndex:
         denied: dict[int, set[str]] = {Pattern.LITERAL: set(), Pattern.PREFIXED: set()}
         allowed: list[tuple[int, str]] = []
         for acl in _of(self._of_type.get(resource, {}), principal):
-            if acl.host not in (host, WILDCARD) or acl.operation not in (operation, Operation.ALL):
+            if not self._is_of_host(acl, host) or acl.operation not in (operation, Operation.ALL):
                 continue
             if acl.permission_type == Permission.ALLOW:
                 allowed.append((acl.pattern_type, acl.resource_name))
@@ -131,8 +162,6 @@ def _order(acl: Acl) -> tuple[int, str, str, int]:
 
 
 def _applies(acl: Acl, question: Question) -> bool:
-    if acl.host not in (question.host, WILDCARD):
-        return False
     if acl.operation in (question.operation, Operation.ALL):
         return True
     return acl.permission_type == Permission.ALLOW and acl.operation in _IMPLYING.get(question.operation, ())

@@ -24,6 +24,12 @@ STREAMS_VERSION: Final = "streams.version"
 METADATA_LEVEL: Final = 30
 """4.3-IV0, the level of a new Kafka 4.3 cluster."""
 
+NEWEST_METADATA_LEVEL: Final = 33
+"""4.4-IV2, the highest level that a standalone node supports."""
+
+CONTROLLER_UNREGISTRATION: Final = 33
+"""4.4-IV2, the level from which on controllers can be unregistered."""
+
 GROUP_LEVEL: Final = 1
 """The level that enables the consumer groups of KIP-848."""
 
@@ -34,7 +40,7 @@ STREAMS_LEVEL: Final = 1
 """The level that enables the streams groups of KIP-1071."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, METADATA_LEVEL),
+    METADATA_VERSION: (7, NEWEST_METADATA_LEVEL),
     GROUP_VERSION: (0, GROUP_LEVEL),
     SHARE_VERSION: (0, SHARE_LEVEL),
     STREAMS_VERSION: (0, STREAMS_LEVEL),
@@ -74,7 +80,7 @@ def supported(like: Likeness) -> Mapping[str, tuple[int, int]]:
 def new_levels(transaction_level: int, like: Likeness) -> dict[str, int]:
     """Return the levels of a new directory, in record order; level 0 is the absence of a record."""
     levels = {
-        METADATA_VERSION: METADATA_LEVEL,
+        METADATA_VERSION: NEWEST_METADATA_LEVEL if METADATA_VERSION in like.table.features else METADATA_LEVEL,
         GROUP_VERSION: GROUP_LEVEL,
         SHARE_VERSION: SHARE_LEVEL,
         STREAMS_VERSION: STREAMS_LEVEL,

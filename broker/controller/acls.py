@@ -3,6 +3,8 @@
 Invariants:
 - Creating an ACL that exists already has no effect and is not an error.
 - An invalid ACL or filter is rejected by itself; the others of the request are applied.
+- In a release with address ranges (Kafka 4.4), a host is not empty and, if it has a `/`, a range in CIDR notation, which requires its
+  metadata.version. In an earlier one it may be any text.
 - A filter's null and ANY match everything. Pattern type MATCH matches the ACLs that apply to the name: its literal, the literal `*` and
   its prefixes.
 
@@ -14,12 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from ottla.broker.cluster.acl_index import address_range
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from ottla.broker.cluster.topic_ids import new_topic_id
+from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.acl import CLUSTER_NAME, WILDCARD, Operation, Pattern, Permission, Resource
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.releases.likeness import ADDRESS_RANGES
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k30_create_acls import AclCreation
 
@@ -57,23 +62,24 @@ class Deleted(NamedTuple):
     error: Rejected | None = None
 
 
-def create_acls(
-    image: MetadataImage, acls: Sequence[AclCreation], random_bytes: Callable[[int], bytes]
-) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Create ACLs. Return an error or None per ACL. `random_bytes(n)` is the randomness of ids.
+def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[MetadataRecord, list[Rejected | None]]:
+    """Create ACLs. Return an error or None per ACL.
 
     Raises `Rejected(POLICY_VIOLATION)` if one request creates too many.
     """
+    image = state.image
     known = {_content(acl) for acl in image.acls.values()}
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
     for acl in acls:
         try:
             _check(acl)
+            if state.settings.like.has_address_ranges:
+                _check_host(acl.host, image.metadata_level)
         except Rejected as error:
             results.append(error)
             continue
-        record = _record_of(acl, _new_id(image, random_bytes))
+        record = _record_of(acl, _new_id(image, state.random.randbytes))
         if _content(record) not in known:
             known.add(_content(record))
             records.append(record)
@@ -148,6 +154,19 @@ def _check(acl: AclCreation) -> None:
     if ":" not in acl.principal:
         what = "no colon is present separating the principal type from the principal name"
         raise _invalid(f"Could not parse principal from `{acl.principal}` ({what})")
+
+
+def _check_host(host: str, metadata_level: int) -> None:
+    """Check a host (AclControlManager.validateHostPattern)."""
+    if not host:
+        raise _invalid("Host pattern cannot be null or empty")
+    if "/" not in host:
+        return
+    if metadata_level < ADDRESS_RANGES:
+        problem = f"An address range as a host requires metadata.version 4.4-IV1 (level {ADDRESS_RANGES}); it is at level {metadata_level}"
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION, problem)
+    if address_range(host) is None:
+        raise _invalid(f"Invalid address range in CIDR notation: {host}")
 
 
 def _record_of(acl: AclCreation, acl_id: bytes) -> AccessControlEntryRecord:

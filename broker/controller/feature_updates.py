@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from ottla.broker.cluster.features import METADATA_VERSION, REGISTERED
+from ottla.broker.cluster.features import METADATA_VERSION, REGISTERED, supported
 from ottla.broker.cluster.image import ELR_VERSION, KRAFT_VERSION, ResourceType
 from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, FeatureRange, MetadataRecord, NoOpRecord
 from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION, ELIGIBLE_LEADER_REPLICAS
@@ -26,7 +26,7 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
-_LEVELS_THAT_BROUGHT_RECORDS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
+_LEVELS_THAT_BROUGHT_RECORDS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33})
 _DISABLED: Final = (0, 0)
 _NEEDS: Final[Mapping[str, int]] = {ELR_VERSION: ELIGIBLE_LEADER_REPLICAS}
 """The metadata.version that a feature requires, if it is above the lowest one."""
@@ -74,7 +74,7 @@ def _check_type(update: FeatureUpdate) -> None:
 def _unsupported(state: ControllerState, update: FeatureUpdate) -> str | None:
     """Return which node does not support the level, or may not; None if all do."""
     own_id, name, level = state.settings.node_id, update.name, update.level
-    known: dict[str, tuple[int, int]] = {f"Local controller {own_id}": REGISTERED.get(name, _DISABLED)}
+    known: dict[str, tuple[int, int]] = {f"Local controller {own_id}": _own_range(state, name)}
     for broker_id, broker in sorted(state.image.brokers.items()):
         known[f"Broker {broker_id}"] = _range_of(broker.features, name)
     controllers = state.image.controllers if state.metadata_level >= CONTROLLER_REGISTRATION else {}
@@ -89,6 +89,12 @@ def _unsupported(state: ControllerState, update: FeatureUpdate) -> str | None:
             if node_id != own_id and node_id not in controllers:
                 return f"controller {node_id} has not registered, and may not support this feature"
     return None
+
+
+def _own_range(state: ControllerState, name: str) -> tuple[int, int]:
+    if name == METADATA_VERSION and name in (levels := supported(state.settings.like)):
+        return levels[name]
+    return REGISTERED.get(name, _DISABLED)
 
 
 def _range_of(features: Mapping[str, FeatureRange], name: str) -> tuple[int, int]:

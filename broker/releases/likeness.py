@@ -23,6 +23,9 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 """A feature, and in Ottla also the setting of its level."""
 
+ADDRESS_RANGES: Final = 32
+"""4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
+
 _BEFORE_ITS_TIME: Final[Mapping[str, str]] = {
     "transaction.partition.verification.enable": "false",  # 3.6 began to verify (KIP-890, part 1)
 }
@@ -55,6 +58,11 @@ class Likeness:
     def has_group_settings(self) -> bool:
         """Whether groups have settings of their own, which came with the consumer groups of 4.0."""
         return GROUP_VERSION in self.table.features
+
+    @property
+    def has_address_ranges(self) -> bool:
+        """Whether ACLs can name hosts by address ranges in CIDR notation, which came with the metadata.version 4.4-IV1."""
+        return self.table.features.get(METADATA_VERSION, (0, 0, 0))[1] >= ADDRESS_RANGES
 
     def versions(self, api: str, first: int, last: int) -> tuple[int, int] | None:
         """Return which of the versions `first` to `last` of an API the release serves, or None. `api` is its name in Kafka's schemas."""

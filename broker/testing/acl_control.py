@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ottla.broker.controller.acls import create_acls, delete_acls
 from ottla.broker.core.acl import CLUSTER_NAME, STANDARD_AUTHORIZER, Operation, Pattern, Permission, Resource
 from ottla.broker.runtime.quorum.active_controller import ActiveController
@@ -48,7 +50,7 @@ class AclControl:
         kind, name = _resource(resource)
         pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
         acls = [AclCreation(kind, name, pattern, principal, host, Operation[each], permission) for each in operations]
-        decide = self._controller().run(lambda state: create_acls(state.image, acls, state.random.randbytes))
+        decide = self._controller().run(partial(create_acls, acls=acls))
         for error in self._owner.call_async(decide):
             if error is not None:
                 raise error

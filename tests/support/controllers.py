@@ -22,6 +22,7 @@ from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.releases.likeness import DEFAULT_RELEASE, likeness
 
 T = TypeVar("T")
 CONTROLLER = 3000
@@ -36,8 +37,10 @@ def directory(number: int) -> bytes:
 class LiveController:
     """A controller's state. `run` applies a decision. `log` is every record so far; `now_ms` is the time, which tests set."""
 
-    def __init__(self, level: int = METADATA_LEVEL, features: Mapping[str, int] | None = None, seed: int = 1) -> None:
-        settings = BrokerSettings(node_id=CONTROLLER)
+    def __init__(
+        self, level: int = METADATA_LEVEL, features: Mapping[str, int] | None = None, seed: int = 1, like: str = DEFAULT_RELEASE
+    ) -> None:
+        settings = BrokerSettings(node_id=CONTROLLER, like=likeness(like))
         self.state = ControllerState(CLUSTER_ID, settings, Random(seed), voters=[CONTROLLER])
         self.log: list[MetadataRecord] = []
         self.now_ms = 0

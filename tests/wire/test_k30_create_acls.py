@@ -81,3 +81,16 @@ def test_an_acl_with_any_fails_the_whole_request_as_in_kafka(broker: RunningBrok
 def test_an_acl_with_an_unknown_part_closes_the_connection(broker: RunningBroker) -> None:
     with bob(broker) as client, pytest.raises(ConnectionError):
         create_acls(client, AclCreation(0, "a", 3, "User:a", "*", 3, 3))
+
+
+@LOCKED
+@pytest.mark.broker_like("4.4")
+def test_an_acl_of_4_4_can_name_an_address_range(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        create(admin, "a")
+        for host, code in (("", ErrorCode.INVALID_REQUEST), ("127.0.0.0/99", ErrorCode.INVALID_REQUEST), ("10.0.0.0/8", ErrorCode.NONE)):
+            (result,) = create_acls(admin, acl(Resource.TOPIC, "a", Operation.READ, host=host))
+            assert result.error_code == code
+        assert not sees(client)
+        create_acls(admin, acl(Resource.TOPIC, "a", Operation.READ, host="127.0.0.0/8"))
+        assert sees(client)

@@ -77,6 +77,7 @@ async def test_a_controller_answers_api_versions_and_describe_cluster(cluster: O
         (b"\0\x13\0\x07\0\0\0\1\0\1x\0", b"\1\2\3", ErrorCode.INVALID_REQUEST),  # no address
         (b"\0\x13\0\x63\0\0\0\1\0\1x\0", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # CreateTopics 99
         (b"\0\x3a\0\0\0\0\0\1\0\1x\0\1\0\1\0", bytes(4), ErrorCode.INVALID_REQUEST),  # another envelope
+        (b"\0\x5e\0\0\0\0\0\1\0\1x\0\0\0\0\x09\0", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # an API of a later release
         (b"\0\x13", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # cut short
     ],
 )

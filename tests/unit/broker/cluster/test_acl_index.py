@@ -112,3 +112,26 @@ def test_an_acls_text_is_kafkas() -> None:
         "StandardAcl[resourceType=TOPIC, resourceName=orders, patternType=LITERAL, principal=User:ann, host=*, operation=READ, "
         "permissionType=ALLOW]"
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "address", "is_meant"),
+    [
+        ("10.0.0.0/8", "10.1.2.3", True),
+        ("10.9.9.9/8", "10.1.2.3", True),
+        ("10.1.2.3/32", "10.1.2.3", True),
+        ("10.0.0.0/8", "11.1.2.3", False),
+        ("0.0.0.0/0", "fe80::1", False),
+        ("2001:db8::/32", "2001:db8:0:0:0:0:0:1", True),
+        ("2001:db8::/32", "2001:db9:0:0:0:0:0:1", False),
+        ("10.0.0.0/255.0.0.0", "10.1.2.3", False),
+        ("10.0.0.0/33", "10.1.2.3", False),
+        ("10.0.0.0/8", "no address", False),
+    ],
+)
+def test_an_address_range_matches_its_addresses_where_ranges_are_known(host: str, address: str, is_meant: bool) -> None:
+    acls = [acl(host=host)]
+    question = Question("User:ann", address, Operation.READ, Resource.TOPIC, "orders")
+    assert AclIndex(acls, ranges=True).judge(question).allowed is is_meant
+    assert AclIndex(acls, ranges=True).any_of_type("User:ann", address, Operation.READ, Resource.TOPIC) is is_meant
+    assert not AclIndex(acls).judge(question).allowed

@@ -104,7 +104,7 @@ def test_kraft_version_is_not_part_of_an_image() -> None:
         RemoveAccessControlEntryRecord(ID),
         BeginTransactionRecord(),
         level(6),
-        level(31),
+        level(34),
         level(0),
     ],
     ids=repr,

@@ -29,7 +29,7 @@ def wanted(name: str | None = None, pattern: int = ANY, **fields: Any) -> Delete
 
 
 def create(controller: LiveController, *acls: AclCreation) -> list[Rejected | None]:
-    return controller.run(create_acls(controller.state.image, acls, controller.state.random.randbytes))
+    return controller.run(create_acls(controller.state, acls))
 
 
 def names(controller: LiveController) -> list[str]:
@@ -136,3 +136,24 @@ def test_one_request_changes_at_most_one_batch_of_acls() -> None:
     with pytest.raises(Rejected) as refused:
         delete_acls(controller.state.image, [wanted()])
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("host", "level", "code"),
+    [
+        ("*", 30, None),
+        ("10.0.0.1", 30, None),
+        ("", 33, ErrorCode.INVALID_REQUEST),
+        ("10.0.0.0/8", 33, None),
+        ("10.0.0.0/8", 31, ErrorCode.UNSUPPORTED_VERSION),
+        ("10.0.0.0/40", 33, ErrorCode.INVALID_REQUEST),
+        ("example.org/8", 33, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_host_is_checked_in_a_release_with_address_ranges(host: str, level: int, code: ErrorCode | None) -> None:
+    (error,) = create(LiveController(level, like="4.4"), acl(host=host))
+    assert (None if error is None else error.code) == code
+
+
+def test_a_host_is_any_text_in_a_release_without_address_ranges() -> None:
+    assert create(LiveController(), acl(host=""), acl(host="10.0.0.0/40")) == [None, None]

@@ -1,0 +1,20 @@
+"""Have the cluster forget a controller.
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Message, int16, int32, string, wire_struct
+
+
+@wire_struct
+class UnregisterControllerRequest(Message, api_key=94, versions="0", flexible="0+"):
+    controller_id: int = int32()
+
+
+@wire_struct
+class UnregisterControllerResponse(Message, api_key=94, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+")
