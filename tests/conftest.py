@@ -73,6 +73,7 @@ SLOW = {
     "scenario/test_release_record.py",
     "scenario/test_replication_beside_kafka.py",
     "scenario/test_samples.py",
+    "scenario/test_samples_before_kafka.py",
     "scenario/test_secured_clients.py",
     "scenario/test_site.py",
     "scenario/test_streams.py",

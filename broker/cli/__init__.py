@@ -45,8 +45,8 @@ COMMANDS = {
 }
 
 
-READ_LOGS = ("audit", "explain", "dedup")
-"""The commands that read clusters on their own connections. Their option --command-config is by default the root command's --config."""
+READ_LOGS = ("audit", "explain", "dedup", "verify")
+"""The commands with connections of their own to clusters. Their option --command-config is by default the root command's --config."""
 EXIT_INTERRUPTED = 130
 
 

@@ -18,8 +18,10 @@ from ottla.broker.cli.common import CliError, command, print_json, print_table
 from ottla.broker.cli.logs import quiet_broker_logs, quiet_client_logs
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.verdict import audit_missing
+from ottla.broker.testing.wire_verdict import WireSource
 from ottla.broker.verification.judge import Result, Standing, identity_of
 from ottla.broker.verification.program import CannotStart, Program, Role
+from ottla.broker.verification.real_cluster import RealCluster
 from ottla.broker.verification.report import COLUMNS, as_json, explanations, rows, summary, write_junit
 from ottla.broker.verification.scenario import Scenario
 from ottla.broker.verification.scenarios import SCENARIOS
@@ -52,6 +54,12 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML with a test case for each scenario.")] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep each run's log directory and output there.")] = None,
+    bootstrap: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT[,…]", help="Verify on this cluster, through a gateway; brokers of its own otherwise.")
+    ] = None,
+    command_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Client security settings for --bootstrap, as in Kafka's client.properties.")
+    ] = None,
     strict: Annotated[bool, typer.Option(help="Also fail if the client's protocol version has no defence (exposed).")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the scenarios and what happens in each.")] = False,
 ) -> None:
@@ -61,11 +69,15 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     has OTTLA_BOOTSTRAP_SERVERS (also BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the number of
     records OTTLA_RECORDS, its instance number OTTLA_INSTANCE (a replacement keeps the number), and OTTLA_WORK_DIR, which survives restarts.
 
+    With --bootstrap the program runs on an existing cluster of any implementation, through a gateway that causes the faults. Topics and
+    groups are created for it and deleted afterwards (--keep keeps them); scenarios that need power over the brokers are left out.
+
     For example: ottla verify --scenario lost-ack -- python my_producer.py (docs/verify.md explains roles and scenarios).
     A run without faults shows what the program should achieve. Exit code 0: nothing broken; 1: a guarantee was broken; 2: no verdict.
     """
     if list_:
-        print_table(("scenario", "what happens"), [(each.name, each.happens) for each in SCENARIOS])
+        columns = ("scenario", "what happens", "with --bootstrap: cannot run, because")
+        print_table(columns, [(each.name, each.happens, each.needs_power or "") for each in SCENARIOS])
         return
     if not program:
         raise CliError("name the program after --: ottla verify -- python my_producer.py (--help lists the options)", COULD_NOT_JUDGE)
@@ -81,7 +93,12 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-verify-")))
-        results, failure = _run(Verification(under_test, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None))
+        cluster = None if bootstrap is None else _cluster(bootstrap, command_config, keep=keep is not None)
+        results, failure = _run(
+            Verification(under_test, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None, cluster)
+        )
+        if cluster is not None and cluster.keep:
+            typer.echo(f"The topics and groups of the runs are kept in the cluster; their names begin with {cluster.prefix}.", err=True)
     if junit is not None:
         _write_junit(results, " ".join(program), junit, failure)
     if as_json_:
@@ -107,7 +124,7 @@ def _run(verification: Verification) -> tuple[list[Result], str | None]:
         try:
             for result in verification.run(lambda name: status.update(f"{name} ({len(results) + 1} of {len(verification.scenarios) + 1})")):
                 results.append(result)
-                if result.standing is not Standing.DOES_NOT_APPLY:
+                if result.standing not in {Standing.DOES_NOT_APPLY, Standing.CANNOT_RUN}:
                     console.print(f"{result.standing.value:8} {result.name}, {result.ending.seconds:.1f} s", markup=False)
         except (CannotVerify, CannotStart, RuntimeError, OSError) as error:
             return results, str(error) or type(error).__name__
@@ -152,6 +169,15 @@ def _chosen(only: Sequence[str] | None, but: Sequence[str] | None) -> list[Scena
     if unknown:
         raise CliError(f"there is no scenario {', '.join(unknown)}; use {', '.join(sorted(names))}", COULD_NOT_JUDGE)
     return [each for each in SCENARIOS if (not only or each.name in only) and each.name not in (but or ())]
+
+
+def _cluster(bootstrap: str, command_config: Path | None, *, keep: bool) -> RealCluster:
+    source = WireSource(bootstrap, command_config)
+    try:
+        source.address()
+    except (OSError, ValueError) as error:
+        raise CliError(str(error), COULD_NOT_JUDGE) from None
+    return RealCluster(source, keep)
 
 
 def _identity(by: str) -> Identity:

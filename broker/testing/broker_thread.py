@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ottla.broker.app import Broker
 
@@ -105,6 +106,43 @@ class NodeThread(Generic[N]):
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join(PATIENCE_S)
         loop.close()
+
+
+class StoppableNode(Protocol):
+    """A node that stops cleanly."""
+
+    async def stop(self) -> None: ...
+
+
+S = TypeVar("S", bound=StoppableNode)
+
+
+class InProcessNode(NodeThread[S], ABC):
+    """A node that `start` makes on its thread, and `stop` ends cleanly."""
+
+    def start(self) -> Self:
+        """Start the node unless it runs. Raises StartError or OSError; then nothing runs."""
+        if self.running:
+            return self
+        self.start_loop()
+        try:
+            self.call_async(self._start())
+        except BaseException:
+            self.end_loop()
+            raise
+        self.running = True
+        return self
+
+    @abstractmethod
+    async def _start(self) -> None:
+        """Make `node`, and start it."""
+
+    def stop(self) -> None:
+        """Stop the node cleanly, as SIGTERM does."""
+        self.resume()
+        if self.running:
+            self.call_async(self.node.stop())
+            self.end_loop()
 
 
 BrokerThread = NodeThread[Broker]

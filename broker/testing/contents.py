@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -67,15 +67,26 @@ def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored
 
 def contents_of(partition: Partition) -> list[Stored]:
     """Return all records of one partition, in log order. Call it on the broker's loop."""
-    found: list[Stored] = []
     log = partition.log
-    offset, ends = log.log_start_offset, log.log_end_offset
+
+    def read(offset: int) -> bytes:
+        return log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
+
+    return stored_in((partition.topic, partition.index), log.log_start_offset, log.log_end_offset, read)
+
+
+def stored_in(place: Place, offset: int, end: int, read: Callable[[int], bytes]) -> list[Stored]:
+    """Return all records of a partition from `offset` to before `end`, in log order. `read` returns the batches from an offset on, at
+    least one if there is one."""
+    found: list[Stored] = []
     open_: dict[int, list[Stored]] = {}
-    while offset < ends:
-        data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
+    while offset < end:
+        data = read(offset)
         before = offset
         for position, header in split_batches(data):
-            _take(found, open_, (partition.topic, partition.index), header, data[position : position + header.size_bytes])
+            if header.base_offset >= end:
+                return found
+            _take(found, open_, place, header, data[position : position + header.size_bytes])
             offset = header.next_offset
         if offset == before:
             break

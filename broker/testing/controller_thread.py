@@ -10,11 +10,14 @@ from ottla.broker.core.clock import MovableClock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.environment import Environment
 from ottla.broker.layout import Layout
-from ottla.broker.testing.broker_thread import NodeThread
+from ottla.broker.testing.broker_thread import InProcessNode
 
 
-class InProcessController(NodeThread[ControllerNode]):
-    """The controller. `settings_of` makes its settings from its own assignments, `environment_of` its environment from its clock."""
+class InProcessController(InProcessNode[ControllerNode]):
+    """The controller. `settings_of` makes its settings from its own assignments, `environment_of` its environment from its clock.
+
+    While it is stopped, brokers continue to serve, but no metadata changes.
+    """
 
     def __init__(
         self, layout: Layout, settings_of: Callable[[dict[str, str]], BrokerSettings], environment_of: Callable[[MovableClock], Environment]
@@ -32,31 +35,11 @@ class InProcessController(NodeThread[ControllerNode]):
         """The committed metadata."""
         return self.call(lambda node: node.role.newest.image)
 
-    def start(self) -> InProcessController:
-        """Start it unless it runs. Raises StartError or OSError."""
-        if self.running:
-            return self
-        self.start_loop()
-        try:
-            self.call_async(self._start())
-        except BaseException:
-            self.end_loop()
-            raise
-        self.running = True
-        return self
-
     async def _start(self) -> None:
         settings = self._settings_of(self._layout.controller_settings(self.port or None))
         self.node = ControllerNode(settings, self._world_of(self.clock), exit_now=self.exit_codes.append)
         await self.node.start()
         self.port = self.node.address[1]
-
-    def stop(self) -> None:
-        """Stop it cleanly, as SIGTERM does. Brokers continue to serve, but no metadata changes."""
-        self.resume()
-        if self.running:
-            self.call_async(self.node.stop())
-            self.end_loop()
 
     def kill(self) -> None:
         """Kill it, as SIGKILL does: without a sync or a clean-shutdown marker."""

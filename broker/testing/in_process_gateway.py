@@ -1,16 +1,18 @@
 """A gateway in this process, on its own thread and event loop, in front of any cluster.
 
 ```python
-with InProcessGateway(to="localhost:9092") as gateway:
+with InProcessGateway(to="localhost:9092").record() as gateway:
     gateway.faults.add("drop-ack:api=Produce,topic=orders,times=1")
     produce_something(gateway.bootstrap)
     gateway.faults.assert_consumed()
+    gateway.assert_exactly_once("orders")
 ```
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,27 +21,41 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
 from ottla.broker.gateway.address_book import Address
 from ottla.broker.net.gateway import Gateway, GatewaySettings
-from ottla.broker.testing.broker_thread import NodeThread
+from ottla.broker.testing.anomalies import Identity
+from ottla.broker.testing.broker_thread import InProcessNode
 from ottla.broker.testing.controls import ClockControl, FaultControl
+from ottla.broker.testing.history import History
 from ottla.broker.testing.in_process import several
 
 _HOST = "127.0.0.1"
 
 
-class InProcessGateway(NodeThread[Gateway]):
+class InProcessGateway(InProcessNode[Gateway]):
     """A gateway to the cluster whose bootstrap servers are `to`. Use as a context manager, or call `start` and `stop`.
 
-    `faults` is a rule of `ottla gateway --fault`, or several. `port` 0 chooses free ports. `settings` replaces `to` and `port`, for
-    instance for TLS.
+    `faults` is a rule of `ottla gateway --fault`, or several. `port` 0 chooses free ports. `command_config` is a file with client security
+    settings: TLS towards the cluster, and how `assert_exactly_once` reads it. `settings` replaces the gateway's other settings.
     """
 
-    def __init__(self, to: str = "", *, faults: str | Sequence[str] = (), port: int = 0, settings: GatewaySettings | None = None) -> None:
+    def __init__(
+        self,
+        to: str = "",
+        *,
+        faults: str | Sequence[str] = (),
+        port: int = 0,
+        command_config: str | os.PathLike[str] | None = None,
+        settings: GatewaySettings | None = None,
+    ) -> None:
         super().__init__(Path(), "gateway")
         self.script = Faults((parse_rule(rule) for rule in several(faults)), refused=NEEDS_A_BROKER)
         self.faults = FaultControl(self, self.script)
+        self.history = History(self._topic_name)
+        """What clients have done through the gateway since `record`."""
+        self._recording = False
         self._clock = MovableClock()
         self.clock = ClockControl(self, self._clock)
-        self.settings = settings or GatewaySettings([_address(item) for item in to.split(",")], _HOST, port)
+        self._to, self._port, self._settings = to, port, settings
+        self._command_config = None if command_config is None else Path(command_config)
 
     @property
     def bootstrap(self) -> str:
@@ -48,36 +64,55 @@ class InProcessGateway(NodeThread[Gateway]):
             raise RuntimeError("the gateway has no port yet: start it first")
         return f"{_HOST}:{self.node.ports[0]}"
 
-    def start(self) -> InProcessGateway:
-        """Start the gateway unless it runs. Raises OSError if its port is in use."""
-        if self.running:
-            return self
-        self.start_loop()
-        try:
-            self.call_async(self._start())
-        except BaseException:
-            self.end_loop()
-            raise
-        self.running = True
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs."""
+        return self.running and not self.paused
+
+    def record(self) -> InProcessGateway:
+        """Record the history of requests from now on, for `assert_exactly_once`. Requests are then answered one after the other."""
+        if not self._recording:
+            self._recording = True
+            self.script.observe(self.history)
         return self
 
-    def stop(self) -> None:
-        """Close all connections and ports."""
-        if self.running:
-            self.call_async(self.node.stop())
-            self.end_loop()
+    def assert_exactly_once(
+        self,
+        topics: str | Iterable[str] | None = None,
+        *,
+        expected: Iterable[Hashable] | None = None,
+        by: str | Identity = "value",
+        audit: bool = True,
+    ) -> None:
+        """Judge what clients saw and what the cluster's logs contain, with the arguments of `InProcessBroker.assert_exactly_once`. The logs
+        are read over the wire, on connections of their own, up to the high watermark.
+
+        `topics`: by default those that were written or read through the gateway. Raises NotExactlyOnce with an explanation, OSError if the
+        cluster cannot be read, RuntimeError if nothing was recorded, and KeyError, TypeError or ValueError as the broker's.
+        """
+        from ottla.broker.testing.wire_verdict import WireSource, assert_exactly_once  # noqa: PLC0415 # only for tests that judge
+
+        if not self._recording:
+            raise RuntimeError("nothing was recorded: call record() before the clients begin")
+        source = WireSource(self._to, self._command_config)
+        assert_exactly_once(source, self.history, topics, expected=expected, by=by, audit=audit)
 
     async def _start(self) -> None:
-        self.node = Gateway(self.settings, self.script, self._clock)
+        self.node = Gateway(self._settings or self._settings_of_arguments(), self.script, self._clock)
         await self.node.start()
+
+    def _settings_of_arguments(self) -> GatewaySettings:
+        from ottla.broker.testing.wire_verdict import WireSource  # noqa: PLC0415 # brings the audit's client along
+
+        there = WireSource(self._to, self._command_config).address()
+        tls = there.security.tls() if there.security.encrypted else None
+        return GatewaySettings([Address(*each) for each in there.servers], _HOST, self._port, cluster_tls=tls)
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        return self.node.book.topic_name(topic_id)
 
     def __enter__(self) -> InProcessGateway:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return Address(host.strip("[]"), int(port))

@@ -145,16 +145,29 @@ def identity_of(by: str | Identity) -> Identity:
     return _IDENTITIES[by]
 
 
-def audit_findings(directories: Sequence[Path], topics: Iterable[str], *, replicas: bool = False) -> list[str]:
-    """Return the audit's violations, one line each; none if it is not installed. With `replicas`, compare the directories too."""
+def audit_findings(
+    paths: Sequence[str | Path],
+    topics: Iterable[str],
+    *,
+    replicas: bool = False,
+    alone: Collection[str] | None = None,
+    command_config: Path | None = None,
+) -> list[str]:
+    """Return the audit's violations in directories, or in a cluster (`kafka://host:port`, with the security settings of
+    `command_config`), one line each; none if it is not installed. With `replicas`, compare the directories too. `alone`: only violations
+    in these topics, and none in internal ones.
+    """
     if audit_missing() is not None:
         return []
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # costs a tenth of a second
+    from ottla.spark_jobs.wire.sources import Wire  # noqa: PLC0415 # comes with the audit
 
-    judged = audit(directories, topics=[*sorted(topics), TRANSACTION_STATE], engine="duckdb", replicas=replicas).directories
+    wanted = [*sorted(topics), TRANSACTION_STATE]
+    judged = audit(paths, topics=wanted, engine="duckdb", replicas=replicas, wire=Wire(command_config)).directories
     lines = []
     for verdict in judged:
         for name, result in verdict.rules.items():
             where = f"{verdict.path}: " if replicas else ""
-            lines += [f"{name}: {where}{each.where} {each.kind}" for each in result.samples if each.severity == "violation"]
+            bad = [each for each in result.samples if each.severity == "violation" and (alone is None or each.topic in alone)]
+            lines += [f"{name}: {where}{each.where} {each.kind}" for each in bad]
     return lines[:_FINDINGS_MAX]

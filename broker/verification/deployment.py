@@ -1,4 +1,4 @@
-"""The brokers of one run: a single broker in this process, or a cluster of three, behind a common interface.
+"""The brokers of one run: a single broker in this process, or a cluster of three; `real_cluster` has the third kind, behind a gateway.
 
 Rules:
 - A fault is one rule on all brokers, with common counters. It does not apply to requests of the verification or between brokers.
@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,9 @@ from ottla.broker.testing.cluster import InProcessCluster
 from ottla.broker.testing.contents import Place
 from ottla.broker.testing.history import Read, Send
 from ottla.broker.testing.in_process import InProcessBroker
+from ottla.broker.testing.in_process_gateway import InProcessGateway
 from ottla.broker.testing.verdict import Examined
+from ottla.broker.verification.program import Program
 from ottla.broker.verification.request_observer import VERIFIER_CLIENT, RequestObserver
 from ottla.broker.verification.verifier_client import BY_GROUP, BY_TRANSACTION, VerifierClient
 
@@ -34,6 +36,9 @@ SETTINGS: Final = {
     "fetch.max.bytes": "1024",  # a few batches of the input, so that reading takes several requests
 }
 LAG_MS: Final = 60_000
+SESSION_MARGIN_MS: Final = 1_000
+AFTER_ALL_MS: Final = 1_000_000
+"""Advance of the clock before the verdict: longer than any transaction may be open (transaction.max.timeout.ms, 15 minutes)."""
 OF_A_CLUSTER: Final = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "1",
@@ -48,79 +53,105 @@ BROKERS: Final = 3
 LEADER, OF_GROUPS, OF_TRANSACTIONS = 1, 2, 3
 
 
+Carrier = InProcessBroker | InProcessGateway
+"""What a program's requests pass, and where they meet faults."""
+
+
 class Deployment(ABC):
-    """The brokers of one run. `host` is the broker or the cluster, `brokers` are all of its brokers."""
+    """The cluster of one run. `carriers` are all that the program's requests can pass: the brokers, or a gateway."""
 
-    host: InProcessBroker | InProcessCluster
-
-    def __init__(self, host: InProcessBroker | InProcessCluster, brokers: Iterable[InProcessBroker]) -> None:
-        self.host = host
-        self.brokers = list(brokers)
-        self.verifier_client = VerifierClient(lambda: [each.bootstrap for each in self.brokers if each.is_up])
-        names = (f"broker-{number}" for number, _ in enumerate(self.brokers, 1))
-        self._others = frozenset({VERIFIER_CLIENT, *(names if len(self.brokers) > 1 else ())})
+    carriers: Sequence[Carrier]
+    verifier_client: VerifierClient
+    others: frozenset[str] = frozenset({VERIFIER_CLIENT})
+    """Client ids other than the program's."""
 
     @property
+    @abstractmethod
     def bootstrap(self) -> str:
         """The bootstrap servers."""
-        return self.host.bootstrap
 
     @property
     def sends(self) -> list[Send]:
         """What producers have sent since `watch`."""
-        return [send for broker in self.brokers for send in list(broker.history.sends)]
+        return [send for carrier in self.carriers for send in list(carrier.history.sends)]
 
     @property
     def reads(self) -> list[Read]:
         """What consumers have received since `watch`."""
-        return [read for broker in self.brokers for read in list(broker.history.reads)]
+        return [read for carrier in self.carriers for read in list(carrier.history.reads)]
 
+    @abstractmethod
     def start(self) -> None:
-        """Start all brokers. Raises StartError, OSError; then nothing runs."""
-        for broker in self.brokers:
-            broker.script.spared = self._others
-        self.host.start()
+        """Start all brokers, or the gateway. Raises StartError, OSError; then nothing runs."""
 
+    def renamed(self, program: Program) -> Program:
+        """Return the program with the names of topics and group that it gets in this deployment."""
+        return program
+
+    def common_name(self, topic: str) -> str:
+        """Return a topic's name in all runs, from its name in this one."""
+        return topic
+
+    def own_name(self, topic: str) -> str:
+        """Return the inverse of `common_name`."""
+        return topic
+
+    def trespass(self) -> str | None:
+        """Return why the program must not continue, because it uses what is not of this run."""
+        return None
+
+    @abstractmethod
     def create(self, topic: str, partitions: int) -> None:
         """Create a topic. Raises Rejected."""
-        self.host.topics.create(topic, partitions)
+
+    @abstractmethod
+    def end_offset(self, topic: str, partition: int) -> int:
+        """Return the log end offset."""
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """Return the brokers' time in milliseconds since 1970-01-01 UTC."""
+
+    @abstractmethod
+    def pass_time(self, ms: int) -> None:
+        """Advance the brokers' clock."""
+
+    def expire_members(self, session_ms: int) -> None:
+        """Expire the membership of all group members, whose session timeout is `session_ms`."""
+        self.pass_time(session_ms + SESSION_MARGIN_MS)
 
     def watch(self, observer: RequestObserver) -> None:
         """Record the history of clients from now on, and pass all requests to `observer`."""
-        observer.others = self._others
-        self.host.record()
-        for broker in self.brokers:
-            broker.call(partial(_observe, observer, broker.script))
+        observer.others = self.others
+        for carrier in self.carriers:
+            carrier.record()
+            carrier.call(partial(_observe, observer, carrier.script))
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a rule on all brokers. Raises FaultSyntax."""
+        """Load a rule on all carriers. Raises FaultSyntax."""
         made = parse_rule(rule)
-        for broker in self.brokers:
-            broker.faults.add(made)
+        for carrier in self.carriers:
+            carrier.faults.add(made)
         return made
 
     def release(self, name: str) -> None:
-        """Release what the rule holds, on all brokers."""
-        for broker in self._up:
-            if any(rule.name == name for rule in broker.faults.rules):
-                broker.faults.release(name)
+        """Release what the rule holds, on all carriers."""
+        for carrier in self.carriers:
+            if carrier.is_up and any(rule.name == name for rule in carrier.faults.rules):
+                carrier.faults.release(name)
 
     def reset(self) -> None:
         """Unload all rules and release everything."""
-        for broker in self.brokers:
-            broker.faults.reset()
+        for carrier in self.carriers:
+            carrier.faults.reset()
 
     def held(self, name: str) -> list[int]:
-        """Return the numbers of the brokers (from 1) on which the rule holds something."""
-        return [number for number, broker in enumerate(self.brokers, 1) if any(held.rule.name == name for held in list(broker.script.held))]
+        """Return the numbers of the carriers (from 1) on which the rule holds something."""
+        return [number for number, each in enumerate(self.carriers, 1) if any(held.rule.name == name for held in list(each.script.held))]
 
+    @abstractmethod
     def members(self) -> int:
         """Return the number of members in all groups."""
-        return sum(broker.call(lambda node: sum(len(each.members) for each in node.services.groups.all_groups())) for broker in self._up)
-
-    @property
-    def _up(self) -> list[InProcessBroker]:
-        return [broker for broker in self.brokers if broker.is_up]
 
     @property
     @abstractmethod
@@ -132,21 +163,66 @@ class Deployment(ABC):
         """Restart a broker that a rule crashed; return whether there was one."""
 
     @abstractmethod
-    def settle(self, after_ms: int) -> None:
-        """After the program: restore all brokers, release everything held, and advance the clock. Raises TimeoutError."""
+    def settle(self) -> None:
+        """After the program: restore all brokers, release everything held, and let open transactions time out. Raises TimeoutError."""
 
     @abstractmethod
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
     ) -> Examined:
-        """Judge what clients saw and what the logs contain. Raises RuntimeError, TimeoutError."""
+        """Judge what clients saw and what the logs contain. Raises RuntimeError, TimeoutError, OSError."""
 
     @abstractmethod
     def stop(self) -> None:
         """Stop everything, in whatever state it is."""
 
 
-class OneBroker(Deployment):
+class OwnBrokers(Deployment):
+    """Brokers of this process. `host` is the broker or the cluster, `brokers` are all of its brokers."""
+
+    host: InProcessBroker | InProcessCluster
+
+    def __init__(self, host: InProcessBroker | InProcessCluster, brokers: Iterable[InProcessBroker]) -> None:
+        self.host = host
+        self.carriers = self.brokers = list(brokers)
+        self.verifier_client = VerifierClient(lambda: [each.bootstrap for each in self._up])
+        names = (f"broker-{number}" for number, _ in enumerate(self.brokers, 1))
+        self.others = frozenset({VERIFIER_CLIENT, *(names if len(self.brokers) > 1 else ())})
+
+    @property
+    def bootstrap(self) -> str:
+        return self.host.bootstrap
+
+    def start(self) -> None:
+        for broker in self.brokers:
+            broker.script.spared = self.others
+        self.host.start()
+
+    def create(self, topic: str, partitions: int) -> None:
+        self.host.topics.create(topic, partitions)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        return self.host.topics.end_offset(topic, partition)
+
+    def now_ms(self) -> int:
+        return self.host.clock.now_ms()
+
+    def pass_time(self, ms: int) -> None:
+        self.host.clock.advance(ms / 1_000)
+
+    def watch(self, observer: RequestObserver) -> None:
+        super().watch(observer)
+        self.host.record()
+
+    def members(self) -> int:
+        return sum(broker.call(lambda node: sum(len(each.members) for each in node.services.groups.all_groups())) for broker in self._up)
+
+    @property
+    def _up(self) -> list[InProcessBroker]:
+        return [broker for broker in self.brokers if broker.is_up]
+
+
+class OneBroker(OwnBrokers):
     """A single broker."""
 
     host: InProcessBroker
@@ -166,10 +242,10 @@ class OneBroker(Deployment):
             self.host.restart()
         return crashed
 
-    def settle(self, after_ms: int) -> None:
+    def settle(self) -> None:
         self.bring_back()
         self.reset()
-        self.host.clock.advance(after_ms / 1_000)
+        self.pass_time(AFTER_ALL_MS)
 
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
@@ -182,7 +258,7 @@ class OneBroker(Deployment):
             self.host.stop()
 
 
-class Cluster(Deployment):
+class Cluster(OwnBrokers):
     """Three brokers and their controller."""
 
     host: InProcessCluster
@@ -218,7 +294,7 @@ class Cluster(Deployment):
     def bring_back(self) -> bool:
         return False
 
-    def settle(self, after_ms: int) -> None:
+    def settle(self) -> None:
         cluster = self.host
         cluster.heal()
         for number, broker in cluster.brokers.items():
@@ -228,7 +304,7 @@ class Cluster(Deployment):
                 cluster.restart(number)
         self.let_followers_go_on()
         self._wait_in_sync()
-        cluster.clock.advance(after_ms / 1_000)
+        self.pass_time(AFTER_ALL_MS)
         self._wait_in_sync()
         cluster.wait_until(self._nothing_is_open, "all transactions have ended")
 
@@ -334,6 +410,6 @@ def _observe(observer: RequestObserver, script: Faults, _: Broker) -> None:
     script.observe(observer)
 
 
-def deployment_of(brokers: int, directory: Path) -> Deployment:
+def deployment_of(brokers: int, directory: Path) -> OwnBrokers:
     """Make a single broker, or a cluster."""
     return OneBroker(directory) if brokers == 1 else Cluster(directory, brokers)

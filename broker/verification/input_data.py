@@ -35,11 +35,11 @@ REST_RECORDS = 2
 """Records of each partition that are written at the end."""
 SHARE_SETTINGS: Final[Mapping[str, str]] = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
 """A share group begins with the first record, and gets committed records only."""
-_ABORTED = ("ottla-verify-input", 3)
-"""Transactional id of the aborted records, and the number of records in each transaction."""
+_ABORTED = 3
+"""The number of records in each aborted transaction."""
 _PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4
 _ALTER_CONFIGS, _DESCRIBE_SHARE_OFFSETS = 1, 1
-_GROUP_RESOURCE, _SET = 32, 0
+_GROUP_RESOURCE, _SET, _DELETE = 32, 0, 1
 
 
 def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int) -> None:
@@ -73,9 +73,9 @@ def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str],
     return False
 
 
-def configure_share_group(verifier_client: VerifierClient, group: str, settings: Mapping[str, str] = SHARE_SETTINGS) -> None:
-    """Set settings of the share group, by default those with which it reads the input."""
-    configs = [AlterableConfig(name, _SET, value) for name, value in settings.items()]
+def configure_share_group(verifier_client: VerifierClient, group: str, settings: Mapping[str, str | None] = SHARE_SETTINGS) -> None:
+    """Set settings of the share group, by default those with which it reads the input; None removes one."""
+    configs = [AlterableConfig(name, _DELETE if value is None else _SET, value) for name, value in settings.items()]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP_RESOURCE, group, configs)])
     verifier_client.ask(verifier_client.anybody, request, _ALTER_CONFIGS, lambda answer: answer.responses[0])
 
@@ -103,7 +103,7 @@ def _write(verifier_client: VerifierClient, topic: str, partition: int, numbers:
 
 
 def _abort_some(verifier_client: VerifierClient, topic: str, partition: int, number: int, now_ms: int) -> None:
-    name, count = _ABORTED
+    name = f"{topic}-aborted"
     at = verifier_client.coordinator(BY_TRANSACTION, name)
     holder = verifier_client.ask(at, InitProducerIdRequest(name, 60_000), _INIT)
     request = AddPartitionsToTxnRequest()
@@ -111,7 +111,7 @@ def _abort_some(verifier_client: VerifierClient, topic: str, partition: int, num
     request.v3_and_below_producer_id, request.v3_and_below_producer_epoch = holder.producer_id, holder.producer_epoch
     request.v3_and_below_topics = [AddPartitionsToTxnTopic(topic, [partition])]
     verifier_client.ask(at, request, _ADD, lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0])
-    values = [SimpleRecord(b"key-%d" % number, b"aborted-%d-%d" % (number, each), now_ms) for each in range(count)]
+    values = [SimpleRecord(b"key-%d" % number, b"aborted-%d-%d" % (number, each), now_ms) for each in range(_ABORTED)]
     batch = build_batch(values, producer_id=holder.producer_id, producer_epoch=holder.producer_epoch, base_sequence=0, transactional=True)
     _produce(verifier_client, topic, partition, name, batch)
     verifier_client.ask(at, EndTxnRequest(name, holder.producer_id, holder.producer_epoch, False), _END)

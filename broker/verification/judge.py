@@ -66,6 +66,8 @@ class Standing(StrEnum):
     NOT_MET = "not met"
     """The fault did not occur; nothing was shown."""
     DOES_NOT_APPLY = "does not apply"
+    CANNOT_RUN = "cannot run"
+    """The scenario needs power over the brokers, and the cluster is not the verification's."""
 
 
 _OF_ANOMALY: Final = {
@@ -124,7 +126,9 @@ def identity_of(by: str) -> Identity:
 
 def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     """Return all guarantees that were broken in a finished run. Raises RuntimeError if that cannot be decided."""
-    found = stage.deployment.examine(calm.topics, by=by, expected=None if calm.role.has_effects else calm.achieved)
+    found = stage.deployment.examine(
+        {stage.deployment.own_name(each) for each in calm.topics}, by=by, expected=None if calm.role.has_effects else calm.achieved
+    )
     lost = _lost_by_setting(stage, found)
     told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
     excused = [each for each in found.anomalies if _is_of(each, lost)]
@@ -169,7 +173,7 @@ def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashab
     else:
         effects = Counter(by(each.key, each.value) for each in found.stored if each.outcome.readable)
         effects.pop(None, None)  # records without an identity
-    return topics, effects, found
+    return frozenset(map(stage.deployment.common_name, topics)), effects, found
 
 
 def exposed(stage: Stage) -> str | None:

@@ -13,14 +13,15 @@ COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts"
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot contain; record values can."""
 _NOT_ITS_FAULT = frozenset({Standing.EXPOSED, Standing.LOST_BY_SETTING})
-_NOTHING_SHOWN = frozenset({Standing.NOT_MET, Standing.DOES_NOT_APPLY})
+_DID_NOT_RUN = frozenset({Standing.DOES_NOT_APPLY, Standing.CANNOT_RUN})
+_NOTHING_SHOWN = frozenset({Standing.NOT_MET, *_DID_NOT_RUN})
 
 
 def rows(results: Sequence[Result]) -> Iterator[list[str]]:
     """Yield a table row for each scenario: ✓ held, ✗ broken, ! broken but not by the program, – nothing shown."""
     for result in results:
         cells = [_cell(result, guarantee) for guarantee in Guarantee]
-        ran = result.standing is not Standing.DOES_NOT_APPLY
+        ran = result.standing not in _DID_NOT_RUN
         note = result.standing.value if result.standing in _NOTHING_SHOWN | _NOT_ITS_FAULT else ""
         told = ": ".join(part for part in (note, result.note if not ran else "") if part)
         yield [result.name, *cells, str(result.ending.restarts) if ran else "", f"{result.ending.seconds:.1f}" if ran else "", told]

@@ -20,6 +20,15 @@ VERIFIER_CLIENT = "ottla-verify"
 """The client id of the verification's own requests."""
 
 
+_JOINS: Final = frozenset(
+    {
+        ApiKey.JOIN_GROUP,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.TXN_OFFSET_COMMIT,
+    }
+)
 ACKS_ALL: Final = -1
 ACCEPT: Final = 1
 """The type of an acknowledgement that accepts a record."""
@@ -48,6 +57,8 @@ class RequestObserver:
     ends: list[Ended] = field(default_factory=list)
     transactional_ids: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
+    joined: dict[str, ApiKey] = field(default_factory=dict)
+    """The groups that the program joined or committed offsets to, with the API that it used first."""
     transaction_timeout_ms: int = 0
     session_timeout_ms: int = 0
     idempotent: bool = False
@@ -79,6 +90,8 @@ class RequestObserver:
         subject, request = exchange.subject, exchange.request
         self.calls[subject.api] += not self.work_is_done
         self.groups |= subject.groups
+        if subject.api in _JOINS:
+            self.joined |= dict.fromkeys(subject.groups - self.joined.keys(), subject.api)
         self.transactional_ids |= subject.transactional_ids
         if subject.api is ApiKey.END_TXN:
             error = None if exchange.response is None else ErrorCode(exchange.response.error_code)

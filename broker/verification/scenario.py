@@ -16,6 +16,9 @@ BROKER_SET_SESSION_MS: Final = 45_000
 `group.share.session.timeout.ms`)."""
 
 
+CLOCK: Final = "the brokers' clock has to be moved"
+STOPS: Final = "brokers have to be stopped, paused or cut off"
+
 _HEARTBEATS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTBEAT)
 
 
@@ -91,6 +94,12 @@ class Scenario:
     script: Callable[[Stage, Calm], Script]
     applies: Applies
     brokers: int = 1
+    needs: str | None = None
+
+    @property
+    def needs_power(self) -> str | None:
+        """Why it cannot run on a cluster that is not the verification's; None if a gateway is enough."""
+        return self.needs or (STOPS if self.brokers > 1 else None)
 
 
 def always(_: Calm) -> str | None:

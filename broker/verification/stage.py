@@ -21,7 +21,7 @@ from ottla.broker.testing.contents import Stored
 from ottla.broker.testing.in_process import InProcessBroker
 from ottla.broker.txns.transaction import EPOCH_MAX
 from ottla.broker.verification import program as programs
-from ottla.broker.verification.deployment import Cluster, deployment_of
+from ottla.broker.verification.deployment import Cluster, Deployment, OneBroker, deployment_of
 from ottla.broker.verification.input_data import (
     PARTITIONS,
     committed_to_the_end,
@@ -31,14 +31,12 @@ from ottla.broker.verification.input_data import (
     find_transaction_coordinator,
     finished_to_the_end,
 )
-from ottla.broker.verification.program import Instance, Program, Role
+from ottla.broker.verification.program import CannotStart, Instance, Program, Role
 from ottla.broker.verification.request_observer import RequestObserver
 
 POLL_S = 0.01
 PROGRESS_POLL_S = 0.1
 GRACE_S = 5.0
-AFTER_ALL_MS = 1_000_000
-"""Advance of the clock before the verdict: longer than any transaction may be open (transaction.max.timeout.ms, 15 minutes)."""
 _BUMPS_A_TURN = 500
 
 
@@ -80,15 +78,15 @@ class Ending:
 
 
 class Stage:
-    """One run of the program, on a single broker or a cluster, used as a context manager. `directory` gets the brokers' data and the
-    program's output."""
+    """One run of the program, on a single broker, a cluster or a given `deployment`, used as a context manager. `directory` gets the
+    brokers' data and the program's output."""
 
-    def __init__(self, program: Program, directory: Path, terms: Terms, brokers: int = 1) -> None:
-        self.program = program
+    def __init__(self, program: Program, directory: Path, terms: Terms, brokers: int = 1, deployment: Deployment | None = None) -> None:
         self.directory = directory.resolve()  # the program may change its working directory
         self.directory.mkdir(parents=True, exist_ok=True)
         self.terms = terms
-        self.deployment = deployment_of(brokers, self.directory / "data")
+        self.deployment: Deployment = deployment or deployment_of(brokers, self.directory / "data")
+        self.program = program = self.deployment.renamed(program)
         self.observer = RequestObserver()
         self.instances: list[Instance] = []
         self.ending = Ending()
@@ -113,7 +111,7 @@ class Stage:
         for topic in (self.program.input, self.program.output):
             self.deployment.create(topic, PARTITIONS)
         if self.program.role is not Role.PRODUCER:
-            fill(self.deployment.verifier_client, self.program.input, self.program.records, self.deployment.host.clock.now_ms())
+            fill(self.deployment.verifier_client, self.program.input, self.program.records, self.deployment.now_ms())
             self._ends = self._input_ends()
         if self.program.role is Role.SHARE_CONSUMER:
             configure_share_group(self.deployment.verifier_client, self.program.group)
@@ -127,8 +125,8 @@ class Stage:
     @property
     def broker(self) -> InProcessBroker:
         """The broker of a run with a single broker."""
-        (only,) = self.deployment.brokers
-        return only
+        assert isinstance(self.deployment, OneBroker), "this scenario needs a broker of this process"
+        return self.deployment.host
 
     @property
     def cluster(self) -> Cluster:
@@ -158,7 +156,12 @@ class Stage:
 
     def pass_time(self, ms: int) -> None:
         """Advance the brokers' clock."""
-        self.deployment.host.clock.advance(ms / 1_000)
+        self.deployment.pass_time(ms)
+
+    def expire_members(self, session_ms: int) -> None:
+        """Let the group memberships of the program expire, whose session timeout is `session_ms` (0: it has none)."""
+        if session_ms:
+            self.deployment.expire_members(session_ms)
 
     def exhaust_epoch(self, transactional_id: str, left: int) -> int:
         """Use up epochs of the transactional id until `left` remain before its producer id must change; return that producer id."""
@@ -213,7 +216,7 @@ class Stage:
 
     def play(self, script: Script) -> Ending:
         """Run the script and the program to their ends. A script that still waits when the rest of the input is written has not met its
-        fault."""
+        fault. Raises CannotStart if the program uses what is not of this run."""
         began = time.monotonic()
         wait = next(script, None)
         while True:
@@ -225,6 +228,9 @@ class Stage:
             if self._only_the_rest_is_left(wait):
                 self.deployment.reset()
                 wait = NEVER
+            trespass = self.deployment.trespass()
+            if trespass is not None:
+                raise CannotStart(trespass)
             self._supervise()
             if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
                 break
@@ -240,7 +246,7 @@ class Stage:
 
     def settle(self) -> None:
         """After the program: restore brokers, release everything held, and let open transactions time out."""
-        self.deployment.settle(AFTER_ALL_MS)
+        self.deployment.settle()
 
     def _supervise(self) -> None:
         for instance in self.instances:
@@ -291,13 +297,13 @@ class Stage:
         self.observer.work_is_done = True
         for partition, end in self._input_ends().items():
             if end == self._ends[partition]:  # else they were written before the broker crashed
-                now_ms = self.deployment.host.clock.now_ms()
-                fill_rest(self.deployment.verifier_client, self.program.input, partition, self.program.records, now_ms)
+                records, now_ms = self.program.records, self.deployment.now_ms()
+                fill_rest(self.deployment.verifier_client, self.program.input, partition, records, now_ms)
         self._ends = self._input_ends()
         self._rest_is_there = True
 
     def _input_ends(self) -> dict[int, int]:
-        return {partition: self.deployment.host.topics.end_offset(self.program.input, partition) for partition in range(PARTITIONS)}
+        return {partition: self.deployment.end_offset(self.program.input, partition) for partition in range(PARTITIONS)}
 
     def _end_all(self) -> None:
         """Let readers shut down in order, then kill all instances, so that none writes while the run is judged."""

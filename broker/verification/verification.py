@@ -27,6 +27,7 @@ from ottla.broker.verification.judge import (
     exposed,
 )
 from ottla.broker.verification.program import Program
+from ottla.broker.verification.real_cluster import RealCluster
 from ottla.broker.verification.scenario import Calm, Scenario
 from ottla.broker.verification.stage import Script, Stage, Terms
 
@@ -49,6 +50,8 @@ class Verification:
     terms: Terms = field(default_factory=Terms)
     by: Identity = by_value
     keep: bool = False
+    cluster: RealCluster | None = None
+    """The cluster to verify on; None for brokers of this process."""
 
     def run(self, begins: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
         """Yield the results, the calm run's first. `begins` is called with each scenario's name before it runs.
@@ -71,6 +74,9 @@ class Verification:
             if reason is not None:
                 yield Result(scenario.name, scenario.happens, Standing.DOES_NOT_APPLY, reason)
                 continue
+            if self.cluster is not None and scenario.needs_power is not None:
+                yield Result(scenario.name, scenario.happens, Standing.CANNOT_RUN, scenario.needs_power)
+                continue
             begins(scenario.name)
             result = self._run(scenario, calm)
             if result.standing is Standing.NOT_MET:
@@ -83,7 +89,7 @@ class Verification:
 
     def _calm(self, name: str) -> tuple[Result, Calm]:
         directory = self.directory / name
-        with Stage(self.program, directory, self.terms) as stage:
+        with self._stage(name, directory) as stage:
             ending = stage.play(_just_run(stage))
             stage.settle()
             topics, effects, found = achieved(stage, self.by)
@@ -94,7 +100,7 @@ class Verification:
 
     def _run(self, scenario: Scenario, calm: Calm) -> Result:
         directory = self.directory / (f"{scenario.name}-from-the-start" if calm.from_the_start else scenario.name)
-        with Stage(self.program, directory, self.terms, scenario.brokers) as stage:
+        with self._stage(scenario.name, directory, scenario.brokers) as stage:
             ending = stage.play(scenario.script(stage, calm))
             stage.settle()
             broken = breaches(stage, calm, self.by)
@@ -104,6 +110,10 @@ class Verification:
         result = Result(scenario.name, scenario.happens, standing, note, broken, ending)
         self._clear(directory, result)
         return result
+
+    def _stage(self, name: str, directory: Path, brokers: int = 1) -> Stage:
+        deployment = None if self.cluster is None else self.cluster.deployment(name)
+        return Stage(self.program, directory, self.terms, brokers, deployment)
 
     def _clear(self, directory: Path, result: Result) -> None:
         if not self.keep:

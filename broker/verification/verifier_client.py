@@ -24,11 +24,20 @@ _PAUSE_S: Final = 0.005
 _FIND_COORDINATOR, _METADATA = 3, 8
 
 
-class VerifierClient:
-    """A client; `bootstrap` returns the addresses of the brokers that are up."""
+def connect_plainly(host: str, port: int) -> Client:
+    """Connect without security. Raises OSError."""
+    return Client(host, port, client_id=VERIFIER_CLIENT)
 
-    def __init__(self, bootstrap: Callable[[], Sequence[str]]) -> None:
+
+class VerifierClient:
+    """A client; `bootstrap` returns the addresses of the brokers that are up, or with `elsewhere` of some brokers, which name others."""
+
+    def __init__(
+        self, bootstrap: Callable[[], Sequence[str]], connect: Callable[[str, int], Client] = connect_plainly, *, elsewhere: bool = False
+    ) -> None:
         self._bootstrap = bootstrap
+        self._connect = connect
+        self._elsewhere = elsewhere
         self._clients: dict[str, Client] = {}
 
     def ask(self, at: Callable[[], Client], request: Message, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
@@ -82,17 +91,20 @@ class VerifierClient:
         self._clients.clear()
 
     def anybody(self) -> Client:
-        """Return a connection to some broker. Raises ConnectionError."""
-        addresses = self._bootstrap()
-        if not addresses:
-            raise ConnectionError("no broker is up")
-        host, _, port = addresses[0].rpartition(":")
-        return self._client(host, int(port))
+        """Return a connection to some broker. Raises OSError."""
+        failed: OSError = ConnectionError("no broker is up")
+        for address in self._bootstrap():
+            host, _, port = address.rpartition(":")
+            try:
+                return self._client(host.strip("[]"), int(port))
+            except OSError as error:
+                failed = error
+        raise failed
 
     def _client(self, host: str, port: int) -> Client:
         address = f"{host}:{port}"
-        if address not in self._bootstrap():
+        if not self._elsewhere and address not in self._bootstrap():
             raise ConnectionError(f"the broker at {address} is not up")
         if address not in self._clients:
-            self._clients[address] = Client(host, port, client_id=VERIFIER_CLIENT)
+            self._clients[address] = self._connect(host, port)
         return self._clients[address]

@@ -40,9 +40,9 @@ def settings(job: Job) -> dict[str, Any]:
         return own | {"enable_idempotence": True}  # MISTAKE: idempotence ends with the process
     if job.makes("fire-and-forget"):
         return own | {"request_timeout_ms": 100}  # MISTAKE: gives up early, see send_plainly
-    name = f"samples-producer-{job.instance}"
+    name = f"{job.group}-producer-{job.instance}"
     if job.makes("random-transactional-id"):
-        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
+        name = f"{job.group}-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
     return own | {"transactional_id": name, "transaction_timeout_ms": 10_000}
 
 

@@ -25,7 +25,6 @@ from aiokafka.errors import KafkaError, ProducerFenced
 
 from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
 
-GROUP = "samples-stream"
 STOP_S = 2.0
 
 
@@ -33,8 +32,8 @@ def consumer_settings(job: Job) -> dict[str, Any]:
     """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap_servers": job.bootstrap,
-        "group_id": GROUP,
-        "group_instance_id": f"{GROUP}-{job.instance}",
+        "group_id": job.group,
+        "group_instance_id": f"{job.group}-{job.instance}",
         "session_timeout_ms": 6000,
         "heartbeat_interval_ms": 500,
         "request_timeout_ms": 7000,
@@ -90,7 +89,7 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         """Fence the partition's previous owner and only then seek to the committed offset."""
         self._producers[partition] = producer = AIOKafkaProducer(
             bootstrap_servers=self._job.bootstrap,
-            transactional_id=f"{GROUP}-{partition.topic}-{partition.partition}",
+            transactional_id=f"{self._job.group}-{partition.topic}-{partition.partition}",
             transaction_timeout_ms=10_000,
             request_timeout_ms=2000,
             retry_backoff_ms=50,
@@ -106,7 +105,7 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         async with producer.transaction():
             sent = [await producer.send(self._job.output, b"out of " + one.value, one.key, partition.partition) for one in records]
             if not self._job.makes("auto-commit"):
-                await producer.send_offsets_to_transaction({partition: records[-1].offset + 1}, GROUP)
+                await producer.send_offsets_to_transaction({partition: records[-1].offset + 1}, self._job.group)
             await asyncio.gather(*sent)  # aiokafka commits a transaction even if a send in it has failed
 
     async def release(self, partitions: Iterable[TopicPartition]) -> None:

@@ -19,8 +19,6 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
 from client_compat.samples.store import Overtaken, Store
 
-GROUP = "samples-consumer"
-
 
 def settings(job: Job) -> dict[str, Any]:
     """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
@@ -33,8 +31,8 @@ def settings(job: Job) -> dict[str, Any]:
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
         "metadata.recovery.strategy": "none",  # with the default, rebootstrap, librdkafka 2.16 loses a single broker
-        "group.id": GROUP,
-        "group.instance.id": f"{GROUP}-{job.instance}",  # a restarted member gets its partitions back at once
+        "group.id": job.group,
+        "group.instance.id": f"{job.group}-{job.instance}",  # a restarted member gets its partitions back at once
         "session.timeout.ms": 6000,
         "heartbeat.interval.ms": 500,
         "auto.offset.reset": "earliest",

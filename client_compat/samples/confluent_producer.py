@@ -46,9 +46,9 @@ def settings(job: Job) -> dict[str, Any]:
         return own | {"enable.idempotence": True}  # MISTAKE: idempotence ends with the process
     if job.makes("fire-and-forget"):
         return own | {"retries": 0, "message.timeout.ms": 100}  # MISTAKE: gives up early, see send_plainly
-    name = f"samples-producer-{job.instance}"
+    name = f"{job.group}-producer-{job.instance}"
     if job.makes("random-transactional-id"):
-        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
+        name = f"{job.group}-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
     return own | {"transactional.id": name, "transaction.timeout.ms": 10_000}
 
 
@@ -68,7 +68,7 @@ def written(job: Job) -> set[bytes]:
     consumer = Consumer(
         {
             "bootstrap.servers": job.bootstrap,
-            "group.id": "samples-read-back",  # required by librdkafka; nothing is committed
+            "group.id": f"{job.group}-read-back",  # required by librdkafka; nothing is committed
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,

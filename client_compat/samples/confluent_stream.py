@@ -21,7 +21,6 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 
 from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
 
-GROUP = "samples-stream"
 ATTEMPTS_MAX = 10
 ANSWER_S = 10.0
 
@@ -42,8 +41,8 @@ def common_settings(job: Job) -> dict[str, Any]:
 def consumer_settings(job: Job) -> dict[str, Any]:
     """Return the consumer's settings."""
     return common_settings(job) | {
-        "group.id": GROUP,
-        "group.instance.id": f"{GROUP}-{job.instance}",
+        "group.id": job.group,
+        "group.instance.id": f"{job.group}-{job.instance}",
         "session.timeout.ms": 6000,
         "heartbeat.interval.ms": 500,
         "auto.offset.reset": "earliest",
@@ -56,7 +55,7 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 def producer_settings(job: Job) -> dict[str, Any]:
     """Return the producer's settings."""
     return common_settings(job) | {
-        "transactional.id": f"{GROUP}-{job.instance}",
+        "transactional.id": f"{job.group}-{job.instance}",
         "transaction.timeout.ms": 10_000,
         "socket.timeout.ms": 2000,
         "request.timeout.ms": 2000,

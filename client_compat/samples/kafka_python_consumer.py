@@ -21,8 +21,6 @@ from kafka.errors import KafkaError
 from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
 from client_compat.samples.store import Overtaken, Store
 
-GROUP = "samples-consumer"
-
 
 def settings(job: Job) -> dict[str, Any]:
     """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
@@ -30,8 +28,8 @@ def settings(job: Job) -> dict[str, Any]:
         "bootstrap_servers": job.bootstrap,
         "retry_backoff_ms": 50,
         "reconnect_backoff_max_ms": 250,
-        "group_id": GROUP,
-        "group_instance_id": f"{GROUP}-{job.instance}",  # a restarted member gets its partitions back at once
+        "group_id": job.group,
+        "group_instance_id": f"{job.group}-{job.instance}",  # a restarted member gets its partitions back at once
         "session_timeout_ms": 6000,
         "heartbeat_interval_ms": 500,
         "request_timeout_ms": 7000,

@@ -49,9 +49,9 @@ def settings(job: Job) -> dict[str, Any]:
         return own  # MISTAKE: idempotence, the default since 3.0, ends with the process
     if job.makes("fire-and-forget"):
         return own | {"enable_idempotence": False, "acks": "all", "retries": 0}  # MISTAKE: gives up early, see send_plainly
-    name = f"samples-producer-{job.instance}"
+    name = f"{job.group}-producer-{job.instance}"
     if job.makes("random-transactional-id"):
-        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
+        name = f"{job.group}-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
     return own | {"transactional_id": name, "transaction_timeout_ms": 10_000}
 
 

@@ -23,7 +23,6 @@ from kafka.errors import KafkaError, ProducerFencedError
 
 from client_compat.samples.common import CHUNK_RECORDS, Job, job_of, stop_on_signal
 
-GROUP = "samples-stream"
 ANSWER_S = 30.0
 Batches = dict[TopicPartition, list[Any]]
 
@@ -34,8 +33,8 @@ def consumer_settings(job: Job) -> dict[str, Any]:
         "bootstrap_servers": job.bootstrap,
         "retry_backoff_ms": 50,
         "reconnect_backoff_max_ms": 250,
-        "group_id": GROUP,
-        "group_instance_id": f"{GROUP}-{job.instance}",
+        "group_id": job.group,
+        "group_instance_id": f"{job.group}-{job.instance}",
         "session_timeout_ms": 6000,
         "heartbeat_interval_ms": 500,
         "request_timeout_ms": 7000,
@@ -51,7 +50,7 @@ def open_producer(job: Job) -> KafkaProducer:
     """Return a producer that has aborted its predecessor's transaction. Raises KafkaError."""
     producer = KafkaProducer(
         bootstrap_servers=job.bootstrap,
-        transactional_id=f"{GROUP}-{job.instance}",
+        transactional_id=f"{job.group}-{job.instance}",
         transaction_timeout_ms=10_000,
         max_block_ms=10_000,  # limits init_transactions; then the supervisor decides
         request_timeout_ms=2000,

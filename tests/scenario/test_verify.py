@@ -139,3 +139,26 @@ def test_what_a_program_leaves_behind_ends_with_its_exam(tmp_path: Path) -> None
     verify("--scenario", "rebalance", "--keep", str(kept), "--", *PROGRAM, "leaves-a-child")
     left = int((kept / "calm" / "work" / "pids").read_text())
     assert not psutil.pid_exists(left) or psutil.Process(left).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_cluster_is_verified_on_topics_and_groups_that_are_deleted_unless_kept(tmp_path: Path) -> None:
+    with InProcessBroker() as broker:
+
+        def left() -> list[str]:
+            return broker.topics.names() + broker.call(lambda node: sorted(each.group_id for each in node.services.groups.all_groups()))
+
+        on = ("--bootstrap", broker.bootstrap, "--role", "stream", "--records", "40")
+        runs = ("--scenario", "crash-restart", "--scenario", "expelled-member", "--scenario", "lock-timeout")
+        done = verify(*on, *runs, "--", *MEMBER, "stream")
+        assert "3 held, 1 does not apply" in done.stdout
+        assert left() == []
+        done = verify(*on, "--scenario", "zombie-leader", "--keep", str(tmp_path / "kept"), "--", *MEMBER, "stream")
+        assert "1 held, 1 cannot run" in done.stdout
+        prefix = left()[0].removesuffix("-1-calm-input")
+        assert left() == [f"{prefix}-1-calm-{name}" for name in ("input", "output", "verified")]
+        assert f"their names begin with {prefix}." in " ".join(done.stderr.split())
+
+
+def test_a_cluster_that_cannot_be_reached_is_named() -> None:
+    assert "127.0.0.1:1" in verify("--bootstrap", "127.0.0.1:1", "--", *PROGRAM, "plain", code=2).stderr
+    assert "names no broker" in verify("--bootstrap", "nowhere:port", "--", *PROGRAM, "plain", code=2).stderr

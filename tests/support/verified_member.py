@@ -33,7 +33,7 @@ from ottla.protocol.messages.k28_txn_offset_commit import (
 )
 from tests.support.verified_program import PARTITIONS, PAUSE_S, Link, Refused, Writer, committed
 
-GROUP = "members"
+GROUP = os.environ.get("OTTLA_GROUP", "members")
 SESSION_MS = 6_000
 TIMEOUT_S = 10
 """Timeout of a request: a rebalance takes a while."""
@@ -182,7 +182,7 @@ def stream(options: argparse.Namespace) -> int:
     """Write output and offsets in one transaction; `plain`: without one, the offsets after the output."""
     link = Link(TIMEOUT_S)
     member = Member(link)
-    writer = Writer(link) if options.plain else Writer(link, f"stream-{os.environ['OTTLA_INSTANCE']}", 1).init()
+    writer = Writer(link) if options.plain else Writer(link, f"{GROUP}-{os.environ['OTTLA_INSTANCE']}", 1).init()
 
     def take(partition: int, _: int, end: int, values: list[bytes]) -> None:
         if values:

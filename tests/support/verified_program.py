@@ -330,8 +330,8 @@ def postponing(_: argparse.Namespace) -> int:
 def transactional(options: argparse.Namespace) -> int:
     """Write two batches in a transaction. After a restart, read what is committed, and continue from there."""
     link = Link()
-    made_up = f"{os.getpid()}-{time.time_ns()}" if options.new_id else f"writer-{os.environ['OTTLA_INSTANCE']}"
-    writer = Writer(link, made_up, 1 if options.v1 else 2, options.keep_id).init()
+    made_up = f"{os.getpid()}-{time.time_ns()}" if options.new_id else os.environ["OTTLA_INSTANCE"]
+    writer = Writer(link, f"{os.environ['OTTLA_GROUP']}-{made_up}", 1 if options.v1 else 2, options.keep_id).init()
     there = set() if options.no_read_back else all_committed(link, link.topic)
     waiting = [each for each in batches() if there.isdisjoint(each[1])]
     for first in range(0, len(waiting), PARTITIONS):

@@ -85,5 +85,11 @@ SCENARIOS = (
     Scenario(
         "leader-unavailable", "the leader rejects requests and accepts later ones (NOT_LEADER_OR_FOLLOWER)", leader_unavailable, always
     ),
-    Scenario("producer-state-lost", "the broker forgets the producer's sequences", producer_state_lost, to_idempotent),
+    Scenario(
+        "producer-state-lost",
+        "the broker forgets the producer's sequences",
+        producer_state_lost,
+        to_idempotent,
+        needs="only the broker itself can forget a producer",
+    ),
 )

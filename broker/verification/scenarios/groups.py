@@ -10,7 +10,6 @@ from ottla.protocol.api_keys import ApiKey
 
 SETTLE_S = 4.0
 """Time for the other members to continue the work of an expelled member."""
-SESSION_MARGIN_MS = 1_000
 
 
 def rebalance(stage: Stage, calm: Calm) -> Script:
@@ -24,7 +23,7 @@ def rebalance(stage: Stage, calm: Calm) -> Script:
 def expelled(stage: Stage, calm: Calm) -> Script:
     """Expel the member while it processes a batch (max.poll.interval.ms, a long pause); another takes over, and the member continues."""
     joined = yield from second_member(stage, calm)
-    stage.pass_time(calm.session_ms + SESSION_MARGIN_MS)
+    stage.expire_members(calm.session_ms)
     before = stage.observer.calls[calm.mark]
     until = stage.now() + SETTLE_S
     yield Wait(lambda: stage.observer.calls[calm.mark] > before or stage.now() >= until, sure=True)

@@ -6,7 +6,6 @@ from ottla.broker.verification.scenario import Calm, Scenario, always
 from ottla.broker.verification.stage import Script, Stage
 from ottla.protocol.api_keys import ApiKey
 
-SESSION_MARGIN_MS = 1_000
 ZOMBIE_S = 4.0
 """Time limit for a zombie that nothing ends."""
 
@@ -31,7 +30,7 @@ def crash_restart(stage: Stage, calm: Calm) -> Script:
             instance.kill()
         if action == "hold-response":
             stage.release(name)
-        _expire_session(stage, calm)
+        stage.expire_members(calm.session_ms)
     stage.start()
 
 
@@ -43,19 +42,13 @@ def zombie_restart(stage: Stage, calm: Calm) -> Script:
     zombies = stage.running()
     for zombie in zombies:
         zombie.pause()
-    _expire_session(stage, calm)
+    stage.expire_members(calm.session_ms)
     stage.start()
     yield stage.over()
     for zombie in zombies:
         zombie.resume()
     stage.release("asleep")
     yield stage.ended(zombies, ZOMBIE_S)
-
-
-def _expire_session(stage: Stage, calm: Calm) -> None:
-    """Advance the clock so that the program's group membership expires."""
-    if calm.session_ms:
-        stage.pass_time(calm.session_ms + SESSION_MARGIN_MS)
 
 
 SCENARIOS = (

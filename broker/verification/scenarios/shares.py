@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.broker.verification.deployment import BROKERS
 from ottla.broker.verification.input_data import PARTITIONS, configure_share_group
-from ottla.broker.verification.scenario import Calm, Scenario, to_share_members
+from ottla.broker.verification.scenario import CLOCK, Calm, Scenario, to_share_members
 from ottla.broker.verification.scenarios.groups import second_member
 from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
@@ -74,6 +74,7 @@ SCENARIOS = (
         "the member's record locks expire before its acknowledgement arrives, and another member gets the records",
         lock_timeout,
         to_share_members,
+        needs=CLOCK,
     ),
     Scenario(
         "poison-record",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.verification.scenario import Calm, Scenario, to_transactional, to_transactions_in_a_row
+from ottla.broker.verification.scenario import CLOCK, Calm, Scenario, to_transactional, to_transactions_in_a_row
 from ottla.broker.verification.stage import Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
@@ -51,12 +51,21 @@ def epoch_exhaustion(stage: Stage, calm: Calm) -> Script:
 
 SCENARIOS = (
     Scenario("delayed-end-txn", "an EndTxn arrives when the next transaction has begun", delayed_end, to_transactions_in_a_row),
-    Scenario("transaction-timeout", "the coordinator aborts the open transaction after its timeout", timeout, to_transactional),
+    Scenario(
+        "transaction-timeout", "the coordinator aborts the open transaction after its timeout", timeout, to_transactional, needs=CLOCK
+    ),
     Scenario(
         "coordinator-failover",
         "the broker crashes after deciding a transaction and before writing its markers",
         coordinator_failover,
         to_transactional,
+        needs="the broker has to crash between two steps of its transaction coordinator",
     ),
-    Scenario("epoch-exhaustion", "the epochs of the producer id run out", epoch_exhaustion, to_transactional),
+    Scenario(
+        "epoch-exhaustion",
+        "the epochs of the producer id run out",
+        epoch_exhaustion,
+        to_transactional,
+        needs="it would ask the cluster's coordinator for 32,767 epochs",
+    ),
 )

@@ -1,0 +1,134 @@
+"""Judges what clients did through a gateway against the cluster's logs, which are read over the wire.
+
+Rules:
+- Records are read up to the high watermark, for which acknowledged records are waited for: with acks=1 it follows the acknowledgement.
+- Findings of the audit are of the judged topics only: `__transaction_state` has the transactions of everybody.
+- Topics without records of recorded clients are judged only if they are named.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.testing.anomalies import Identity, Observations, by_value, judge
+from ottla.broker.testing.contents import Place, Stored, stored_in
+from ottla.broker.testing.history import History, Send
+from ottla.broker.testing.verdict import Examined, NotExactlyOnce, asked_for, audit_findings
+from ottla.protocol.error_codes import ErrorCode
+from ottla.spark_jobs.wire.address import CONFIG_FILE, Address, address
+from ottla.spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, WireError
+
+_READ_BYTES: Final = 4 << 20
+_PATIENCE_S: Final = 5.0
+_PAUSE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class WireSource:
+    """A cluster to read: its bootstrap servers, and a file with client security settings (client.properties)."""
+
+    bootstrap: str
+    command_config: Path | None = None
+
+    def address(self) -> Address:
+        """Return how to reach it. Raises ValueError or OSError for invalid settings."""
+        return address(self.bootstrap, {} if self.command_config is None else {CONFIG_FILE: str(self.command_config)})
+
+    @property
+    def url(self) -> str:
+        """The cluster as a path of the audit."""
+        return f"kafka://{self.bootstrap}"
+
+
+def assert_exactly_once(
+    source: WireSource,
+    history: History,
+    topics: str | Iterable[str] | None = None,
+    *,
+    expected: Iterable[Hashable] | None = None,
+    by: str | Identity = "value",
+    audit: bool = True,
+) -> None:
+    """Implement `InProcessGateway.assert_exactly_once`."""
+    __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
+    asked = asked_for(topics, expected, by)
+    found = examine(source, history, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
+    if found.anomalies or found.findings:
+        raise NotExactlyOnce(found.anomalies, found.findings)
+
+
+def examine(
+    source: WireSource,
+    history: History,
+    topics: Iterable[str] | None = None,
+    *,
+    expected: Iterable[Hashable] | None = None,
+    by: Identity = by_value,
+    audit: bool = True,
+) -> Examined:
+    """Judge what clients saw and what the logs contain; `topics` is by default what was written or read through the gateway.
+
+    Raises RuntimeError for an incomplete history, KeyError for an unknown topic, and WireError (an OSError) if the cluster cannot be read.
+    """
+    if not history.complete:
+        raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the log alone")
+    sends, reads = list(history.sends), list(history.reads)  # before the logs: records sent meanwhile are then only in the logs
+    used = {each.topic for each in sends} | {each.topic for each in reads}
+    names = {name for name in used if not name.startswith("__")} if topics is None else set(topics)
+    seen = Observations(
+        sorted((send for send in sends if send.topic in names), key=lambda send: send.number),
+        [read for read in reads if read.topic in names],
+        [],
+        by,
+    )
+    if names:
+        with Cluster(source.address()) as cluster:
+            _read(cluster, names, used, seen)
+    judged = {topic for topic, _ in seen.begins}
+    findings = audit_findings([source.url], judged, alone=judged, command_config=source.command_config) if audit and judged else []
+    return Examined(judge(seen, expected), findings, list(seen.stored))
+
+
+def _read(cluster: Cluster, names: Collection[str], used: Collection[str], seen: Observations) -> None:
+    """Fill the contents of the topics. A deleted topic that was used has none."""
+    found = cluster.find(names)
+    there = {topic for topic, _ in found.partitions}
+    for topic in sorted(set(names) - there):
+        if topic not in used or found.refused.get(topic) != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+            raise KeyError(f"the topic {topic!r} cannot be read: {found.refused.get(topic, 'there is no such topic')}")
+    begins, refused = cluster.offsets(found.partitions, EARLIEST)
+    ends, refused_ends = _ends(cluster, found.partitions, seen.sends)
+    for (topic, partition), reason in (refused | refused_ends).items():
+        raise WireError(f"{topic}-{partition} cannot be read: {reason}")
+    seen.begins = begins
+    seen.compacted = frozenset(topic for topic, policy in cluster.cleanup_policies(there).items() if "compact" in policy)
+    seen.stored = [stored for place, end in sorted(ends.items()) for stored in _contents(cluster, place, begins[place], end)]
+
+
+def _contents(cluster: Cluster, place: Place, begin: int, end: int) -> list[Stored]:
+    def read(offset: int) -> bytes:
+        data = cluster.fetch(place, offset, _READ_BYTES)
+        if data.error_code:
+            raise WireError(f"{place[0]}-{place[1]}: cannot be read at offset {offset}: {ErrorCode.of(data.error_code).name}")
+        return bytes(data.records or b"")
+
+    return stored_in(place, begin, end, read)
+
+
+def _ends(cluster: Cluster, partitions: Collection[Place], sends: Iterable[Send]) -> tuple[dict[Place, int], dict[Place, str]]:
+    """Return the high watermarks, when they are past all acknowledged records, or after `_PATIENCE_S`."""
+    acked: dict[Place, int] = {}
+    for send in sends:
+        if send.acked:
+            place = send.topic, send.partition
+            acked[place] = max(acked.get(place, 0), send.offset + len(send.records))
+    until = time.monotonic() + _PATIENCE_S
+    while True:
+        ends, refused = cluster.offsets(partitions, LATEST)
+        if time.monotonic() > until or all(ends.get(place, 0) >= end for place, end in acked.items() if place in partitions):
+            return ends, refused
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,68 @@
+"""The verification on a cluster that is not its own: what runs, what is left out, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.testing import InProcessBroker
+from ottla.broker.testing.wire_verdict import WireSource
+from ottla.broker.verification.judge import Guarantee, Standing
+from ottla.broker.verification.program import CannotStart
+from ottla.broker.verification.real_cluster import RealCluster
+from ottla.protocol.client import Client
+from tests.support.topic_calls import produce
+from tests.support.verifications import program, results, verification
+
+
+@pytest.fixture
+def broker() -> Iterator[InProcessBroker]:
+    with InProcessBroker() as running:
+        running.topics.create("theirs")
+        with Client("127.0.0.1", running.port) as client:
+            produce(client, "theirs", b"a")
+        yield running
+
+
+def cluster_of(broker: InProcessBroker, *, keep: bool = False) -> RealCluster:
+    return RealCluster(WireSource(broker.bootstrap), keep=keep)
+
+
+def groups(broker: InProcessBroker) -> list[str]:
+    return broker.call(lambda node: sorted(each.group_id for each in node.services.groups.all_groups()))
+
+
+def test_a_right_program_holds_and_nothing_is_left_behind(broker: InProcessBroker, tmp_path: Path) -> None:
+    found = results(tmp_path, program("idempotent"), "lost-ack", "producer-state-lost", "zombie-leader", cluster=cluster_of(broker))
+    assert {name: (each.standing, each.note) for name, each in found.items()} == {
+        "lost-ack": (Standing.HELD, ""),
+        "producer-state-lost": (Standing.CANNOT_RUN, "only the broker itself can forget a producer"),
+        "zombie-leader": (Standing.CANNOT_RUN, "brokers have to be stopped, paused or cut off"),
+    }
+    assert (broker.topics.names(), groups(broker)) == (["theirs"], [])
+
+
+def test_a_wrong_program_breaks_for_its_reason(broker: InProcessBroker, tmp_path: Path) -> None:
+    (found,) = results(tmp_path, program("plain"), "lost-ack", cluster=cluster_of(broker)).values()
+    breach = found.of(Guarantee.ONCE)
+    assert breach is not None
+    assert "enable idempotence" in breach.explanation
+
+
+@pytest.mark.parametrize("uses", ["topic", "group", "transactional id"])
+def test_a_program_that_uses_what_is_not_its_own_is_stopped(broker: InProcessBroker, tmp_path: Path, uses: str) -> None:
+    variable = {"topic": "OTTLA_OUTPUT", "group": "OTTLA_GROUP", "transactional id": "OTTLA_GROUP"}[uses]
+    mode = {"topic": "idempotent", "group": "consumer", "transactional id": "transactional"}[uses]
+    obedient = program(mode)
+    stubborn = replace(obedient, command=["env", f"{variable}=theirs", *obedient.command])
+    with pytest.raises(CannotStart, match=f"the program uses the {uses} theirs"):
+        list(verification(tmp_path, stubborn, cluster=cluster_of(broker)).run())
+    assert broker.topics.names() == ["theirs"]
+
+
+def test_a_cluster_that_does_not_answer_cannot_be_verified(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionError):
+        list(verification(tmp_path, program("plain"), cluster=RealCluster(WireSource("127.0.0.1:1"))).run())
