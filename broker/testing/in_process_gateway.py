@@ -65,6 +65,11 @@ class InProcessGateway(InProcessNode[Gateway]):
         return f"{_HOST}:{self.node.ports[0]}"
 
     @property
+    def port(self) -> int:
+        """The port for any broker. Raises RuntimeError before the start."""
+        return int(self.bootstrap.rpartition(":")[2])
+
+    @property
     def is_up(self) -> bool:
         """Whether it runs."""
         return self.running and not self.paused

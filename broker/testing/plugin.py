@@ -1,4 +1,4 @@
-"""The pytest plugin (entry point `ottla`): brokers and clusters as fixtures, each in the test's process on its own thread and port.
+"""The pytest plugin (entry point `ottla`): brokers, clusters and gateways as fixtures, in the test's process on threads and ports of their own.
 
 Rules:
 - The broker is imported only when a test requests a fixture.
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # every test run of a project that has Ottla imports this mod
     from ottla.broker.testing.cluster import InProcessCluster
     from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
     from ottla.broker.testing.in_process import InProcessBroker
+    from ottla.broker.testing.in_process_gateway import InProcessGateway
     from ottla.broker.testing.marks import Mark
 
 MARKER = "ottla"
@@ -42,7 +43,7 @@ _TOPIC_LENGTH_MAX = 200
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    says = "configures this test's ottla_broker, or its ottla_cluster (brokers=3, settings, faults)"
+    says = "configures this test's ottla_broker, its ottla_cluster (brokers=3, settings, faults), or its ottla_gateway (to, faults)"
     config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[], tls=False, users={{}}, like=None): {says}")
 
 
@@ -117,6 +118,28 @@ def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     finally:
         cluster.kill_all()
         _clear(request, "cluster", cluster.data_dir)
+
+
+@pytest.fixture
+def ottla_gateway_to() -> str:
+    """Override this fixture: return the bootstrap servers of the cluster behind `ottla_gateway`."""
+    raise pytest.UsageError(
+        'ottla_gateway needs a cluster: @pytest.mark.ottla(to="localhost:9092"), or a fixture ottla_gateway_to that returns its bootstrap '
+        "servers (docs/gateway.md)"
+    )
+
+
+@pytest.fixture
+def ottla_gateway(request: pytest.FixtureRequest) -> Iterator[InProcessGateway]:
+    """A gateway for this test in front of the cluster of `ottla_gateway_to`, or as its marker `ottla` says (`to="localhost:9092"`), which
+    records its history."""
+    from ottla.broker.testing.in_process_gateway import InProcessGateway  # noqa: PLC0415 # only for tests with a gateway
+
+    options = _marked(request, InProcessGateway)
+    if "to" not in options:
+        options = {"to": request.getfixturevalue("ottla_gateway_to"), **options}
+    with InProcessGateway(**options).record() as gateway:
+        yield gateway
 
 
 @pytest.fixture(scope="session")

@@ -115,6 +115,8 @@ def _abort_some(verifier_client: VerifierClient, topic: str, partition: int, num
     batch = build_batch(values, producer_id=holder.producer_id, producer_epoch=holder.producer_epoch, base_sequence=0, transactional=True)
     _produce(verifier_client, topic, partition, name, batch)
     verifier_client.ask(at, EndTxnRequest(name, holder.producer_id, holder.producer_epoch, False), _END)
+    # Kafka responds before it writes the markers, which would move the end of the input; this is refused until they are written.
+    verifier_client.ask(at, InitProducerIdRequest(name, 60_000), _INIT)
 
 
 def _produce(verifier_client: VerifierClient, topic: str, partition: int, transactional_id: str | None, batch: bytes) -> None:

@@ -125,7 +125,8 @@ class Sample:
         verify = [sys.executable, "-m", "ottla", "verify", *options, "--", *self.command]
         done = subprocess.run(verify, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         try:
-            self.scenarios = json.loads(done.stdout)["scenarios"]
+            told = json.loads(done.stdout)
+            self.scenarios, self.error = told["scenarios"], told["could_not_judge"] or ""
         except ValueError:
             self.error = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
 

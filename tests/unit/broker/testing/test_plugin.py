@@ -250,3 +250,35 @@ def test_the_first_test_of_the_docs_passes_and_without_idempotence_it_says_what_
     told = re.findall(r"(not exactly once: .*|Without a producer id .*)", page)
     assert len(told) == 2
     result.stdout.fnmatch_lines([f"*{line}" for line in told])
+
+
+def test_a_gateway_before_any_cluster_judges_over_the_wire(suite: pytest.Pytester) -> None:
+    result = run(
+        suite,
+        """
+        import pytest
+        from sending import send
+        from ottla.broker.testing.verdict import NotExactlyOnce
+
+        @pytest.fixture
+        def ottla_gateway_to(ottla_bootstrap):
+            return ottla_bootstrap
+
+        @pytest.mark.ottla(faults=["error:api=Heartbeat,code=COORDINATOR_NOT_AVAILABLE"])
+        def test_orders(ottla_gateway, ottla_topic):
+            assert [rule.action.value for rule in ottla_gateway.faults.rules] == ["error"]
+            send(ottla_gateway, ottla_topic, b"a", b"b")
+            assert [each.records[0][1] for each in ottla_gateway.history.sends] == [b"a", b"b"]
+            ottla_gateway.assert_exactly_once(expected=[b"a", b"b"])
+            send(ottla_gateway, ottla_topic, b"b")
+            with pytest.raises(NotExactlyOnce, match="b is readable 2 times"):
+                ottla_gateway.assert_exactly_once()
+        """,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_gateway_without_a_cluster_says_how_to_name_one(suite: pytest.Pytester) -> None:
+    result = run(suite, "def test_it(ottla_gateway): pass")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*ottla_gateway needs a cluster*"])
