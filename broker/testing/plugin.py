@@ -1,4 +1,4 @@
-"""The pytest plugin (entry point `ottla`): brokers, clusters and gateways as fixtures, in the test's process on threads and ports of their own.
+"""The pytest plugin (entry point `ottla`): brokers, clusters and gateways as fixtures, each in the test process on threads of its own.
 
 Rules:
 - The broker is imported only when a test requests a fixture.
