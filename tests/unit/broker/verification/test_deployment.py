@@ -93,14 +93,14 @@ def test_a_replaced_leader_takes_itself_for_the_leader_until_it_hears_of_it(clus
     cluster.replace(LEADER)
     assert cluster.host.wait_until_led("t") != LEADER
     assert produce_to(cluster.brokers[LEADER - 1], b"lost", acks=1).error_code == ErrorCode.NONE
-    cluster.settle(0)
+    cluster.settle()
     assert cluster.examine({"t"}).stored == []
 
 
 def test_whoever_is_away_is_back_for_the_verdict(cluster: Cluster) -> None:
     cluster.kill(LEADER)
     assert cluster.host.wait_until_led("t") != LEADER
-    cluster.settle(1_000)
+    cluster.settle()
     assert [each.is_up for each in cluster.brokers] == [True] * BROKERS
     assert cluster.host.in_sync_of("t") == [1, 2, 3]
     assert cluster.examine({"t", "there-is-none"}).findings == []
