@@ -36,6 +36,7 @@ from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.printable import reason_of
 from ottla.spark_jobs.wire.connection import connect
 
 _CREATE, _DELETE, _INIT, _LIST_OFFSETS, _METADATA = 5, 4, 4, 7, 8
@@ -80,7 +81,10 @@ class GatewayDeployment(Deployment):
         return self._gateway.bootstrap
 
     def start(self) -> None:
-        self.verifier_client.anybody()
+        try:
+            self.verifier_client.anybody()
+        except OSError as error:
+            raise ConnectionError(f"no broker of {self._source.bootstrap} can be reached: {reason_of(error)}") from error
         self._gateway.start()
 
     def renamed(self, program: Program) -> Program:
