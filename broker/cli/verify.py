@@ -81,10 +81,7 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         return
     if not program:
         raise CliError("name the program after --: ottla verify -- python my_producer.py (--help lists the options)", COULD_NOT_JUDGE)
-    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise CliError(f"{keep} is not an empty directory: name a new one for --keep", COULD_NOT_JUDGE)
-    if junit is not None and not junit.parent.is_dir():
-        raise CliError(f"--junit: there is no directory {junit.parent}", COULD_NOT_JUDGE)
+    _check_paths(keep, junit)
     _check_extra()
     quiet_client_logs()
     quiet_broker_logs()
@@ -97,23 +94,27 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         results, failure = _run(
             Verification(under_test, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None, cluster)
         )
-        if cluster is not None and cluster.keep:
-            typer.echo(f"The topics and groups of the runs are kept in the cluster; their names begin with {cluster.prefix}.", err=True)
+    if cluster is not None and cluster.keep:
+        typer.echo(f"The topics and groups of the runs are kept in the cluster; their names begin with {cluster.prefix}.", err=True)
     if junit is not None:
         _write_junit(results, " ".join(program), junit, failure)
     if as_json_:
         print_json(as_json(results, program, role.value, failure))
     else:
-        if results:
-            print_table(COLUMNS, rows(results))
-        for line in explanations(results):
-            typer.echo(line)
-        typer.echo(summary(results))
+        _print(results)
     if failure is not None:
         raise CliError(f"could not judge: {failure}", COULD_NOT_JUDGE)
     bad = {Standing.BROKEN, Standing.EXPOSED} if strict else {Standing.BROKEN}
     if any(each.standing in bad for each in results):
         raise typer.Exit(BROKEN)
+
+
+def _print(results: Sequence[Result]) -> None:
+    if results:
+        print_table(COLUMNS, rows(results))
+    for line in explanations(results):
+        typer.echo(line)
+    typer.echo(summary(results))
 
 
 def _run(verification: Verification) -> tuple[list[Result], str | None]:
@@ -152,6 +153,14 @@ def _ended_by_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _check_paths(keep: Path | None, junit: Path | None) -> None:
+    """Check before the verification that its results can be written. Raises CliError."""
+    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
+        raise CliError(f"{keep} is not an empty directory: name a new one for --keep", COULD_NOT_JUDGE)
+    if junit is not None and not junit.parent.is_dir():
+        raise CliError(f"--junit: there is no directory {junit.parent}", COULD_NOT_JUDGE)
 
 
 def _check_extra() -> None:
