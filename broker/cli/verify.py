@@ -76,8 +76,7 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     A run without faults shows what the program should achieve. Exit code 0: nothing broken; 1: a guarantee was broken; 2: no verdict.
     """
     if list_:
-        columns = ("scenario", "what happens", "with --bootstrap: cannot run, because")
-        print_table(columns, [(each.name, each.happens, each.needs_power or "") for each in SCENARIOS])
+        _list()
         return
     if not program:
         raise CliError("name the program after --: ottla verify -- python my_producer.py (--help lists the options)", COULD_NOT_JUDGE)
@@ -94,14 +93,24 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         results, failure = _run(
             Verification(under_test, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None, cluster)
         )
-    if cluster is not None and cluster.keep:
-        typer.echo(f"The topics and groups of the runs are kept in the cluster; their names begin with {cluster.prefix}.", err=True)
     if junit is not None:
         _write_junit(results, " ".join(program), junit, failure)
     if as_json_:
         print_json(as_json(results, program, role.value, failure))
     else:
         _print(results)
+    _end(results, failure, cluster, strict=strict)
+
+
+def _list() -> None:
+    rows_ = [(each.name, each.happens, each.needs_power or "") for each in SCENARIOS]
+    print_table(("scenario", "what happens", "with --bootstrap: cannot run, because"), rows_)
+
+
+def _end(results: Sequence[Result], failure: str | None, cluster: RealCluster | None, *, strict: bool) -> None:
+    """Name what is kept, and end with the exit code of the results. Raises CliError, typer.Exit."""
+    if cluster is not None and cluster.keep:
+        typer.echo(f"The topics and groups of the runs are kept in the cluster; their names begin with {cluster.prefix}.", err=True)
     if failure is not None:
         raise CliError(f"could not judge: {failure}", COULD_NOT_JUDGE)
     bad = {Standing.BROKEN, Standing.EXPOSED} if strict else {Standing.BROKEN}

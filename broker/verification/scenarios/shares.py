@@ -81,6 +81,7 @@ SCENARIOS = (
         "a record kills each worker before its acknowledgement, until the group has delivered it as often as it may",
         poison_record,
         to_share_members,
+        needs=CLOCK,
     ),
     Scenario(
         "leader-moved",
