@@ -10,7 +10,7 @@ Source: Kafka's ClientQuotaControlManager, QuotaConfig.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
 
@@ -45,13 +45,8 @@ def is_address(text: str) -> bool:
     return True
 
 
-def alter_client_quotas(
-    image: MetadataImage, entries: Sequence[EntryData], is_host: Callable[[str], bool] = is_address
-) -> Effects[MetadataRecord, dict[QuotaTarget, Rejected | None]]:
-    """Decide a request. Return an error or None for each entity.
-
-    `is_host` returns whether a text is an address, or a name that resolves.
-    """
+def alter_client_quotas(image: MetadataImage, entries: Sequence[EntryData]) -> Effects[MetadataRecord, dict[QuotaTarget, Rejected | None]]:
+    """Decide a request. Return an error or None for each entity."""
     records: list[MetadataRecord] = []
     results: dict[QuotaTarget, Rejected | None] = {}
     for entry in entries:
@@ -62,17 +57,15 @@ def alter_client_quotas(
             results[target] = _invalid(f"Ignoring duplicate entity {_entity_text(entity)}")
             continue
         try:
-            records += _changes(image, entity, entry.ops, is_host)
+            records += _changes(image, entity, entry.ops)
             results[target] = None
         except Rejected as error:
             results[target] = error
     return Effects(records, results)
 
 
-def _changes(
-    image: MetadataImage, entity: Mapping[str, str | None], ops: Sequence[OpData], is_host: Callable[[str], bool]
-) -> list[MetadataRecord]:
-    allowed = _allowed(entity, is_host)
+def _changes(image: MetadataImage, entity: Mapping[str, str | None], ops: Sequence[OpData]) -> list[MetadataRecord]:
+    allowed = _allowed(entity)
     current = image.client_quotas.get(frozenset(entity.items()), {})
     records: list[MetadataRecord] = []
     for op in ops:
@@ -84,7 +77,7 @@ def _changes(
     return records
 
 
-def _allowed(entity: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Mapping[str, int | None]:
+def _allowed(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
     """Return the quotas that such an entity can have. Raises `Rejected(INVALID_REQUEST)`."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
@@ -97,7 +90,7 @@ def _allowed(entity: Mapping[str, str | None], is_host: Callable[[str], bool]) -
         return _OF_CLIENTS
     if len(entity) > 1:
         raise _invalid("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
-    if (address := entity[_IP]) is not None and not is_host(address):
+    if (address := entity[_IP]) is not None and not is_address(address):
         raise _invalid(f"{address} is not a valid IP or resolvable host.")
     return _OF_ADDRESSES
 

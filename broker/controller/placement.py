@@ -43,7 +43,7 @@ class Placement:
     """Brokers that are shutting down."""
 
     @classmethod
-    def on_one(cls, node_id: int, num_partitions: int = 1, replication_factor: int = 1) -> Placement:
+    def on_one(cls, node_id: int, num_partitions: int = 1) -> Placement:
         """Return a placement on a standalone node."""
         node = BrokerRegistration(
             broker_id=node_id,
@@ -58,7 +58,7 @@ class Placement:
             directories=(),
             cordoned_directories=None,
         )
-        return cls({node_id: node}, num_partitions, replication_factor, below=lambda _: 0)
+        return cls({node_id: node}, num_partitions, replication_factor=1, below=lambda _: 0)
 
     @classmethod
     def in_cluster(cls, state: ControllerState) -> Placement:

@@ -73,9 +73,9 @@ class Bystander:
             found.append(self.ask())
         return found
 
-    def wait_until_calm(self, timeout_s: float = WAIT_MAX_S) -> None:
-        """Wait until the broker responds as fast as without an attack, or for `timeout_s`."""
-        end, calm = time.monotonic() + timeout_s, 0
+    def wait_until_calm(self) -> None:
+        """Wait until the broker responds as fast as without an attack, or for `WAIT_MAX_S`."""
+        end, calm = time.monotonic() + WAIT_MAX_S, 0
         while calm < CALM_IN_A_ROW and time.monotonic() < end:
             time.sleep(BETWEEN_S)
             calm = calm + 1 if self.ask() < CALM_S else 0

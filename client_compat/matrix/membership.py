@@ -114,9 +114,7 @@ class GroupTruth:
     def offsets(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
         return {place: offset for place, (offset, _) in self.committed(group, partitions).items()}
 
-    def wait_until_committed(
-        self, group: str, wanted: Mapping[Partition, int], poll: Callable[[], object], timeout_s: float = 20.0
-    ) -> None:
+    def wait_until_committed(self, group: str, wanted: Mapping[Partition, int], poll: Callable[[], object]) -> None:
         """Call `poll` until the offsets are committed. Raises `Broken`."""
         ends = time.monotonic() + COMMIT_S
         while (found := self.offsets(group, list(wanted))) != wanted:

@@ -16,7 +16,7 @@ from typing import Any
 
 from client_compat.matrix.brokers import KAFKA, KINDS, OURS
 from client_compat.matrix.control import Ready
-from client_compat.matrix.outcomes import KNOWN, Cell, KnownFailure, Outcome, known, other_words, plain
+from client_compat.matrix.outcomes import KNOWN, Cell, Outcome, known, other_words, plain
 from client_compat.matrix.scenario import Scenario
 
 SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.UNSUPPORTED: "–", Outcome.SKIPPED: "·"}
@@ -175,8 +175,8 @@ def _sign(cell: Cell | None, notes: _Notes) -> str:
     return f"{SIGNS[cell.outcome]}<sup>{notes.number(plain(cell.reason))}</sup>"
 
 
-def _known_section(cells: Sequence[Cell], table: Sequence[KnownFailure] = KNOWN) -> str:
-    rows = [row for row in table if any(row.names(cell) and cell.outcome is Outcome.FAIL for cell in cells)]
+def _known_section(cells: Sequence[Cell]) -> str:
+    rows = [row for row in KNOWN if any(row.names(cell) and cell.outcome is Outcome.FAIL for cell in cells)]
     if not rows:
         return ""
     lines = ["## Explained failures", "", "| client | scenario | why |", "| --- | --- | --- |"]

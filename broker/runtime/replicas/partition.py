@@ -199,11 +199,11 @@ class Partition:
         config, now_ms = self.log.config, self._clock.now_ms()
         return self._flusher.compute(lambda: check_produce_batch(batch, config=config, now_ms=now_ms))
 
-    def append_records(self, records: Sequence[SimpleRecord], *, origin: Origin = Origin.COORDINATOR) -> AppendInfo:
+    def append_records(self, records: Sequence[SimpleRecord]) -> AppendInfo:
         """Append a coordinator's records as one batch. Records without a timestamp get the current time."""
         now_ms = self._clock.now_ms()
         stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
-        return self.append(build_batch(stamped), origin)
+        return self.append(build_batch(stamped), Origin.COORDINATOR)
 
     def append_marker(self, marker: TxnMarker) -> AppendInfo:
         """Append a transaction marker, whether or not the producer has an open transaction here.

@@ -58,9 +58,9 @@ def create(client: Client, names: Sequence[str], partitions: int, *, by_request:
     await_leaders(client, names, partitions)
 
 
-def await_leaders(client: Client, names: Sequence[str], partitions: int, timeout_s: float = TIMEOUT_S) -> None:
+def await_leaders(client: Client, names: Sequence[str], partitions: int) -> None:
     """Wait until every topic has at least this many partitions, each with a leader that responds. Raises `LoadFailed`."""
-    deadline = time.perf_counter() + timeout_s
+    deadline = time.perf_counter() + TIMEOUT_S
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
     ends = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]
     offsets = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=ends) for name in names])
@@ -72,6 +72,6 @@ def await_leaders(client: Client, names: Sequence[str], partitions: int, timeout
             answer = client.call(offsets, LIST_OFFSETS_VERSION)
             led = sum(p.error_code == ErrorCode.NONE for topic in answer.topics for p in topic.partitions)
         if time.perf_counter() > deadline:
-            raise LoadFailed(f"{led} of {wanted} partitions have a leader after {timeout_s:.0f} s")
+            raise LoadFailed(f"{led} of {wanted} partitions have a leader after {TIMEOUT_S:.0f} s")
         if led < wanted:
             time.sleep(LOOK_S)

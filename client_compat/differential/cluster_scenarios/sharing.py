@@ -41,11 +41,11 @@ from ottla.protocol.messages.share_partitions import SharePartition, ShareTopic
 LED_BY_EACH = ((1, 2, 3), (2, 3, 1), (3, 1, 2))
 
 
-def group_at(nodes: Nodes, prefix: str, topic_id: bytes, node_id: int, partition: int = 0) -> str:
-    """Return the first group of this prefix whose share partition the broker coordinates."""
+def group_at(nodes: Nodes, prefix: str, topic_id: bytes, node_id: int) -> str:
+    """Return the first group of this prefix whose first share partition the broker coordinates."""
     for number in range(500):
         group = f"{prefix}-{number}"
-        if share_coordinator(nodes, group, topic_id, partition) == node_id:
+        if share_coordinator(nodes, group, topic_id, 0) == node_id:
             nodes.names.learn(group, prefix)
             return group
     raise UnexpectedAnswer(f"{node_id} coordinates no share partition of 500 groups")

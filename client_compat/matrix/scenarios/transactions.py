@@ -19,6 +19,20 @@ EXPIRY_S = 30.0
 """Apache Kafka checks for expired transactions every ten seconds."""
 
 
+def _transact(producer: Producer, topic: str, records: list[Record], *, keep: bool = True) -> None:
+    """Send the records in a transaction, and commit or abort it."""
+    producer.begin()
+    producer.send_ok(topic, records)
+    _end(producer, keep=keep)
+
+
+def _end(producer: Producer, *, keep: bool) -> None:
+    if keep:
+        producer.commit()
+    else:
+        producer.abort()
+
+
 def _values(taken: list[Taken]) -> list[bytes | None]:
     return [one.value for one in taken]
 
@@ -43,9 +57,9 @@ def _markers(scene: Scene, topic: str, partition: int = 0) -> list[ControlType]:
     return [ControlType(int.from_bytes((batch.records[0].key or b"")[2:4])) for batch in control]
 
 
-def _wait_for_markers(scene: Scene, topic: str, wanted: list[ControlType], timeout_s: float = EXPIRY_S) -> None:
+def _wait_for_markers(scene: Scene, topic: str, wanted: list[ControlType]) -> None:
     """Wait for the markers, because the coordinator answers EndTxn before it has written them."""
-    for _ in until(f"the log's markers are {[one.name for one in wanted]}", timeout_s):
+    for _ in until(f"the log's markers are {[one.name for one in wanted]}", EXPIRY_S):
         if _markers(scene, topic) == wanted:
             return
 
@@ -54,9 +68,7 @@ def _wait_for_markers(scene: Scene, topic: str, wanted: list[ControlType], timeo
 def transaction_commit(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
-    producer.begin()
-    producer.send_ok(topic, numbered(COUNT, partition=0))
-    producer.commit()
+    _transact(producer, topic, numbered(COUNT, partition=0))
     producer.close()
     same(_values(_read(scene, topic, COUNT)), _text(0, COUNT), "values")
     _wait_for_markers(scene, topic, [COMMIT])
@@ -68,13 +80,9 @@ def transaction_commit(scene: Scene) -> None:
 def transaction_abort(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
-    producer.begin()
-    producer.send_ok(topic, numbered(COUNT, partition=0))
-    producer.abort()
+    _transact(producer, topic, numbered(COUNT, partition=0), keep=False)
     _wait_for_markers(scene, topic, [ABORT])
-    producer.begin()
-    producer.send_ok(topic, numbered(1, partition=0, start=COUNT))
-    producer.commit()
+    _transact(producer, topic, numbered(1, partition=0, start=COUNT))
     producer.close()
     same(_values(_read(scene, topic, 1)), [b"%d" % COUNT], "values of a read_committed consumer")
     same(_values(_read(scene, topic, COUNT + 1, "read_uncommitted")), _text(0, COUNT + 1), "values of a read_uncommitted consumer")
@@ -85,12 +93,7 @@ def transactions_in_turn(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
     for round_ in range(6):
-        producer.begin()
-        producer.send_ok(topic, numbered(COUNT, partition=0, start=round_ * COUNT))
-        if round_ % 2:
-            producer.abort()
-        else:
-            producer.commit()
+        _transact(producer, topic, numbered(COUNT, partition=0, start=round_ * COUNT), keep=round_ % 2 == 0)
     producer.close()
     wanted = [value for round_ in (0, 2, 4) for value in _text(round_ * COUNT, (round_ + 1) * COUNT)]
     same(_values(_read(scene, topic, len(wanted))), wanted, "values")
@@ -120,10 +123,7 @@ def transaction_over_partitions(scene: Scene) -> None:
         producer.begin()
         for topic in topics:
             producer.send_ok(topic, [Record(b"%d" % keep, partition=index) for index in range(3)])
-        if keep:
-            producer.commit()
-        else:
-            producer.abort()
+        _end(producer, keep=keep)
     producer.close()
     for topic in topics:
         taken = _read(scene, topic, 6, partitions=3)
@@ -139,9 +139,7 @@ def transaction_fence(scene: Scene) -> None:
     older.begin()
     older.send_ok(topic, [Record(b"older", partition=0)])
     newer = scene.another().producer(transactional_id=name)
-    newer.begin()
-    newer.send_ok(topic, [Record(b"newer", partition=0)])
-    newer.commit()
+    _transact(newer, topic, [Record(b"newer", partition=0)])
     fenced = _refusal(older, topic)
     expect(fenced is not None, "the older one goes on")
     assert fenced is not None
@@ -150,9 +148,7 @@ def transaction_fence(scene: Scene) -> None:
         # kafka-python requests a new epoch when it closes. The coordinator finds the transaction by producer id, as Apache Kafka's does, so
         # the request would abort an open transaction of the newer producer.
         older.close()
-    newer.begin()
-    newer.send_ok(topic, [Record(b"again", partition=0)])
-    newer.commit()
+    _transact(newer, topic, [Record(b"again", partition=0)])
     newer.close()
     same(_values(_read(scene, topic, 2)), [b"newer", b"again"], "values")
 
@@ -177,9 +173,7 @@ def killed_in_a_transaction(scene: Scene) -> None:
     doomed.program.kill()
     newer = survivor.producer(transactional_id=name)
     _wait_for_markers(scene, topic, [ABORT])
-    newer.begin()
-    newer.send_ok(topic, [Record(b"kept", partition=0)])
-    newer.commit()
+    _transact(newer, topic, [Record(b"kept", partition=0)])
     newer.close()
     same(_values(_read(scene, topic, 1)), [b"kept"], "values")
 
@@ -215,10 +209,7 @@ def consume_transform_produce(scene: Scene) -> None:
             producer.begin()
             producer.send_ok(target, [Record(b"%d" % (2 * int(one.value or b"0")), partition=0) for one in part])
             producer.send_offsets(consumer, {(source, 0): part[-1].offset + 1})
-            if keep:
-                producer.commit()
-            else:
-                producer.abort()
+            _end(producer, keep=keep)
     same(_values(_read(scene, target, 4 * COUNT)), [b"%d" % (2 * number) for number in range(4 * COUNT)], "values")
     truth = GroupTruth(scene.broker.process.port)
     truth.wait_until_committed(group, {(source, 0): 4 * COUNT}, lambda: consumer.poll(1, 100))
