@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import ssl
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,10 @@ import typer
 from ottla.broker.cli.admin_ports import AdminPorts
 from ottla.broker.cli.basics import CliError, host_port
 from ottla.broker.cli.common import command
+from ottla.broker.cli.logs import log_to_stderr
 from ottla.broker.cli.security import security_in
 from ottla.broker.cli.wire_logs import STANDARD_OUTPUT, wire_log
 from ottla.broker.core.clock import Clock
-from ottla.broker.core.peer_log import PEERS, PeerLines
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
 from ottla.broker.faults.wire_log import WireLog
@@ -103,10 +102,7 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
 def _log_at(level: str) -> None:
     if level.upper() not in logging.getLevelNamesMapping():
         raise CliError(f"--log-level {level}: use debug, info, warning or error", exit_code=2)
-    logging.basicConfig(
-        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
-    )
-    logging.getLogger(PEERS).addFilter(PeerLines())
+    log_to_stderr(level)
 
 
 def _faults(rules: Sequence[str], log: Callable[[], WireLog] | None) -> Faults:

@@ -63,16 +63,7 @@ def described(cluster: AdminClient, group: str) -> GroupDescribed:
         return _classic(cluster, group)
     _accepted(group, found)
     members = [
-        MemberDescribed(
-            each.member_id,
-            each.instance_id,
-            each.client_id,
-            each.client_host,
-            _places(each.assignment),
-            each.member_epoch,
-            tuple(_places(each.target_assignment)),
-            _IS_UPGRADED.get(each.member_type),
-        )
+        _member(each, _places(each.assignment), _places(each.target_assignment))._replace(upgraded=_IS_UPGRADED.get(each.member_type))
         for each in found.members
     ]
     return GroupDescribed(group, found.group_state, found.assignor_name, members, found.group_epoch, found.assignment_epoch)
@@ -94,19 +85,12 @@ def described_with_offsets(cluster: AdminClient, group: str) -> GroupDescribed:
         raise missing
     _accepted(group, found)
     inputs = _inputs(cluster, found.topology)
-    members = [
-        MemberDescribed(
-            each.member_id,
-            each.instance_id,
-            each.client_id,
-            each.client_host,
-            _read_by(each.assignment, inputs),
-            each.member_epoch,
-            tuple(_read_by(each.target_assignment, inputs)),
-        )
-        for each in found.members
-    ]
+    members = [_member(each, _read_by(each.assignment, inputs), _read_by(each.target_assignment, inputs)) for each in found.members]
     return GroupDescribed(group, found.group_state, "", members, found.group_epoch, found.assignment_epoch)
+
+
+def _member(told: Any, assigned: list[TopicPartition], target: list[TopicPartition]) -> MemberDescribed:
+    return MemberDescribed(told.member_id, told.instance_id, told.client_id, told.client_host, assigned, told.member_epoch, tuple(target))
 
 
 def _inputs(cluster: AdminClient, topology: Topology) -> dict[str, list[TopicPartition]]:

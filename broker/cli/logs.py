@@ -1,8 +1,20 @@
-"""Reduces what libraries and brokers log while a command runs: an error that matters to the user is raised anyway."""
+"""Sets up the log of a server, and reduces what libraries and brokers log while another command runs: an error that matters to the user is
+raised anyway."""
 
 from __future__ import annotations
 
 import logging
+import sys
+
+from ottla.broker.core.peer_log import PEERS, PeerLines
+
+
+def log_to_stderr(level: str) -> None:
+    """Log to standard error from this level on (debug, info, warning, error), with a limit on the lines about peers."""
+    logging.basicConfig(
+        level=level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
+    )
+    logging.getLogger(PEERS).addFilter(PeerLines())
 
 
 def quiet_client_logs() -> None:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.app import Broker, run
 from ottla.broker.cli.admin_ports import AdminPorts, add_admin_options, wants_admin
+from ottla.broker.cli.logs import log_to_stderr
 from ottla.broker.core.clock import Clock
-from ottla.broker.core.peer_log import PEERS, PeerLines
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import Loaded, SettingsError, data_dir, load, parse_assignments, source_of
 from ottla.broker.environment import Environment
@@ -177,11 +177,7 @@ def serve() -> None:
 def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
     """Run brokers until they are stopped; return the process's exit code."""
     options = parser().parse_args(argv)
-    logging.basicConfig(
-        level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
-    )
-
-    logging.getLogger(PEERS).addFilter(PeerLines())
+    log_to_stderr(options.log_level)
     try:
         options.users += _users_of_variables(os.environ)
         with _copied(options):
