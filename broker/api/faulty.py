@@ -16,7 +16,7 @@ from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.pipeline import Call, Handle
 from ottla.broker.api.reply import LastWords
 from ottla.broker.api.routes import Answer
-from ottla.broker.faults.answers import corrupted, overwrite, records_in, refusal
+from ottla.broker.faults.answers import committed_in, corrupted, overwrite, records_in, refusal
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultAction, FaultRule
 from ottla.protocol.api_keys import ApiKey
@@ -150,6 +150,12 @@ def _change(call: Call, response: Message) -> None:
             found = records_in(response, rule.wants, call.carrier.topic_name)
             if found is not None and rule.draw():
                 found.records = corrupted(found.records)
+                call.rules.append(rule)
+        elif rule.action is FaultAction.REDELIVER:
+            offsets = committed_in(response, rule.wants_group, rule.wants, call.carrier.topic_name)
+            if offsets and rule.draw():
+                for each in offsets:
+                    each.committed_offset = max(0, each.committed_offset - (1 if rule.records is None else rule.records))
                 call.rules.append(rule)
 
 

@@ -1,7 +1,7 @@
 """Responses that are not made by a handler.
 
 `refusal` builds a response from the request alone: a fault needs it, and a broker whose controller does not answer. `overwrite` changes the
-error codes of a real response, `corrupted` its records.
+error codes of a real response, `corrupted` its records; `committed_in` finds the offsets of one.
 
 Rules: a refusal repeats everything that the request names, each with the error, as Kafka's `getErrorResponse` does. It is built from field
 names, so that a new API needs no code here.
@@ -77,6 +77,19 @@ def records_in(response: Any, wanted: Wanted, topic_name: TopicName) -> Any:
             if records and _first_batch_end(records) and wanted(topic_of(topic, topic_name), partition_of(partition)):
                 return partition
     return None
+
+
+def committed_in(response: Any, group: Callable[[str | None], bool], wanted: Wanted, topic_name: TopicName) -> list[Any]:
+    """Return the partitions of an OffsetFetch response that are `wanted` and have a committed offset above 0. `group` takes the name of a
+    group, or None before version 8, which does not repeat it."""
+    return [
+        partition
+        for of_group in [response, *response.groups]
+        if group(getattr(of_group, "group_id", None))
+        for topic in of_group.topics
+        for partition in topic.partitions
+        if partition.committed_offset > 0 and wanted(topic_of(topic, topic_name), partition_of(partition))
+    ]
 
 
 def corrupted(records: Buffer) -> Buffer:

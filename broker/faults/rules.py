@@ -59,6 +59,9 @@ class FaultAction(Enum):
     """Move the request and its response at `bytes` a second: each takes as long as its bytes need."""
     CORRUPT = "corrupt"
     """Handle a Fetch or ShareFetch, and change one bit of the first batch's records in the response. Applies to responses with records."""
+    REDELIVER = "redeliver"
+    """Handle an OffsetFetch, and lower the committed offsets in the response by `records` (default: 1), so that a consumer that starts or
+    gets a partition reads its last records again, as after a lost commit. Applies to responses with committed offsets."""
     STALE_METADATA = "stale-metadata"
     """Answer Metadata as the same request was answered before, for `ms` after that answer."""
     EXPIRE_PRODUCER = "expire-producer"
@@ -104,6 +107,7 @@ _NEEDED: Final[Mapping[FaultAction, str]] = {
 }
 OF_ANSWERS: Final[Mapping[FaultAction, frozenset[ApiKey]]] = {
     FaultAction.CORRUPT: frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH}),
+    FaultAction.REDELIVER: frozenset({ApiKey.OFFSET_FETCH}),
     FaultAction.STALE_METADATA: frozenset({ApiKey.METADATA}),
 }
 """Actions that hit a request of these APIs only if there is an answer that they can change; other requests are not counted as hits."""
@@ -142,6 +146,7 @@ class FaultRule:
     seed: int = 0
     ms: int | None = None
     bytes: int | None = None
+    records: int | None = None
     code: ErrorCode | None = None
     step: str | None = None
     name: str = ""
@@ -165,7 +170,7 @@ class FaultRule:
             raise FaultSyntax("fault slow: bytes must be at least 1")
         if (self.ms or 0) > _MS_MAX:
             raise FaultSyntax(f"fault {self.action.value}: ms must be at most {_MS_MAX}")
-        for limit in ("after", "times", "ms", "bytes"):
+        for limit in ("after", "times", "ms", "bytes", "records"):
             if (getattr(self, limit) or 0) < 0:
                 raise FaultSyntax(f"fault {self.action.value}: {limit} must not be negative")
         self._random = random.Random(self.seed)
@@ -189,11 +194,12 @@ class FaultRule:
     def may_hit_answer(self, subject: Subject) -> bool:
         """Return whether the answer to this request is hit if it has what the rule changes; then `draw` counts it.
 
-        A Fetch of a session does not repeat its partitions, so topic and partition of `corrupt` are looked for in the response.
+        A Fetch of a session does not repeat its partitions, and an OffsetFetch may ask for all, so topic and partition of `corrupt` and
+        `redeliver` are looked for in the response.
         """
         if subject.api not in OF_ANSWERS.get(self.action, ()) or not self._matches(subject):
             return False
-        return self.action is FaultAction.CORRUPT or self._names_wanted(subject)
+        return self.action is not FaultAction.STALE_METADATA or self._names_wanted(subject)
 
     def matches(self, subject: Subject) -> bool:
         """Return whether the rule's fields match a request, without counting it."""
@@ -224,6 +230,10 @@ class FaultRule:
     def of_partitions(self) -> bool:
         """Whether the rule applies only to some topics or partitions."""
         return self.topic is not None or self.partition is not None
+
+    def wants_group(self, group: str | None) -> bool:
+        """Return whether the rule applies to this group; None stands for the group of the request, which it matches already."""
+        return group is None or _any(self.group, {group})
 
     def wants(self, topic: str | None, partition: int | None) -> bool:
         """Return whether the rule applies to this topic and partition."""
@@ -269,7 +279,7 @@ class FaultRule:
 
 _FIELDS: Final = {item.name: item.type for item in fields(FaultRule) if item.init and item.name != "action"}
 _OF_SUBJECTS: Final = frozenset({"api", "client_id", "transactional_id", "group", "topic", "partition", "connection"})
-_NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed", "ms", "bytes"})
+_NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed", "ms", "bytes", "records"})
 
 
 def parse_rule(text: str) -> FaultRule:

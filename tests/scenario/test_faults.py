@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from ottla.broker.faults.engine import Exchange
 from ottla.broker.faults.rules import FaultSyntax
@@ -28,6 +29,7 @@ from tests.support.transactions import Transactional, committed_values, latest, 
 from tests.support.txn_calls import init
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+TIMEOUT_S = 20
 
 
 @pytest.fixture(params=[FaultyBroker, GatewayBeforeBroker])
@@ -462,6 +464,33 @@ def test_a_corrupt_batch_fails_its_crc_and_is_whole_the_next_time(broker: Faulty
     assert [crc_ok(records, read_header(records)) for records in (first, second)] == [False, True]
     assert sum((one ^ other).bit_count() for one, other in zip(first, second, strict=True)) == 1
     broker.faults.assert_consumed()
+
+
+def test_a_consumer_that_returns_reads_its_last_records_again_as_after_a_lost_commit(broker: FaultyBroker, client: Client) -> None:
+    def read(until: int) -> list[int]:
+        """Return the offsets that a consumer reads from its group's committed offset on, and commit the end."""
+        consumer = Consumer({"bootstrap.servers": f"{HOST}:{broker.client_port}", "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.assign([TopicPartition("t", 0)])
+        offsets: list[int] = []
+        while not offsets or offsets[-1] < until - 1:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None
+            assert message.error() is None
+            offsets.append(message.offset())
+        consumer.commit(offsets=[TopicPartition("t", 0, until)], asynchronous=False)
+        consumer.close()
+        return offsets
+
+    script(broker, "redeliver:group=other", "redeliver:topic=u", "redeliver:group=g,topic=t,partition=0,records=3,times=1,name=again")
+    for value in (b"0", b"1", b"2", b"3", b"4"):
+        produce(client, "t", value)
+    assert read(5) == [0, 1, 2, 3, 4]
+    assert broker.faults.rules[2].hits == 0
+    produce(client, "t", b"5")
+    assert read(6) == [2, 3, 4, 5]
+    produce(client, "t", b"6")
+    assert read(7) == [6]
+    assert [rule.hits for rule in broker.faults.rules] == [0, 0, 1]
 
 
 def test_stale_metadata_is_an_earlier_answer_until_its_time_is_over(broker: FaultyBroker, client: Client) -> None:
