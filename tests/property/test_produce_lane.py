@@ -30,7 +30,7 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
+from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.protocol.codec import encode_request
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -43,6 +43,7 @@ from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsReque
 from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.memory_clients import MemoryClient
 from tests.support.simulation import TimelessLoop, settle
 
 SMALL = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "internal.segment.bytes": "6000"}

@@ -17,7 +17,7 @@ from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
+from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -28,6 +28,7 @@ from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopi
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
+from tests.support.memory_clients import MemoryClient
 from tests.support.simulation import TimelessLoop, settle
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,11 +20,12 @@ from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.memory_network import MemoryNetwork, Plug
+from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.formatting import format_directory
 from ottla.protocol.schema import Message
 from tests.support.kraft_controller import KraftController
+from tests.support.memory_clients import Plug
 from tests.support.simulation import TimelessLoop, settle
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

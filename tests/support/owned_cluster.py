@@ -17,7 +17,6 @@ from ottla.broker.environment import Environment
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.memory_network import Plug
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.formatting import format_directory
 from ottla.protocol.codec import decode_response, encode_request
@@ -26,6 +25,7 @@ from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.schema import Message
 from tests.support.member_cluster import CLUSTER_ID, MemberCluster, run_in_a_cluster
+from tests.support.memory_clients import Plug
 
 CONTROLLER = 3000
 DIRECTORY = Path("/controller")

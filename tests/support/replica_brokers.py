@@ -32,7 +32,7 @@ from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.replicas.proposals import Proposals
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.sim.memory_files import MemoryFiles
-from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
+from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import Isolation
@@ -43,6 +43,7 @@ from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, A
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from ottla.protocol.schema import Message
+from tests.support.memory_clients import MemoryClient
 from tests.support.replicated_partition import Controller
 from tests.support.simulation import TimelessLoop, settle
 
