@@ -20,11 +20,15 @@ DEFAULT_RELEASE: Final = "4.3"
 """The release that a broker is like unless told otherwise; Ottla implements it in full."""
 GROUP_VERSION: Final = "group.version"
 METADATA_VERSION: Final = "metadata.version"
+SHARE_VERSION: Final = "share.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 """A feature, and in Ottla also the setting of its level."""
 
 ADDRESS_RANGES: Final = 32
 """4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
+
+_EPOCHS_CHECKED: Final = 2
+"""The share.version that Kafka 4.4 brought."""
 
 _BEFORE_ITS_TIME: Final[Mapping[str, str]] = {
     "transaction.partition.verification.enable": "false",  # 3.6 began to verify (KIP-890, part 1)
@@ -63,6 +67,11 @@ class Likeness:
     def has_address_ranges(self) -> bool:
         """Whether ACLs can name hosts by address ranges in CIDR notation, which came with the metadata.version 4.4-IV1."""
         return self.table.features.get(METADATA_VERSION, (0, 0, 0))[1] >= ADDRESS_RANGES
+
+    @property
+    def rejects_negative_share_epochs(self) -> bool:
+        """Whether the share coordinator rejects leader and state epochs of -1, as the release that brought share.version 2 does."""
+        return self.table.features.get(SHARE_VERSION, (0, 0, 0))[1] >= _EPOCHS_CHECKED
 
     def versions(self, api: str, first: int, last: int) -> tuple[int, int] | None:
         """Return which of the versions `first` to `last` of an API the release serves, or None. `api` is its name in Kafka's schemas."""

@@ -53,13 +53,17 @@ class ShareState(NamedTuple):
 class ShareStateCoordinator:
     """The share partitions and their state. A `Machine` of `ottla.broker.runtime.coordination.shard`.
 
-    `has_partition` tells whether a topic with this id and partition exists.
+    `has_partition` tells whether a topic with this id and partition exists. With `rejects_negative_epochs` (Kafka 4.4), every request
+    names its epochs.
     """
 
-    def __init__(self, updates_per_snapshot: int, has_partition: Callable[[bytes, int], bool]) -> None:
+    def __init__(
+        self, updates_per_snapshot: int, has_partition: Callable[[bytes, int], bool], *, rejects_negative_epochs: bool = False
+    ) -> None:
         self.states: dict[SharePartitionKey, ShareState] = {}
         self._updates_per_snapshot = updates_per_snapshot
         self._has_partition = has_partition
+        self._rejects_negative_epochs = rejects_negative_epochs
         self._snapshots: dict[SharePartitionKey, int] = {}
         """The offset of each share partition's newest snapshot, in order of the offsets."""
         self._redundant_before: int | None = None
@@ -68,6 +72,7 @@ class ShareStateCoordinator:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Effects[ShareRecord, None]:
         """Begin a state epoch at a start offset, with no delivery state. Raises Rejected."""
+        self._check_epochs(key, state_epoch=state_epoch)
         found = self.states.get(key)
         if found is not None and state_epoch != _UNCHANGED and found.fencing_state_epoch > state_epoch:
             raise _fenced_state()
@@ -84,6 +89,7 @@ class ShareStateCoordinator:
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Effects[ShareRecord, ReadState]:
         """Return the state, and record the leader epoch if it is a new one. Raises Rejected."""
+        self._check_epochs(key, leader_epoch=leader_epoch)
         found = self._initialized(key, "Read")
         _check_leader(found, leader_epoch)
         self._check_exists(key)
@@ -95,6 +101,7 @@ class ShareStateCoordinator:
 
     def write(self, key: SharePartitionKey, state: WrittenState, now_ms: int) -> Effects[ShareRecord, None]:
         """Write what has changed. Raises Rejected."""
+        self._check_epochs(key, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch)
         found = self._initialized(key, "Write")
         _check_leader(found, state.leader_epoch)
         if state.state_epoch != _UNCHANGED and found.fencing_state_epoch > state.state_epoch:
@@ -184,6 +191,12 @@ class ShareStateCoordinator:
         if found is None:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{operation} operation on uninitialized share partition not allowed.")
         return found
+
+    def _check_epochs(self, key: SharePartitionKey, *, leader_epoch: int = 0, state_epoch: int = 0) -> None:
+        _check_key(key)
+        for name, epoch in (("leader", leader_epoch), ("state", state_epoch)):
+            if epoch < 0 and self._rejects_negative_epochs:
+                raise Rejected(ErrorCode.INVALID_REQUEST, f"The {name} epoch cannot be a negative number.")
 
     def _check_exists(self, key: SharePartitionKey) -> None:
         _check_key(key)

@@ -128,7 +128,9 @@ class ShareStateService:
         from ottla.broker.share import state_coordinator  # noqa: PLC0415 # a start does not need it
 
         updates_per_snapshot = self._settings.share_coordinator_snapshot_update_records_per_snapshot
-        return state_coordinator.ShareStateCoordinator(updates_per_snapshot, self._has_partition)
+        return state_coordinator.ShareStateCoordinator(
+            updates_per_snapshot, self._has_partition, rejects_negative_epochs=self._settings.like.rejects_negative_share_epochs
+        )
 
     def _has_partition(self, topic_id: bytes, index: int) -> bool:
         topic = self._catalog.topic_by_id(topic_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -204,3 +204,19 @@ def test_a_deleted_topic_loses_its_state() -> None:
     log.initialize(OTHER)
     log.append(log.machine.of_deleted_topic(TOPIC))
     assert log.machine.states == {}
+
+
+@pytest.mark.parametrize(
+    ("act", "name"),
+    [
+        (lambda machine: machine.initialize(KEY, -1, 0, 0), "state"),
+        (lambda machine: machine.read(KEY, -1, 0), "leader"),
+        (lambda machine: machine.write(KEY, WrittenState(0, -1, 0, 0, ()), 0), "leader"),
+        (lambda machine: machine.write(KEY, WrittenState(-1, 0, 0, 0, ()), 0), "state"),
+    ],
+    ids=["initialize", "read", "write", "write in no state epoch"],
+)
+def test_negative_epochs_can_be_rejected(act: Callable[[ShareStateCoordinator], object], name: str) -> None:
+    machine = ShareStateCoordinator(500, lambda topic_id, index: True, rejects_negative_epochs=True)
+    with pytest.raises(Rejected, match=f"The {name} epoch cannot be a negative number"):
+        act(machine)
