@@ -33,7 +33,13 @@ PARTITIONS = 2
 BATCH_RECORDS = 5
 REST_RECORDS = 2
 """Records of each partition that are written at the end."""
-SHARE_SETTINGS: Final[Mapping[str, str]] = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
+LOCK_MS: Final = 15_000
+"""The shortest lock that a share group may have, so that a run does not wait longer than necessary for a record that nobody accepts."""
+SHARE_SETTINGS: Final[Mapping[str, str]] = {
+    "share.auto.offset.reset": "earliest",
+    "share.isolation.level": "read_committed",
+    "share.record.lock.duration.ms": str(LOCK_MS),
+}
 """A share group begins with the first record, and gets committed records only."""
 _ABORTED = 3
 """The number of records in each aborted transaction."""

@@ -87,7 +87,7 @@ class Peer:
 
 
 class JavaClient(Protocol):
-    """Measures the throughput of the Java client. Both methods return seconds, and raise `LoadFailed`."""
+    """Measures the Java client: its producer, its consumer, and its share consumers. All methods raise `LoadFailed`; times are seconds."""
 
     def produce(self, bootstrap: str, topic: str, partitions: int, record_bytes: int, records: int) -> float: ...
 

@@ -14,9 +14,12 @@ HERE = Path(__file__).parent
 COMPILE_TIMEOUT_S = 300
 
 
-def compiled(name: str) -> Path:
-    """Return the directory of the classes of `<name>.java`. Raises `KafkaMissing` without jars or a JDK, or if they do not fit together."""
-    source, places = HERE / f"{name}.java", jars()
+def compiled(name: str, directory: Path = HERE) -> Path:
+    """Return the directory of the classes of `<name>.java`, which is in `directory`.
+
+    Raises `KafkaMissing` without jars or a JDK, or if they do not fit together.
+    """
+    source, places = directory / f"{name}.java", jars()
     target = CACHE / f"{places.name}-{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
     if target.is_dir():
         return target

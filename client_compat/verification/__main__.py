@@ -6,6 +6,7 @@ With `--bootstrap` they run on an existing cluster, and a mistake need not show 
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,12 +20,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from client_compat.kafka.jars import KafkaMissing
 from client_compat.samples.mistakes import MISTAKES, Mistake, Role
+from client_compat.samples.programs import CLIENTS, JAVA, command_of
 from client_compat.support import program
 from client_compat.support.campaign import Expectations, conduct
 
-CLIENTS = {"aiokafka": "aiokafka", "confluent-kafka": "confluent", "kafka-python": "kafka_python"}
-ROLES: tuple[Role, ...] = ("producer", "stream", "consumer", "share-consumer")
 CALM = "calm"
 LIMIT_S = 900
 RUN_S = 45
@@ -37,6 +38,7 @@ class SampleClient(StrEnum):
     AIOKAFKA = "aiokafka"
     CONFLUENT = "confluent-kafka"
     KAFKA_PYTHON = "kafka-python"
+    JAVA = JAVA
 
 
 @dataclass(slots=True)
@@ -55,8 +57,7 @@ class Sample:
     @property
     def command(self) -> list[str]:
         """How it is started."""
-        module = f"client_compat.samples.{CLIENTS[self.client]}_{self.role.replace('-', '_')}"
-        return [sys.executable, "-m", module, *(("--mistake", self.mistake.name) if self.mistake else ())]
+        return [*command_of(self.client, self.role), *(("--mistake", self.mistake.name) if self.mistake else ())]
 
     @property
     def name(self) -> str:
@@ -115,14 +116,19 @@ class Sample:
 
     def sit(self) -> None:
         """The verification."""
+        try:
+            command = self.command
+        except KafkaMissing as missing:
+            self.error = str(missing)
+            return
         options = ["--role", self.role, "--timeout", str(RUN_S), "--json"]
         if self.role.endswith("consumer"):
-            options += ["--result", " ".join([*self.command, "--result"])]
+            options += ["--result", shlex.join([*command, "--result"])]
         if self.bootstrap is not None:
             options += ["--bootstrap", self.bootstrap]
         for name in self.proofs:
             options += ["--scenario", "lost-ack" if name == CALM else name]
-        verify = [sys.executable, "-m", "ottla", "verify", *options, "--", *self.command]
+        verify = [sys.executable, "-m", "ottla", "verify", *options, "--", *command]
         done = subprocess.run(verify, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         try:
             told = json.loads(done.stdout)
@@ -131,12 +137,10 @@ class Sample:
             self.error = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
 
 
-def samples(clients: Sequence[str], roles: Sequence[Role], *, right: bool, wrong: bool, bootstrap: str | None = None) -> Iterator[Sample]:
-    """The programs of these clients and roles."""
+def samples(clients: Sequence[str], *, right: bool, wrong: bool, bootstrap: str | None = None) -> Iterator[Sample]:
+    """The programs of these clients."""
     for client in clients:
-        for role in roles:
-            if role == "share-consumer" and client != "confluent-kafka":
-                continue  # the other clients have no share consumer
+        for role in CLIENTS[client]:
             if right:
                 yield Sample(client, role, None, bootstrap)
             for mistake in MISTAKES if wrong else ():
@@ -154,7 +158,7 @@ def main(
     ] = None,
 ) -> None:
     """Run `ottla verify` on every sample program: each right one must hold, and each wrong one must break for its reason."""
-    chosen = list(samples([each.value for each in client or SampleClient], ROLES, right=right, wrong=wrong, bootstrap=bootstrap))
+    chosen = list(samples([each.value for each in client or SampleClient], right=right, wrong=wrong, bootstrap=bootstrap))
 
     def play(console: Console, _root: Path) -> Expectations:
         progress = Console(stderr=True, highlight=False)

@@ -7,6 +7,7 @@ with another client than the one before.
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from itertools import product
@@ -15,24 +16,22 @@ from typing import Any
 import pytest
 
 from client_compat.samples.mistakes import MISTAKES, Mistake, Role, names
+from client_compat.samples.programs import CLIENTS, JAVA, command_of
+from client_compat.samples.programs import READERS_AND_WRITERS as ROLES
+from tests.support.apache_kafka import jars_or_skip
 
-CLIENTS = ("aiokafka", "confluent", "kafka_python")
-ROLES: tuple[Role, ...] = ("producer", "stream", "consumer")
+CLIENTS_OF_ALL_ROLES = [client for client, roles in CLIENTS.items() if set(ROLES) <= set(roles)]
 RECORDS = 120
-LIMIT_S = 120
-
-
-def module_of(client: str, role: Role) -> str:
-    return f"client_compat.samples.{client}_{role.replace('-', '_')}"
+LIMIT_S = 300
 
 
 def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = None) -> dict[str, dict[str, Any]]:
     """Return the results of `ottla verify` by scenario."""
-    program = [sys.executable, "-m", module_of(client, role)]
-    options = ["--role", role, "--records", str(RECORDS), "--timeout", "30", "--json"]
+    program = command_of(client, role)
+    options = ["--role", role, "--records", str(RECORDS), "--timeout", "60", "--json"]
     options += [word for scenario in scenarios for word in ("--scenario", scenario)]
     if role.endswith("consumer"):
-        options += ["--result", " ".join([*program, "--result"])]
+        options += ["--result", shlex.join([*program, "--result"])]
     wrong = ["--mistake", mistake] if mistake else []
     done = subprocess.run(
         [sys.executable, "-m", "ottla", "verify", *options, "--", *program, *wrong],
@@ -46,7 +45,7 @@ def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = 
 
 
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", CLIENTS_OF_ALL_ROLES)
 def test_a_right_program_outlives_lost_acks_and_a_kill(client: str, role: Role) -> None:
     said = verify(client, role, ["lost-ack", "crash-restart"])
     assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {
@@ -54,7 +53,7 @@ def test_a_right_program_outlives_lost_acks_and_a_kill(client: str, role: Role) 
     }
 
 
-@pytest.mark.parametrize(("client", "role"), [("confluent", "producer"), ("aiokafka", "stream"), ("kafka_python", "consumer")])
+@pytest.mark.parametrize(("client", "role"), [("confluent-kafka", "producer"), ("aiokafka", "stream"), ("kafka-python", "consumer")])
 def test_a_right_program_outlives_its_leader_and_a_zombie(client: str, role: Role) -> None:
     said = verify(client, role, ["leader-killed-before-ack", "zombie-leader"])
     assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {
@@ -64,7 +63,10 @@ def test_a_right_program_outlives_its_leader_and_a_zombie(client: str, role: Rol
 
 @pytest.mark.parametrize(
     ("mistake", "client"),
-    [(mistake, CLIENTS[number % len(CLIENTS)] if mistake.role in ROLES else "confluent") for number, mistake in enumerate(MISTAKES)],
+    [
+        (mistake, CLIENTS_OF_ALL_ROLES[number % len(CLIENTS_OF_ALL_ROLES)] if mistake.role in ROLES else "confluent-kafka")
+        for number, mistake in enumerate(MISTAKES)
+    ],
     ids=[mistake.name for mistake in MISTAKES],
 )
 def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, client: str) -> None:
@@ -72,15 +74,21 @@ def test_a_mistake_breaks_what_the_table_says_where_it_says(mistake: Mistake, cl
     assert mistake.breaks in {breach["guarantee"] for breach in said[mistake.scenario]["breaches"]}
 
 
-def test_a_right_worker_of_a_share_group_loses_nothing() -> None:
-    names = ["crash-restart", "lock-timeout", "leader-killed-before-ack"]
-    said = verify("confluent", "share-consumer", names)
+@pytest.mark.parametrize(
+    ("client", "names"),
+    [
+        ("confluent-kafka", ["crash-restart", "lock-timeout", "leader-killed-before-ack"]),
+        (JAVA, ["poison-record", "leader-moved"]),
+    ],
+)
+def test_a_right_worker_of_a_share_group_loses_nothing(client: str, names: list[str]) -> None:
+    if client == JAVA:
+        jars_or_skip()
+    said = verify(client, "share-consumer", names)
     assert {name: (each["standing"], each["breaches"]) for name, each in said.items()} == {name: ("held", []) for name in ("calm", *names)}
 
 
-@pytest.mark.parametrize(("client", "role"), [*product(CLIENTS, ROLES), ("confluent", "share-consumer")])
+@pytest.mark.parametrize(("client", "role"), [*product(CLIENTS_OF_ALL_ROLES, ROLES), ("confluent-kafka", "share-consumer")])
 def test_a_program_knows_the_mistakes_of_its_role_and_no_others(client: str, role: Role) -> None:
-    told = subprocess.run(
-        [sys.executable, "-m", module_of(client, role), "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=True
-    ).stdout
+    told = subprocess.run([*command_of(client, role), "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
     assert {mistake.name for mistake in MISTAKES if mistake.name in told} == set(names(role))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from ottla.broker.verification.deployment import BROKERS
-from ottla.broker.verification.input_data import PARTITIONS, configure_share_group
+from ottla.broker.verification.input_data import LOCK_MS, PARTITIONS, configure_share_group
 from ottla.broker.verification.scenario import CLOCK, Calm, Scenario, to_share_members
 from ottla.broker.verification.scenarios.groups import second_member
 from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
-LOCK_MS = 30_000
-"""The default of share.record.lock.duration.ms."""
 MARGIN_MS = 1_000
 DELIVERIES = 2
 """The lowest share.delivery.count.limit that a group may have."""
