@@ -39,6 +39,8 @@ RequestT = TypeVar("RequestT", bound=Message)
 AnswerT = TypeVar("AnswerT", bound=Answer)
 ServicesT = TypeVar("ServicesT")
 TypedHandler = Callable[[Context[ServicesT], RequestT], AnswerT]
+_DENIED_WITH_TEXT: Final = frozenset({ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.DELETE_SHARE_GROUP_STATE})
+"""Kafka's broker does not deny these by `getErrorResponse`, but by `toGlobalErrorResponse`, which has a text."""
 
 
 class Api(Generic[RequestT]):
@@ -130,4 +132,9 @@ class Api(Generic[RequestT]):
         if is_brief and hasattr(response, "error_code"):
             response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return response
-        return refused(version, request, type(response))
+        response = refused(version, request, type(response))
+        if self.key in _DENIED_WITH_TEXT:
+            from ottla.broker.api.error_response import TEXTS, set_text  # noqa: PLC0415 # only for denied requests
+
+            set_text(response, TEXTS[ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
+        return response

@@ -18,6 +18,7 @@ from ottla.protocol.fields import wire_fields
 
 TEXTS: Final = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
     ErrorCode.ILLEGAL_SASL_STATE: "Request is not valid given the current SASL state.",
 }
 """Kafka's texts of those error codes that reject whole requests (KAFKA Errors.message)."""
@@ -135,7 +136,7 @@ def error_response(api_key: int, version: int, request: Any, error: ErrorCode, t
                 setattr(struct, last, value)
     if key in _TEXT_OF_THE_EXCEPTION or key in _TEXT_OF_THE_CODE:
         own = key in _TEXT_OF_THE_EXCEPTION and text is not None
-        _set_text(response, text if own else TEXTS.get(error, text))
+        set_text(response, text if own else TEXTS.get(error, text))
     return response
 
 
@@ -155,7 +156,8 @@ def _structs(struct: Any, way: Sequence[str]) -> Iterable[Any]:
     return [found for below in getattr(struct, way[0]) for found in _structs(below, way[1:])]
 
 
-def _set_text(struct: Any, text: str | None) -> None:
+def set_text(struct: Any, text: str | None) -> None:
+    """Give a response, and every element in it that has a text, this text."""
     for field in dataclasses.fields(struct):
         value = getattr(struct, field.name)
         if field.name == "error_message":
@@ -163,4 +165,4 @@ def _set_text(struct: Any, text: str | None) -> None:
         elif isinstance(value, list):
             for each in value:
                 if dataclasses.is_dataclass(each):
-                    _set_text(each, text)
+                    set_text(each, text)

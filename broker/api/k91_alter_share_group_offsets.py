@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.broker.api.access import allowed, denied
+from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.services import CoordinationServices
@@ -40,19 +40,15 @@ async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOff
     if not enabled(ctx):
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
-        return AlterShareGroupOffsetsResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return refused(ctx.version, request, AlterShareGroupOffsetsResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return AlterShareGroupOffsetsResponse(error_code=ErrorCode.INVALID_GROUP_ID, error_message="The group id is empty.")
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, [topic.topic_name for topic in request.topics])
-    topics = {
-        topic.topic_name: found
-        for topic in request.topics
-        if topic.topic_name not in hidden and (found := ctx.services.topics.topic(topic.topic_name)) is not None
-    }
+    topics = {topic.topic_name: found for topic in request.topics if (found := ctx.services.topics.topic(topic.topic_name)) is not None}
     offsets = {
         (topics[topic.topic_name].topic_id, partition.partition_index): partition.start_offset
         for topic in request.topics
-        if topic.topic_name in topics
+        if topic.topic_name in topics and topic.topic_name not in hidden
         for partition in topic.partitions
         if partition.partition_index in topics[topic.topic_name].partitions
     }
@@ -62,8 +58,12 @@ async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOff
         return AlterShareGroupOffsetsResponse(error_code=rejected.code, error_message=text_of(rejected))
 
     def result(topic: AlterShareGroupOffsetsRequestTopic) -> AlterShareGroupOffsetsResponseTopic:
-        name = topic.topic_name
-        return _topic(topic, None, _DENIED, {}) if name in hidden else _topic(topic, topics.get(name), _UNKNOWN, failures)
+        found = topics.get(topic.topic_name)
+        if topic.topic_name not in hidden:
+            return _topic(topic, found, _UNKNOWN, failures)
+        answer = _topic(topic, None, _DENIED, {})
+        answer.topic_id = ZERO_ID if found is None else found.topic_id  # which Kafka does not hide
+        return answer
 
     return AlterShareGroupOffsetsResponse(responses=[result(topic) for topic in request.topics])
 

@@ -61,8 +61,20 @@ from ottla.protocol.messages import k68_consumer_group_heartbeat as k68
 from ottla.protocol.messages import k69_consumer_group_describe as k69
 from ottla.protocol.messages import k74_list_config_resources as k74
 from ottla.protocol.messages import k75_describe_topic_partitions as k75
+from ottla.protocol.messages import k76_share_group_heartbeat as k76
+from ottla.protocol.messages import k77_share_group_describe as k77
+from ottla.protocol.messages import k78_share_fetch as k78
+from ottla.protocol.messages import k79_share_acknowledge as k79
+from ottla.protocol.messages import k83_initialize_share_group_state as k83
+from ottla.protocol.messages import k84_read_share_group_state as k84
+from ottla.protocol.messages import k85_write_share_group_state as k85
+from ottla.protocol.messages import k86_delete_share_group_state as k86
+from ottla.protocol.messages import k87_read_share_group_state_summary as k87
 from ottla.protocol.messages import k88_streams_group_heartbeat as k88
 from ottla.protocol.messages import k89_streams_group_describe as k89
+from ottla.protocol.messages import k90_describe_share_group_offsets as k90
+from ottla.protocol.messages import k91_alter_share_group_offsets as k91
+from ottla.protocol.messages import k92_delete_share_group_offsets as k92
 from ottla.protocol.messages.streams_group import Subtopology, TopicInfo
 from ottla.protocol.schema import Message
 
@@ -429,6 +441,38 @@ def _describe_topic_partitions(random: Random, version: int) -> Any:
     return k75.DescribeTopicPartitionsRequest([k75.TopicRequest(name) for name in names], 100, None)
 
 
+SHARERS: Final = ("g1", "g5")
+"""Groups that are no share groups, so that a request which is allowed changes nothing either."""
+SHARER: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+STATELESS: Final = b"\x09" * 16
+"""A topic id without a topic, for requests to the share coordinator."""
+
+
+@_maker(76)
+def _share_heartbeat(random: Random, version: int) -> Any:
+    names = _topics(random) if _flag(random) else None
+    return k76.ShareGroupHeartbeatRequest(random.choice(SHARERS), SHARER, 5, None, names)
+
+
+@_maker(90)
+def _share_offsets(random: Random, version: int) -> Any:
+    topics = [k90.DescribeShareGroupOffsetsRequestTopic(name, [0]) for name in _topics(random)] if _flag(random) else None
+    groups = random.sample((*SHARERS, "g2"), random.randint(1, 2))
+    return k90.DescribeShareGroupOffsetsRequest([k90.DescribeShareGroupOffsetsRequestGroup(group, topics) for group in groups])
+
+
+@_maker(91)
+def _alter_share_offsets(random: Random, version: int) -> Any:
+    topics = [k91.AlterShareGroupOffsetsRequestTopic(name, [k91.AlterShareGroupOffsetsRequestPartition(0, 1)]) for name in _topics(random)]
+    return k91.AlterShareGroupOffsetsRequest(random.choice(SHARERS), topics)
+
+
+@_maker(92)
+def _delete_share_offsets(random: Random, version: int) -> Any:
+    topics = [k92.DeleteShareGroupOffsetsRequestTopic(name) for name in _topics(random)]
+    return k92.DeleteShareGroupOffsetsRequest(random.choice(SHARERS), topics)
+
+
 @_maker(88)
 def _streams_heartbeat(random: Random, version: int) -> Any:
     changelogs = [TopicInfo(name) for name in _topics(random)] if _flag(random) else []
@@ -457,6 +501,14 @@ _SIMPLE: Final[Mapping[int, Callable[[Random], Message]]] = {
     65: lambda random: k65.DescribeTransactionsRequest(random.sample(("x1", "y", "x9"), 2)),
     66: lambda random: k66.ListTransactionsRequest(),
     69: lambda random: k69.ConsumerGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random)),
+    77: lambda random: k77.ShareGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random)),
+    78: lambda random: k78.ShareFetchRequest(random.choice(SHARERS), SHARER, 5, max_wait_ms=0),
+    79: lambda random: k79.ShareAcknowledgeRequest(random.choice(SHARERS), SHARER, 5),
+    83: lambda random: k83.InitializeShareGroupStateRequest("g5", [k83.InitializeStateData(STATELESS, [k83.PartitionData(0, 1, 0)])]),
+    84: lambda random: k84.ReadShareGroupStateRequest("g5", [k84.ReadStateData(STATELESS, [k84.PartitionData(0, 1)])]),
+    85: lambda random: k85.WriteShareGroupStateRequest("g5", [k85.WriteStateData(STATELESS, [k85.PartitionData(0, 1, 1, 0)])]),
+    86: lambda random: k86.DeleteShareGroupStateRequest("g5", [k86.DeleteStateData(STATELESS, [k86.PartitionData(0)])]),
+    87: lambda random: k87.ReadShareGroupStateSummaryRequest("g5", [k87.ReadStateSummaryData(STATELESS, [k87.PartitionData(0, 1)])]),
     89: lambda random: k89.StreamsGroupDescribeRequest(random.sample(("g1", "g5", "cg"), 2), _flag(random)),
 }
 """Requests that are the same in every version, by API key."""

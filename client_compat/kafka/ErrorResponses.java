@@ -15,13 +15,17 @@ import org.apache.kafka.common.requests.AbstractResponse;
  *   API_KEY VERSION ERROR_CODE REQUEST TEXT
  *
  * with the request's body in hexadecimal and the text of the exception, which may have spaces. A line of output is the response's body in
- * hexadecimal ("=" if it is empty), "-" if Kafka sends no response, "?" if it does not know the version, or "! EXCEPTION" if it fails.
+ * hexadecimal ("=" if it is empty), "-" if Kafka sends no response, "?" if it knows neither API nor version, or "! EXCEPTION" if it fails.
  */
 public final class ErrorResponses {
     public static void main(String[] arguments) throws Exception {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] parts = line.split(" ", 5);
+            if (!ApiKeys.hasId(Integer.parseInt(parts[0]))) {
+                System.out.println("?");
+                continue;
+            }
             System.out.println(answer(ApiKeys.forId(Integer.parseInt(parts[0])), Short.parseShort(parts[1]),
                 Errors.forCode(Short.parseShort(parts[2])), HexFormat.of().parseHex(parts[3]), parts[4]));
         }

@@ -95,11 +95,11 @@ def test_a_rejected_request_has_kafkas_error_response(error: ErrorCode) -> None:
     asked = list(cases())
     answers = kafkas(asked, error)
     assert len(answers) == len(asked)
+    assert answers.count("?") < len(asked) / 10, "nearly all are compared"
     different = []
     for case, answer in zip(asked, answers, strict=True):
         where = f"{case.key.name} {case.version} {case.content}"
-        if answer == "?":  # a version of a later release than the jars'
-            assert case.version > request_class(case.key).MIN_VERSION, where
+        if answer == "?":  # of a later release than the jars'
             continue
         if answer.startswith("!"):
             assert (case.key, case.content) in KAFKA_FAILS, f"{where}: {answer}"
