@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.protocol.client import Client
+from tests.support.group_calls import find_coordinator
 from tests.support.running_broker import RunningBroker
 
 
@@ -29,3 +30,9 @@ def client(broker: RunningBroker) -> Iterator[Client]:
     """A connection to `broker`."""
     with broker.client() as client:
         yield client
+
+
+@pytest.fixture
+def coordinator(client: Client) -> None:
+    """The broker's coordinator of groups, which the first FindCoordinator starts with its topic."""
+    find_coordinator(client)

@@ -9,7 +9,6 @@ from tests.support.classic_groups import subscription
 from tests.support.group_calls import (
     Waiting,
     describe,
-    find_coordinator,
     heartbeat,
     join,
     join_request,
@@ -20,10 +19,7 @@ from tests.support.group_calls import (
 )
 from tests.support.running_broker import RunningBroker
 
-
-@pytest.fixture(autouse=True)
-def _coordinator(client: Client) -> None:
-    find_coordinator(client)
+pytestmark = pytest.mark.usefixtures("coordinator")
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -5,12 +5,9 @@ import pytest
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
-from tests.support.group_calls import find_coordinator, heartbeat, join_request, stable_member, sync
+from tests.support.group_calls import heartbeat, join_request, stable_member, sync
 
-
-@pytest.fixture(autouse=True)
-def _coordinator(client: Client) -> None:
-    find_coordinator(client)
+pytestmark = pytest.mark.usefixtures("coordinator")
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -5,13 +5,10 @@ import pytest
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from tests.support.group_calls import Waiting, describe, find_coordinator, join, join_request, stable_member, wait_for_state
+from tests.support.group_calls import Waiting, describe, join, join_request, stable_member, wait_for_state
 from tests.support.running_broker import RunningBroker
 
-
-@pytest.fixture(autouse=True)
-def _coordinator(client: Client) -> None:
-    find_coordinator(client)
+pytestmark = pytest.mark.usefixtures("coordinator")
 
 
 @pytest.mark.parametrize("version", range(3))

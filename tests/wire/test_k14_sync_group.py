@@ -8,7 +8,6 @@ from ottla.protocol.messages.k14_sync_group import SyncGroupRequest
 from tests.support.group_calls import (
     Waiting,
     describe,
-    find_coordinator,
     heartbeat,
     join,
     join_request,
@@ -18,10 +17,7 @@ from tests.support.group_calls import (
 )
 from tests.support.running_broker import RunningBroker
 
-
-@pytest.fixture(autouse=True)
-def _coordinator(client: Client) -> None:
-    find_coordinator(client)
+pytestmark = pytest.mark.usefixtures("coordinator")
 
 
 @pytest.mark.parametrize("version", range(6))

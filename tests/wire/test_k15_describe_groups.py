@@ -6,12 +6,9 @@ from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from tests.support.classic_groups import subscription
-from tests.support.group_calls import describe, find_coordinator, join, stable_member
+from tests.support.group_calls import describe, join, stable_member
 
-
-@pytest.fixture(autouse=True)
-def _coordinator(client: Client) -> None:
-    find_coordinator(client)
+pytestmark = pytest.mark.usefixtures("coordinator")
 
 
 @pytest.mark.parametrize("version", range(7))
