@@ -1,1 +1,2 @@
-"""`make spark-releases`: the audit corpus on DuckDB and on each supported Spark release; all verdicts have to be equal, byte for byte."""
+"""`make spark-releases`: the audit corpus, whole and in slices, on DuckDB and on each supported Spark release; all verdicts have to be
+equal, byte for byte."""

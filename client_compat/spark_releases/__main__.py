@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from client_compat.audit_corpus.cut import cut_corpus
 from client_compat.support import program
 from client_compat.support.wheel import ROOT
 from ottla.spark_jobs.corpus import CASES
@@ -45,9 +46,11 @@ def environment(release: str) -> Path:
     return interpreter
 
 
-def verdicts(python: Path, engine: str, logs: Path, file: Path) -> bytes:
-    """Judge the logs with this Python, and return the verdicts. Raises subprocess.CalledProcessError."""
-    command = [str(python), "-m", "client_compat.spark_releases.judge", engine, str(logs), str(file)]
+def verdicts(python: Path, engine: str, directory: Path) -> bytes:
+    """Judge the directory's logs with this Python, and return the verdicts. Raises subprocess.CalledProcessError."""
+    file = directory / "verdicts.json"
+    places = (directory / "logs", directory / "cut", file)
+    command = [str(python), "-m", "client_compat.spark_releases.judge", engine, *map(str, places)]
     subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     return file.read_bytes()
 
@@ -57,8 +60,8 @@ def main(
         list[Path] | None, typer.Argument(help="More data directories, for example those that `make audit-corpus` kept.")
     ] = None,
 ) -> None:
-    """Judge the corpus, the recorded log of a real broker, and further logs on DuckDB and on each release of Spark. Exit code 0: all
-    verdicts are equal."""
+    """Judge the corpus, the recorded log of a real broker, and further logs on DuckDB and on each release of Spark; then the corpus again
+    with a segment per batch, which Spark reads in slices. Exit code 0: all verdicts are equal."""
     here = Path(sys.executable)
     runs = {"DuckDB": (here, "duckdb"), f"Spark {version('pyspark')}": (here, "spark"), f"Spark {OLDEST}": (environment(OLDEST), "spark")}
     table = Table("engine", "logs", "findings", "verdicts")
@@ -67,10 +70,11 @@ def main(
         write(CASES, root)
         for number, log in enumerate([ROOT / "tests" / "golden" / "kafka_log", *(logs or ())]):
             shutil.copytree(log, root / f"log-{number}")
+        cut_corpus(Path(directory) / "cut")
         expected = b""
         equal = True
         for name, (python, engine) in runs.items():
-            found = verdicts(python, engine, root, Path(directory) / "verdicts.json")
+            found = verdicts(python, engine, Path(directory))
             expected = expected or found
             equal = equal and found == expected
             judged = json.loads(found)

@@ -1,5 +1,5 @@
-"""`python -m client_compat.spark_releases.judge ENGINE ROOT FILE`: judges the logs below ROOT and writes the verdicts to FILE as JSON,
-without what may differ between two runs: the seconds and the engine's name.
+"""`python -m client_compat.spark_releases.judge ENGINE ROOT CUT FILE`: judges the logs below ROOT, and then those below CUT in slices, and
+writes the verdicts to FILE as JSON, without what may differ between two runs: the seconds and the engine's name.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from ottla.spark_jobs import sharing
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.corpus.score import EVERY
+from ottla.spark_jobs.verdict import Verdict
 
 
-def judge(engine: str, root: Path) -> str:
+def judge(engine: str, root: Path) -> list[Verdict]:
     """Return the verdicts on all logs below `root`: single directories together, the corpus's replicas set by set."""
     sets = {name: case.directories for name, case in CASES.items() if case.directories}
     single = [each for each in sorted(root.iterdir()) if each.name not in sets]
@@ -22,8 +24,20 @@ def judge(engine: str, root: Path) -> str:
     for name, directories in sets.items():
         paths = [root / name / each for each in directories]
         verdicts.append(audit(paths, samples=EVERY, engine=engine, replicas=True, deep=True))
-    return json.dumps([asdict(directory) for verdict in verdicts for directory in verdict.directories], indent=1)
+    return verdicts
+
+
+def judge_in_slices(engine: str, root: Path) -> Verdict:
+    """Return the verdict on all logs below `root`. On Spark, a task reads each segment of a partition, and a further task judges it."""
+    sharing.SHARE_BYTES_MAX = sharing.TASK_BYTES_MAX = 1  # type: ignore[misc] # real logs of the corpus's size are never cut
+    return audit(sorted(root.iterdir()), samples=EVERY, engine=engine, deep=False)
+
+
+def main(engine: str, root: str, cut: str, file: str) -> None:
+    """Judge, and write the file."""
+    verdicts = [*judge(engine, Path(root)), judge_in_slices(engine, Path(cut))]
+    Path(file).write_text(json.dumps([asdict(found) for each in verdicts for found in each.directories], indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    Path(sys.argv[3]).write_text(judge(sys.argv[1], Path(sys.argv[2])), encoding="utf-8")
+    main(*sys.argv[1:])

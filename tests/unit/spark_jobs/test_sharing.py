@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from client_compat.audit_corpus.cut import cut_corpus
 from ottla.spark_jobs import audit as audit_module
 from ottla.spark_jobs import sharing
 from ottla.spark_jobs.audit import audit
@@ -20,7 +21,6 @@ from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.sharing import ANSWER, Work, failures_told, judge_tasks, packed, plan, share_out, shares_of
 from ottla.spark_jobs.steps import HANDED, Question
-from tests.support.cut_logs import cut_corpus
 from tests.support.kafka_logs import PartitionWriter
 from tests.support.shares import SharedJudge
 
@@ -56,7 +56,7 @@ def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(
 
 
 def test_the_corpus_is_judged_alike_in_slices(tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log of every fourth case, cut at every batch."""
+    """The log of every fourth case, cut at every batch. `make spark-releases` judges all of them on Spark."""
     paths = cut_corpus(tmp_path, slice(0, None, 4))
     monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
     monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)

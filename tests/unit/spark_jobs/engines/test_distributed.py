@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from client_compat.audit_corpus.cut import cut_at_every_batch
 from client_compat.bench_audit import logs
 from ottla.spark_jobs import sharing
 from ottla.spark_jobs.audit import audit
@@ -19,7 +20,6 @@ from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.engines import distributed
 from ottla.spark_jobs.engines.distributed import DESCRIPTION, Split, Union, over_frames, over_rdds, progress_of
 from ottla.spark_jobs.session import CannotJudge
-from tests.support.cut_logs import cut_at_every_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
