@@ -13,6 +13,7 @@ SHARE_GROUP_STATE: Final = "__share_group_state"
 COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 """Internal topics whose cleanup.policy is always `compact`: their holes are legal even if the cleaner's checkpoint is missing.
 `__share_group_state` is pruned from its start instead (Kafka's ShareCoordinatorService creates it with the policy `delete`)."""
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 COORDINATOR_TOPICS: Final = COMPACTED_BY_DESIGN | {SHARE_GROUP_STATE}
 """The topics of the coordinators, which a cluster creates at their first use."""
 
@@ -21,21 +22,32 @@ COORDINATOR_TOPICS: Final = COMPACTED_BY_DESIGN | {SHARE_GROUP_STATE}
 class LogFile:
     """One file of one partition, with facts about the partition from the data directory.
 
-    `log_dir` is the caller's path or URL. Offsets count records, sizes count bytes. `cleaned_to` is the cleaner's first dirty offset: below
-    it compaction may have removed records (0: never compacted; 2^63-1: compacted up to an unknown offset). `modified_ns`: the file's
-    modification time, 0 if it is unknown.
+    `log_dir` is the caller's path or URL, `directory` the partition's directory there. A log may have millions of files, so all files of a
+    partition share one string, and names are made when they are asked for. Offsets count records, sizes count bytes. `cleaned_to` is the
+    cleaner's first dirty offset: below it compaction may have removed records (0: never compacted; 2^63-1: compacted up to an unknown
+    offset). `modified_ns`: the file's modification time, 0 if it is unknown.
     """
 
     log_dir: str
     topic: str
     partition: int
+    directory: str
     base_offset: int
-    path: str
     size_bytes: int
     log_start_offset: int
     cleaned_to: int
     clean_shutdown: bool
     modified_ns: int = 0
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        raise NotImplementedError
+
+    @property
+    def path(self) -> str:
+        """The file's path or URL."""
+        return f"{self.directory}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +59,10 @@ class Segment(LogFile):
     next_base_offset: int | None
     index_bytes: int
 
+    @property
+    def name(self) -> str:
+        return f"{self.base_offset:020d}.log"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFile(LogFile):
@@ -55,6 +71,10 @@ class SideFile(LogFile):
 
     kind: str
     segment_bytes: int = -1
+
+    @property
+    def name(self) -> str:
+        return LEADER_EPOCHS if self.kind == LEADER_EPOCHS else f"{self.base_offset:020d}.{self.kind}"
 
 
 @dataclass(slots=True)

@@ -9,15 +9,17 @@ Invariants:
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from sys import intern
 from typing import Final
 
 from ottla.protocol.printable import reason_of
 from ottla.spark_jobs.filesystem import NO_REGULAR_FILE, SMALL_FILE_BYTES, SNAPSHOT_BYTES_MAX, Entry, Place, place
-from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, Segment, SideFile, no_logs
+from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LEADER_EPOCHS, LogDirectory, Segment, SideFile, no_logs
 
 PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
 RENAMED_DIR: Final = re.compile(r".+-(delete|future|stray)")
@@ -25,7 +27,6 @@ SEGMENT_FILE: Final = re.compile(r"\d{20}\.log", re.ASCII)
 SWAP_FILE: Final = re.compile(r"\d{20}\.log\.swap", re.ASCII)
 """A cleaned segment that the log cleaner is about to rename to replace segments (Kafka's `LocalLog.replaceSegments`)."""
 SIDE_FILE: Final = re.compile(r"(?P<offset>\d{20})\.(?P<kind>index|timeindex|txnindex|snapshot)", re.ASCII)
-LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
@@ -38,7 +39,7 @@ OFFSET_MAX: Final = 2**63 - 1
 NO_OFFSET: Final = "no log has this offset"
 LISTINGS_AT_ONCE: Final = 16
 """The number of concurrent directory listings on remote file systems, where each listing is a round trip."""
-LISTED_AHEAD: Final = 16 * LISTINGS_AT_ONCE
+LISTED_AHEAD: Final = 2 * LISTINGS_AT_ONCE
 
 
 def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
@@ -78,7 +79,7 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
         if isinstance(listed, OSError):
             found.problems.append(f"{at}: {reason_of(listed)}")
         else:
-            _add_partition(found, where, name, listed, facts)
+            _add_partition(found, where, name, at, listed, facts)
     if not found.segments and not found.problems:
         found.problems.append(no_logs(found.path, topics))
     return found
@@ -108,9 +109,14 @@ def _list_all(where: Place, paths: list[str]) -> Iterable[list[Entry] | OSError]
 def _listed_ahead(listed: Callable[[str], list[Entry] | OSError], paths: list[str]) -> Iterator[list[Entry] | OSError]:
     """List in parallel. At most LISTED_AHEAD listings are in memory, because all entries of a large log would take as much as its
     segments."""
+    ahead: deque[Future[list[Entry] | OSError]] = deque()
     with ThreadPoolExecutor(LISTINGS_AT_ONCE, "listing") as pool:
-        for at in range(0, len(paths), LISTED_AHEAD):
-            yield from pool.map(listed, paths[at : at + LISTED_AHEAD])
+        for path in paths:
+            ahead.append(pool.submit(listed, path))
+            if len(ahead) == LISTED_AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple[str, int] | None:
@@ -125,10 +131,14 @@ def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple
     return (topic, int(match["partition"])) if not topics or topic in topics else None
 
 
-def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], entries: list[Entry], facts: _Facts) -> None:
+def _add_partition(  # noqa: PLR0917 # called once
+    found: LogDirectory, where: Place, name: tuple[str, int], directory: str, entries: list[Entry], facts: _Facts
+) -> None:
     logs = [entry for entry in entries if SEGMENT_FILE.fullmatch(entry.name)]
     sizes = {entry.name: entry.size_bytes for entry in entries}
     bases = [int(entry.name[:20]) for entry in logs]
+    same = {entry.name[:20]: base for entry, base in zip(logs, bases, strict=True)}
+    """The numbers that side files share with their segment: millions of equal numbers would take the driver's memory."""
     unread = [f"{entry.path}: {NO_REGULAR_FILE}" for entry in logs if not entry.is_file]
     unread += [f"{entry.path}: {NO_OFFSET}" for entry, base in zip(logs, bases, strict=True) if base > OFFSET_MAX]
     unread += [f"{entry.path}: not readable" for entry in logs if entry.is_file and not where.readable(entry.path)]
@@ -144,6 +154,7 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
         "log_dir": found.path,
         "topic": name[0],
         "partition": name[1],
+        "directory": directory,
         "log_start_offset": facts.starts.get(name, 0),
         "cleaned_to": max(facts.cleaned.get(name, 0), unknown),
         "clean_shutdown": facts.clean_shutdown,
@@ -152,7 +163,6 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
         last = i == len(logs) - 1
         segment = Segment(
             base_offset=bases[i],
-            path=entry.path,
             size_bytes=entry.size_bytes,
             modified_ns=entry.modified_ns,
             is_last=last,
@@ -168,18 +178,17 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
                 reason = "not readable" if entry.is_file else NO_REGULAR_FILE
                 found.problems.append(f"{entry.path}: {reason}; it is not held against the log")
                 continue
-            kind = entry.name if match is None else match["kind"]
+            kind = LEADER_EPOCHS if match is None else intern(match["kind"])
             if entry.size_bytes > SIZES_MAX.get(kind, entry.size_bytes):
                 found.problems.append(f"{entry.path}: larger than {SIZES_MAX[kind] >> 20} MiB; it is not held against the log")
                 continue
-            base = min(bases, default=0) if match is None else int(match["offset"])
+            base = min(bases, default=0) if match is None else same.get(match["offset"]) or int(match["offset"])
             if base > OFFSET_MAX:
                 found.problems.append(f"{entry.path}: {NO_OFFSET}; it is not held against the log")
                 continue
             found.side_files.append(
                 SideFile(
                     base_offset=base,
-                    path=entry.path,
                     size_bytes=entry.size_bytes,
                     modified_ns=entry.modified_ns,
                     kind=kind,

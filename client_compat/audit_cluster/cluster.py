@@ -17,7 +17,7 @@ from pathlib import Path
 import pyspark
 
 HOME = Path(pyspark.__file__).parent
-START_SECONDS = 90
+START_SECONDS = 300
 
 
 @contextmanager

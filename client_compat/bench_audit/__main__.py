@@ -24,12 +24,15 @@ from rich.table import Table
 
 from client_compat.bench_audit import logs
 from client_compat.bench_audit.formula import CORES, Planned, planned
+from client_compat.bench_audit.masters import measured as measured_on_masters
 from client_compat.bench_audit.reader import READS
 from client_compat.kafka.jars import KafkaMissing
 from client_compat.kafka.tools import Tools
 from client_compat.support import program
 
 TIMEOUT_S = 3600
+SMALL_BYTES = 104 << 20
+"""109 MB: most of the audit's time is start-up."""
 PR_SET_CHILD_SUBREAPER = 36
 DEEP_BYTES_MAX = 3 << 29
 """dump-log's deep iteration takes minutes a gigabyte: larger logs it does not get."""
@@ -121,6 +124,19 @@ def measure(  # noqa: PLR0917 # called thrice, in one place
         shutil.rmtree(directory)
 
 
+def measure_masters(console: Console, sizes: Sequence[int], reps: int) -> None:
+    """Measure the audit on each of Spark's masters (see `masters`)."""
+    for size in sizes:
+        directory = Path(tempfile.mkdtemp(prefix="ottla-bench-audit-"))
+        try:
+            logs.big(directory / "logs", size)
+            found = sum(path.stat().st_size for path in directory.rglob("*.log"))
+            (directory / "spark").mkdir()
+            console.print(measured_on_masters(directory / "logs", found, reps, directory / "spark"))
+        finally:
+            shutil.rmtree(directory)
+
+
 def planning(found: Planned) -> Table:
     """The time and the memory that the driver needs before the first task starts."""
     columns = ("segments", "listings", "listing s", "planning s", "CPU s", "tasks", "MB sent to tasks", "peak MB")
@@ -150,6 +166,10 @@ def main(
     gb: Annotated[list[int] | None, typer.Option(help="Sizes of the large log in GiB; may be repeated.")] = None,
     reps: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
     quick: Annotated[bool, typer.Option(help="A small log, once.")] = False,
+    masters: Annotated[
+        bool,
+        typer.Option(help="Only the audit on Spark: local[1], local[2], and two workers of one core; 109 MB, 1.07 GB, and each --gb."),
+    ] = False,
     segments: Annotated[int, typer.Option(help="Only plan an audit on Spark of so many segments of 1 GiB, 500 a partition.")] = 0,
 ) -> None:
     """Measure the audit's reading beside kafka-dump-log's."""
@@ -157,15 +177,18 @@ def main(
     if segments:
         console.print(planning(planned(max(1, segments // 500), min(500, segments))))
         return
+    _adopt_orphans()
+    reps = 1 if quick else reps
+    if masters:
+        measure_masters(console, [SMALL_BYTES] if quick else [SMALL_BYTES, 1 << 30, *(each << 30 for each in gb or [])], reps)
+        return
     try:
         tools: Tools | None = Tools()
     except KafkaMissing as e:
         console.print(f"Without kafka-dump-log: {e}")
         tools = None
     whats = [*READS, "audit", "spark"]
-    _adopt_orphans()
     sizes = [1 << 27] if quick else [each << 30 for each in sorted(gb or [1, 4])]
-    reps = 1 if quick else reps
     for size in sizes:
         measure(console, "16-KB batches", lambda root, size=size: logs.big(root, size), reps, tools, whats)  # type: ignore[misc]  # mypy does not infer a lambda's default
     partitions, producers = (200, 50_000) if quick else (2_000, 1_000_000)

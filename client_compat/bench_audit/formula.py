@@ -1,7 +1,7 @@
 """A log of any number of segments that no disk holds: a file system that lists it, and answers reads of it, from a formula.
 
 `formula://PxS` has P partitions of topic `t` with S segments each, and a segment is one batch. `formula://PxSxB` lists the segments with B
-bytes each instead, to plan an audit of a large log; they cannot be read.
+bytes each instead, each with an offset index and a time index, to plan an audit of a large log; they cannot be read.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ottla.spark_jobs.steps import Question
 
 RECORDS: Final = 10
 """Records in a segment."""
+INDEX_BYTES: Final = 1 << 20
 SCHEME: Final = "formula"
 CORES: Final = 100
 RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
@@ -53,10 +54,13 @@ class FormulaFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         """Return the entries of a directory."""
         root, *below = self._strip_protocol(path).strip("/").split("/")
-        partitions, segments, *_size = _numbers(root)
+        partitions, segments, *size = _numbers(root)
         FormulaFileSystem.listings += 1
         if below:
             found = [self._segment(root, below[0], i) for i in range(segments)]
+            if size:
+                indexes = [each["name"].removesuffix("log") + kind for each in found for kind in ("index", "timeindex")]
+                found += [{"name": name, "type": "file", "size": INDEX_BYTES} for name in indexes]
         else:
             found = [_directory(f"{root}/t-{i}") for i in range(partitions)]
         return found if detail else [each["name"] for each in found]

@@ -19,8 +19,8 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.producer_snapshot import ENTRY, entries_of
 from ottla.protocol.records.batch import HEADER_BYTES
 from ottla.spark_jobs.filesystem import SNAPSHOT_BYTES_MAX, RandomAccess, place
-from ottla.spark_jobs.log_directory import SideFile
-from ottla.spark_jobs.log_files import LEADER_EPOCHS, OFFSET_MAX
+from ottla.spark_jobs.log_directory import LEADER_EPOCHS, SideFile
+from ottla.spark_jobs.log_files import OFFSET_MAX
 from ottla.spark_jobs.tables.build import to_arrow
 
 ROWS_MAX: Final = 1 << 16

@@ -33,12 +33,17 @@ NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSegment(Segment):
     """A range of offsets of one partition, read with Fetch. `size_bytes` is an estimate. Fetching begins at `fetch_from`; the range has
-    the batches with `lowest` <= base offset < `fetch_end`."""
+    the batches with `lowest` <= base offset < `fetch_end`. `cut`: the end of its name if only a part of the range is read."""
 
     address: Address = field(repr=False)
     fetch_from: int
     fetch_end: int
     lowest: int
+    cut: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.base_offset:020d}{self.cut}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +138,8 @@ def narrowed(segment: Segment, start_offset: int, end_offset: int) -> WireSegmen
     assert isinstance(segment, WireSegment)
     start = max(segment.fetch_from, start_offset)
     lowest = 0 if start_offset >= segment.fetch_from else segment.lowest
-    path = segment.path if start == segment.fetch_from else f"{segment.path}@{start}"
-    return replace(segment, fetch_from=start, fetch_end=min(segment.fetch_end, end_offset), lowest=lowest, path=path)
+    cut = segment.cut if start == segment.fetch_from else f"{segment.cut}@{start}"
+    return replace(segment, fetch_from=start, fetch_end=min(segment.fetch_end, end_offset), lowest=lowest, cut=cut)
 
 
 def _span(
@@ -164,8 +169,8 @@ def ranges_of(address: Address, span: Span, target: int) -> Iterator[WireSegment
             log_dir=address.name,
             topic=span.topic,
             partition=span.partition,
+            directory=f"{address.name}/{span.topic}-{span.partition}",
             base_offset=base,
-            path=f"{address.name}/{span.topic}-{span.partition}/{base:020d}",
             size_bytes=max(span.size_bytes // wanted, int(offsets > 0)),
             log_start_offset=span.start,
             cleaned_to=NOBODY_KNOWS if span.compacted else 0,

@@ -1,0 +1,119 @@
+"""Measures the audit on Spark: `local[1]`, `local[2]`, and a standalone cluster of two workers with one core each, on the same logs.
+
+Processes are sampled every SAMPLE_S seconds: peaks are those of the samples, and CPU time lacks what a process used after its last sample.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import psutil
+from rich.table import Table
+
+from client_compat.audit_cluster.cluster import cluster
+
+SAMPLE_S: Final = 0.1
+TIMEOUT_S: Final = 3600
+WORKER: Final = "Python worker"
+JVM: Final = "JVM"
+DRIVER: Final = "driver"
+DAEMONS: Final = "org.apache.spark.deploy."
+"""The main classes of a cluster's master and workers, which run before and after the audit; that of a driver's JVM is SparkSubmit."""
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What was seen of the processes: the peak bytes of the largest process and of all together, by kind, and CPU seconds by process."""
+
+    largest: dict[str, int] = field(default_factory=dict)
+    together: dict[str, int] = field(default_factory=dict)
+    cpu: dict[tuple[int, float], float] = field(default_factory=dict)
+
+    def take(self, processes: Sequence[psutil.Process]) -> None:
+        """Add one sample of each process."""
+        sums: dict[str, int] = {}
+        for process in processes:
+            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                kind = kind_of(process.cmdline())
+                if kind is None:
+                    continue
+                size, times = process.memory_info().rss, process.cpu_times()
+                sums[kind] = sums.get(kind, 0) + size
+                self.largest[kind] = max(size, self.largest.get(kind, 0))
+                self.cpu[process.pid, process.create_time()] = times.user + times.system
+        for kind, size in sums.items():
+            self.together[kind] = max(size, self.together.get(kind, 0))
+
+
+def kind_of(command: Sequence[str]) -> str | None:
+    """Return the kind of a process of the audit; None for the daemons of the cluster, and for processes that are ending."""
+    text = " ".join(command)
+    if not command or (DAEMONS in text and "SparkSubmit" not in text):
+        return None
+    if "pyspark.daemon" in text:
+        return WORKER
+    return DRIVER if "ottla" in command else JVM
+
+
+@contextmanager
+def sampling() -> Iterator[Sampled]:
+    """Sample this process's descendants until the block ends."""
+    sampled, ended, this = Sampled(), threading.Event(), psutil.Process()
+
+    def repeat() -> None:
+        while not ended.wait(SAMPLE_S):
+            sampled.take(this.children(recursive=True))
+
+    thread = threading.Thread(target=repeat, name="sampling")
+    thread.start()
+    try:
+        yield sampled
+    finally:
+        ended.set()
+        thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One audit."""
+
+    seconds: float
+    sampled: Sampled
+
+
+def audited(master: str, directory: Path) -> Run:
+    """Audit a valid log. Raises subprocess.CalledProcessError if the verdict is not clean."""
+    command = [sys.executable, "-m", "ottla", "audit", "--engine", "spark", "--no-deep", "--master", master, str(directory)]
+    started = time.perf_counter()
+    with sampling() as sampled:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=TIMEOUT_S)
+    return Run(time.perf_counter() - started, sampled)
+
+
+def measured(directory: Path, size: int, reps: int, work: Path) -> Table:
+    """Let the masters take turns, `reps` times each, and return medians of times and peaks of all runs."""
+    with ExitStack() as stack:
+        masters = {"local[1]": "local[1]", "local[2]": "local[2]", "2 workers of 1 core": stack.enter_context(cluster(work))}
+        runs: dict[str, list[Run]] = {name: [] for name in masters}
+        for _ in range(reps):
+            for name, url in masters.items():
+                runs[name].append(audited(url, directory))
+    columns = ("master", "seconds", "GB/s", "CPU s", "a Python worker, MB", "all Python workers, MB", "largest JVM, MB", "driver, MB")
+    shown = Table(*columns, title=f"Spark: {size / 1e9:.2f} GB, medians of {reps}, peaks of memory")
+    for name, found in runs.items():
+        seconds = median(run.seconds for run in found)
+        cpu = median(sum(run.sampled.cpu.values()) for run in found)
+        workers = max(run.sampled.together.get(WORKER, 0) for run in found)
+        largest = [max(run.sampled.largest.get(kind, 0) for run in found) for kind in (WORKER, JVM, DRIVER)]
+        memory = [f"{each / 1e6:.0f}" for each in (largest[0], workers, *largest[1:])]
+        shown.add_row(name, f"{seconds:.1f}", f"{size / seconds / 1e9:.2f}", f"{cpu:.1f}", *memory)
+    return shown
