@@ -32,7 +32,7 @@ from ottla.spark_jobs.engines.embedded import EmbeddedEngine, arrow_schema, embe
 from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory, LogFile
 from ottla.spark_jobs.merging import Merged
-from ottla.spark_jobs.reports.pictures import Extent, Where
+from ottla.spark_jobs.reports.pictures import Drawn, Where
 from ottla.spark_jobs.steps import HANDED, Answer, Question, draw, judge_across, judge_partitions
 from ottla.spark_jobs.tables.filters import Filters
 from ottla.spark_jobs.views import RAW_BATCHES_NEED
@@ -394,7 +394,7 @@ def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(stream)
 
 
-def draw_tasks(work: Work, drawn: Sequence[Extent], found: Sequence[Where], tasks: Iterable[Row]) -> Iterator[Row]:
+def draw_tasks(work: Work, drawn: Sequence[Drawn], found: Sequence[Where], tasks: Iterable[Row]) -> Iterator[Row]:
     """Run `steps.draw` on tasks: yield an `Answer` per task. Raises OSError."""
     for _, content in tasks:
         task = [*_unpacked(content)]

@@ -20,7 +20,7 @@ from ottla.spark_jobs.costs import COST_SIZES, COST_SPANS, COSTS
 from ottla.spark_jobs.engines import Row
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory
 from ottla.spark_jobs.reports import pictures
-from ottla.spark_jobs.reports.pictures import Extent, Where
+from ottla.spark_jobs.reports.pictures import Drawn, Where
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -252,7 +252,7 @@ def _log_ends(question: Question, logs: Sequence[LogDirectory]) -> list[tuple[An
 
 
 def draw(
-    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]
+    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Drawn], found: Sequence[Where]
 ) -> Answer:
     """Run `pictures.material` on an engine that has no views yet."""
     made = _make_batch_views(engine, question, logs)

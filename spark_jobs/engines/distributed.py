@@ -23,7 +23,7 @@ import pyarrow as pa
 from ottla.spark_jobs.engines import SPARK, Progress
 from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import LogDirectory
-from ottla.spark_jobs.reports.pictures import Extent, Where
+from ottla.spark_jobs.reports.pictures import Extent, Where, bounded
 from ottla.spark_jobs.session import cluster
 from ottla.spark_jobs.sharing import (
     Plan,
@@ -100,12 +100,12 @@ class SparkJudge:
         return self._answers("judging", planned, steps[:2], shares, steps[2:])
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Read the partitions with pictures again, and run `steps.draw` on them."""
-        places = {place[:3] for place in (*drawn, *found)}
-        some = [LogDirectory(each.path, [s for s in each.segments if (s.log_dir, s.topic, s.partition) in places]) for each in logs]
+        """Read the partitions with pictures again, as far as they are drawn, and run `steps.draw` on them."""
+        some, ends, early = bounded(logs, drawn, found)
+        yield {"ends": early}
         work = Work(question, 1, self._memory_mb)
         planned = Plan(share_out(some, question, self._cores), [], 0)
-        return self._answers("drawing", planned, [partial(draw_tasks, work, drawn, found)], 1)
+        yield from self._answers("drawing", planned, [partial(draw_tasks, work, ends, found)], 1)
 
     def _answers(self, doing: str, planned: Plan, steps: Sequence[Step], shares: int, split: Sequence[Step] = ()) -> Iterable[Answer]:
         rows = [(i, packed(task)) for i, task in enumerate(planned.tasks)]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ottla.spark_jobs.engines import EMBEDDED, Progress
 from ottla.spark_jobs.engines.embedded import EmbeddedEngine, embedded_engine
 from ottla.spark_jobs.log_directory import LogDirectory
-from ottla.spark_jobs.reports.pictures import Extent, Where, material
+from ottla.spark_jobs.reports.pictures import WHOLE, Extent, Where, material
 from ottla.spark_jobs.steps import Answer, Question, judge_across, judge_partitions
 
 
@@ -40,4 +40,4 @@ class EmbeddedJudge:
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         """Run `pictures.material` on the views that `judge` made."""
-        return [material(self._engine, drawn, found, transactional=self._transactional)]
+        return [material(self._engine, [(*place, WHOLE) for place in drawn], found, transactional=self._transactional)]

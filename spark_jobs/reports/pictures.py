@@ -3,7 +3,8 @@
 Invariants:
 - All sizes are bounded, however long the log is: first the partitions with findings, then the largest partitions; of each partition the
   first producers and transactions, with the number of the omitted ones.
-- If Spark judges, the drawn partitions are read a second time.
+- If Spark judges, the drawn partitions are read a second time: of each partition the first segments, up to DRAWN_BYTES_MAX, and as many
+  bytes of segments with findings.
 """
 
 from __future__ import annotations
@@ -14,15 +15,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.spark_jobs.engines import Engine, Row
+from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding
 
 PARTITIONS_MAX: Final = 24
 SPANS_MAX: Final = 40
 TRANSACTIONS_MAX: Final = 200
+DRAWN_BYTES_MAX: Final = 1 << 30
+"""The first segment is always read, and so is the first one with a finding."""
+WHOLE: Final = 2**63 - 1
+"""The end offset of a picture that shows its whole partition."""
 
 Place = tuple[str, int]
 Extent = tuple[str, str, int]
 """A partition: log_dir, topic, partition."""
+Drawn = tuple[str, str, int, int]
+"""A partition, and the offset at which its picture ends (WHOLE: at the log's end)."""
 Where = tuple[str, str, int, str, int]
 """A finding: log_dir, topic and partition, file, and position."""
 Ask = Callable[[Sequence[Extent], Sequence[Where]], Mapping[str, Sequence[Row]]]
@@ -63,7 +71,8 @@ _SPANS: Final = f"""
                 max(b.last_offset) AS last_offset, count(*) AS batches, sum(b.record_count) AS records,
                 bool_or(b.transactional) AS transactional
             FROM batches b JOIN drawn d ON d.log_dir = b.log_dir AND d.topic = b.topic AND d.partition = b.partition
-            WHERE NOT b.control GROUP BY b.log_dir, b.topic, b.partition, b.producer_id, b.producer_epoch
+            WHERE NOT b.control AND b.base_offset < d.end_offset
+            GROUP BY b.log_dir, b.topic, b.partition, b.producer_id, b.producer_epoch
         )
     ) WHERE place <= {SPANS_MAX} ORDER BY log_dir, topic, partition, place
 """
@@ -73,7 +82,7 @@ _TRANSACTIONS: Final = f"""
             row_number() OVER (PARTITION BY t.log_dir, t.topic, t.partition ORDER BY t.first_offset) AS place,
             count(*) OVER (PARTITION BY t.log_dir, t.topic, t.partition) AS total
         FROM transactions t JOIN drawn d ON d.log_dir = t.log_dir AND d.topic = t.topic AND d.partition = t.partition
-        WHERE t.data_records > 0
+        WHERE t.data_records > 0 AND (d.end_offset = {WHOLE} OR t.marker_offset < d.end_offset)
     ) WHERE place <= {TRANSACTIONS_MAX} ORDER BY log_dir, topic, partition, place
 """
 _BATCHES: Final = f"""
@@ -109,7 +118,8 @@ class TransactionSpan:
 
 @dataclass(slots=True)
 class PartitionPicture:
-    """The lanes of one partition. `more_spans`, `more_transactions`: the numbers of omitted ones. Offsets are inclusive."""
+    """The lanes of one partition. `more_spans`, `more_transactions`: the numbers of omitted ones. Offsets are inclusive. `end_offset`: the
+    offset at which the lanes end, because the partition is too large to be drawn whole."""
 
     topic: str
     partition: int
@@ -120,6 +130,7 @@ class PartitionPicture:
     findings: list[Finding] = field(default_factory=list)
     more_spans: int = 0
     more_transactions: int = 0
+    end_offset: int | None = None
 
     @property
     def lanes(self) -> list[tuple[Span, list[TransactionSpan]]]:
@@ -155,15 +166,44 @@ def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: A
         picture.spans.append(Span(*(row[name] for name in names)))
         picture.more_spans = row["total"] - len(picture.spans)
     _add_transactions(told.get("transactions", ()), drawn)
+    for row in told.get("ends", ()):
+        drawn[row["log_dir"], (row["topic"], row["partition"])].end_offset = row["end_offset"]
     for row in told.get("batches", ()):
         pictures[row["log_dir"]].batches[row["file"], row["position"]] = {name: row[name] for name in BATCH_FIELDS}
     return pictures
 
 
-def material(engine: Engine, drawn: Sequence[Extent], found: Sequence[Where], *, transactional: bool) -> dict[str, list[Row]]:
+def bounded(
+    logs: Iterable[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]
+) -> tuple[list[LogDirectory], list[Drawn], list[Row]]:
+    """Return the segments to read again, the partitions with the ends of their pictures, and a row for each of those that end early."""
+    places, files = {place[:3] for place in (*drawn, *found)}, {file for *_, file, _ in found}
+    ends: dict[Extent, int] = {}
+    read: dict[tuple[Extent, bool], int] = defaultdict(int)
+    some = []
+    for each in logs:
+        some.append(LogDirectory(each.path))
+        for segment in each.segments:  # a partition's are in the order of their offsets
+            place = (segment.log_dir, segment.topic, segment.partition)
+            if place not in places:
+                continue
+            early = place not in ends
+            if read[place, early] and read[place, early] + segment.size_bytes > DRAWN_BYTES_MAX:
+                ends.setdefault(place, segment.base_offset)
+                early = False
+            if early or (segment.path in files and (not read[place, False] or read[place, False] + segment.size_bytes <= DRAWN_BYTES_MAX)):
+                read[place, early] += segment.size_bytes
+                some[-1].segments.append(segment)
+    rows = [
+        dict(zip(("log_dir", "topic", "partition", "end_offset"), (*place, ends[place]), strict=True)) for place in drawn if place in ends
+    ]
+    return some, [(*place, ends.get(place, WHOLE)) for place in drawn], rows
+
+
+def material(engine: Engine, drawn: Sequence[Drawn], found: Sequence[Where], *, transactional: bool) -> dict[str, list[Row]]:
     """Return the rows that the pictures of some partitions need, and the headers of batches with findings. The views of these partitions
     must exist, including `transactions` if `transactional`."""
-    engine.table("drawn", "log_dir string, topic string, partition int", drawn)
+    engine.table("drawn", "log_dir string, topic string, partition int, end_offset bigint", drawn)
     told = {"spans": engine.rows(_SPANS, {})}
     if transactional:
         told["transactions"] = engine.rows(_TRANSACTIONS, {})

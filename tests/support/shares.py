@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import LogDirectory
-from ottla.spark_jobs.reports.pictures import Extent, Where
+from ottla.spark_jobs.reports.pictures import Extent, Where, bounded
 from ottla.spark_jobs.sharing import (
     Row,
     Work,
@@ -52,5 +52,6 @@ class SharedJudge:
         return [pickle.loads(content) for _, content in judge_shares(work, iter(rows))]
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        rows = [(i, packed(task)) for i, task in enumerate(share_out(logs, question))]
-        return [pickle.loads(content) for _, content in draw_tasks(Work(question, 1, 512), drawn, found, iter(rows))]
+        some, ends, early = bounded(logs, drawn, found)
+        rows = [(i, packed(task)) for i, task in enumerate(share_out(some, question))]
+        return [{"ends": early}, *(pickle.loads(content) for _, content in draw_tasks(Work(question, 1, 512), ends, found, iter(rows)))]

@@ -100,6 +100,26 @@ def test_a_large_partition_is_read_in_slices_and_judged_by_one_task(tmp_path: Pa
         assert not plan(found, question).slices
 
 
+def test_the_picture_of_a_large_partition_shows_its_beginning_and_the_batches_of_findings(
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    for sequence in (0, 5, 12):  # batches of five records: the third, in a segment of its own, has a gap before it
+        log.data(pid=7, seq=sequence, transactional=True)
+        if sequence == 0:
+            log.marker(7)
+        log.roll()
+    monkeypatch.setattr("ottla.spark_jobs.reports.pictures.DRAWN_BYTES_MAX", 1)
+    pictures: dict[str, Pictures] = {}
+    (verdict,) = audit(tmp_path, engine="duckdb", pictures=pictures).directories
+    ((picture,), batches) = pictures[verdict.path].partitions, pictures[verdict.path].batches
+    assert picture.end_offset == 6
+    assert [(span.first_offset, span.last_offset, span.batches) for span in picture.spans] == [(0, 4, 1)]
+    assert [(txn.first_offset, txn.outcome) for txn in picture.transactions] == [(0, "commit")]
+    (finding,) = verdict.rules["sequence-gap"].samples
+    assert batches[finding.file, finding.position]["base_offset"] == finding.offset == 11
+
+
 def _judged(paths: list[Path]) -> tuple[list[dict[str, object]], dict[str, dict[str, object]]]:
     pictures: dict[str, Pictures] = {}
     verdict = audit(paths, key_field="row", engine="duckdb", deep=True, pictures=pictures)
