@@ -351,7 +351,7 @@ def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports:
         raise typer.Exit(2) from e
 
 
-def _lake(context: typer.Context, tables: Path | None, table_format: TableFormat) -> tuple[TableFormat, Path] | None:
+def _lake(context: typer.Context, tables: str | None, table_format: TableFormat) -> tuple[TableFormat, str] | None:
     """Return where the findings become a table. Raises CannotJudge if they cannot."""
     if tables is not None:
         require(table_format, tables)
@@ -377,7 +377,7 @@ def _follow(  # noqa: PLR0917 # the parameters are the command's options
     trigger: float,
     once: bool,
     json_file: Path | None,
-    lake: tuple[TableFormat, Path] | None,
+    lake: tuple[TableFormat, str] | None,
 ) -> int:
     if checkpoint is None:
         raise CannotJudge("--follow needs --checkpoint DIR, where it keeps how far it is")
@@ -403,7 +403,7 @@ def _write_reports(  # noqa: PLR0917 # the parameters are the command's options
     html: Path | None,
     junit: Path | None,
     parquet: Path | None,
-    lake: tuple[TableFormat, Path] | None,
+    lake: tuple[TableFormat, str] | None,
 ) -> None:
     if pictures is not None and html is not None:
         from ottla.spark_jobs.reports import html as page  # noqa: PLC0415 # only with --html

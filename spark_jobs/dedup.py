@@ -150,7 +150,7 @@ class TopicCount:
 
 def dedup(
     paths: Sequence[str | Path],
-    to: Path,
+    to: str | Path,
     *,
     table_format: TableFormat = TableFormat.PARQUET,
     topics: Sequence[str] = (),
@@ -277,7 +277,13 @@ def _count(engine: Engine, key_field: str | None) -> list[TopicCount]:
 
 
 def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each parameter is an option of the command
-    to: Annotated[Path, typer.Option(help="The directory of the tables; a later run into the same directory adds what is new.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="The directory of the tables (with --format delta also a URL); a later run into the same directory adds what is new.",
+        ),
+    ],
     paths: Annotated[list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,
     key_field: Annotated[
@@ -332,7 +338,7 @@ def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each par
         raise typer.Exit(2)
 
 
-def _table(counts: Sequence[TopicCount], to: Path) -> Table:
+def _table(counts: Sequence[TopicCount], to: str) -> Table:
     table = Table(title=Text(f"Written to {to}"), title_justify="left", header_style="bold")
     for heading in ("Topic", "Read", "Written", "New", "Aborted", "Open", "Duplicates", "Unreadable batches"):
         table.add_column(heading, justify="left" if heading == "Topic" else "right")

@@ -1,7 +1,7 @@
-"""Reads directories and files of any file system: local paths, and URLs for pyarrow.fs (`s3://`, `hdfs://`, `gs://`, `file://`) or fsspec.
+"""Opens directories and files of any file system: local paths, and URLs for pyarrow.fs (`s3://`, `hdfs://`, `gs://`, `file://`) or fsspec.
 
 Invariants:
-- Nothing is written.
+- Nothing is written here; `sinks` writes tables through `Place.system`.
 - Credentials come from the environment, where each file system's client looks for them. A URL's options after `?` (`endpoint_override`,
   `region`, `scheme`) go to the client and are not part of file names.
 - Reads fill the caller's buffer, so a file of any size is read in the memory of one window.
@@ -34,7 +34,20 @@ SNAPSHOT_BYTES_MAX: Final = 256 << 20
 
 def absolute(path: str | Path) -> str:
     """Return a local path as an absolute path; a URL unchanged."""
-    return str(path) if SCHEME_END in str(path) else str(Path(path).absolute())
+    return str(path) if is_url(path) else str(Path(path).absolute())
+
+
+def is_url(path: str | Path) -> bool:
+    """Return whether a path is a URL."""
+    return SCHEME_END in str(path)
+
+
+def below(path: str, name: str) -> str:
+    """Return the path or URL of something in a directory; a URL keeps its options."""
+    if not is_url(path):
+        return f"{path}/{name}"
+    root, mark, options = path.partition("?")
+    return f"{root.rstrip('/')}/{name}{mark}{options}"
 
 
 def is_cluster(path: object) -> bool:
@@ -74,6 +87,16 @@ class Place:
     def is_local(self) -> bool:
         """Whether the files are on this machine, where small reads cost next to nothing."""
         return isinstance(self._system, arrow_fs.LocalFileSystem)
+
+    @property
+    def system(self) -> Any:
+        """Arrow's file system."""
+        return self._system
+
+    @property
+    def inside(self) -> str:
+        """The directory's path in `system`."""
+        return self._inside(self.path)
 
     @property
     def name(self) -> str:

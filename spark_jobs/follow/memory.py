@@ -103,7 +103,7 @@ class JsonLines:
 class FindingsTable:
     """A table to which each micro-batch appends its findings once: the table stores the number of its last micro-batch with the rows."""
 
-    def __init__(self, kind: TableFormat, directory: Path, checkpoint: Path) -> None:
+    def __init__(self, kind: TableFormat, directory: str | Path, checkpoint: Path) -> None:
         self._kind = kind
         self._directory = directory
         self._key = f"follow-{Memory(checkpoint.absolute()).identity()}"

@@ -134,7 +134,7 @@ def json_line(number: int, finding: Mapping[str, Any]) -> str:
     return json.dumps({"micro_batch": number, **finding}, default=str)
 
 
-def follow_command(job: Following, json_file: Path | None, tables: tuple[TableFormat, Path] | None = None) -> int:
+def follow_command(job: Following, json_file: Path | None, tables: tuple[TableFormat, str] | None = None) -> int:
     """Follow logs on the terminal: print findings to standard output and the summary to standard error. `json_file`: append JSON lines
     to this file (`-`: print them instead of text). `tables`: append to a table of this format in this directory. Returns the exit code.
     Raises CannotJudge."""

@@ -18,7 +18,7 @@ def write(verdict: Verdict, path: Path) -> None:
     pq.write_table(rows(verdict), path)
 
 
-def write_table(verdict: Verdict, kind: TableFormat, directory: Path) -> None:
+def write_table(verdict: Verdict, kind: TableFormat, directory: str | Path) -> None:
     """Write the verdict's samples of findings to the table `findings` in place of those of an earlier audit. Raises CannotJudge and
     OSError."""
     with open_sink(kind, directory, FINDINGS) as sink:

@@ -10,7 +10,6 @@ Invariants:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 
+from ottla.protocol.printable import reason_of
+from ottla.spark_jobs.filesystem import absolute, is_url, place
 from ottla.spark_jobs.session import CannotJudge
 
 if TYPE_CHECKING:
@@ -43,8 +44,13 @@ MODULES: Final = {
 }
 """The module of each format, and the extra that installs its library."""
 TablesOption = Annotated[
-    Path | None,
-    typer.Option("--tables", help="Write the findings to a table in this directory: findings, or with --follow followed_findings."),
+    str | None,
+    typer.Option(
+        "--tables",
+        metavar="DIR",
+        help="Write the findings to a table in this directory (with --format delta also a URL): findings, or with --follow "
+        "followed_findings.",
+    ),
 ]
 FormatOption = Annotated[
     TableFormat, typer.Option("--format", help="The tables' format: parquet, delta (Delta Lake) or iceberg (with a catalog in SQLite).")
@@ -67,17 +73,26 @@ class Sink(Protocol):
         the table since it was opened, and OSError."""
 
 
-def open_sink(kind: TableFormat, directory: Path, table: TableSpec) -> AbstractContextManager[Sink]:
+def open_sink(kind: TableFormat, directory: str | Path, table: TableSpec) -> AbstractContextManager[Sink]:
     """Open a table in the directory of all tables; it is created if it does not exist. Raises CannotJudge if the format's library is
     missing, or if there is something else in the table's place, and OSError."""
-    opened: AbstractContextManager[Sink] = _module(kind).open_table(directory.absolute(), table)
+    require(kind, directory)
+    opened: AbstractContextManager[Sink] = _module(kind).open_table(absolute(directory), table)
     return opened
 
 
-def require(kind: TableFormat, directory: Path) -> None:
-    """Raise CannotJudge if the format's library is missing, or if tables cannot be written to the directory. Call it before long work."""
-    if re.match(r"\w+:/", str(directory)):
-        raise CannotJudge(f"{directory}: tables are written to a directory, which driver and executors share")
+def require(kind: TableFormat, directory: str | Path) -> None:
+    """Raise CannotJudge if the format's library is missing, or if its tables cannot be written there. Call it before long work."""
+    if is_url(directory):
+        if kind is not TableFormat.DELTA:
+            raise CannotJudge(
+                f"{directory}: an object store has no locks and renames, so tables of format {kind} need a directory, which driver and "
+                "executors share. Add --format delta, whose commits are safe there"
+            )
+        try:
+            place(str(directory))
+        except (OSError, ValueError) as e:
+            raise CannotJudge(f"{directory}: {reason_of(e)}") from e
     _module(kind)
 
 

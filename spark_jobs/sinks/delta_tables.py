@@ -3,6 +3,7 @@
 Invariants:
 - A commit is one version of the table. The progress is in the version's `txn` actions, Delta's own means for writers that repeat: each
   key is an application id. If two runs commit the same key at once, delta-rs rejects the second one.
+- In an object store, delta-rs creates a version's file only if it does not exist (a conditional put), so two runs cannot both commit it.
 - Files of a run that was killed before its commit stay in the table's directory until `DeltaTable.vacuum` deletes them.
 """
 
@@ -12,41 +13,54 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
+from ottla.spark_jobs.filesystem import Place, below, is_url, place
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.sinks.files import DataFile, Staging
 from ottla.spark_jobs.sinks.schemas import TableSpec
 
 
 @contextmanager
-def open_table(directory: Path, table: TableSpec) -> Iterator[DeltaLakeTable]:
+def open_table(directory: str, table: TableSpec) -> Iterator[DeltaLakeTable]:
     """Open a table; see `sinks.open_sink`."""
-    root = directory / table.name
+    where = place(below(directory, table.name))
+    options = storage_options(where.url)
     try:
-        if not DeltaTable.is_deltatable(str(root)) and root.exists() and any(root.iterdir()):
-            raise CannotJudge(f"{root} holds other files: name a new directory, or one that Ottla wrote")
-        opened = DeltaTable.create(root, table.schema, mode="ignore", partition_by=list(table.partition_by))
+        is_table = DeltaTable.is_deltatable(where.path, options)
+        if not is_table and where.is_dir(where.path) and where.entries(where.path):
+            raise CannotJudge(f"{where.path} holds other files: name a new directory, or one that Ottla wrote")
+        opened = DeltaTable.create(where.path, table.schema, mode="ignore", partition_by=list(table.partition_by), storage_options=options)
     except DeltaError as e:
-        raise CannotJudge(f"{root}: {e}") from e
+        raise CannotJudge(f"{where.path}: {e}") from e
     if [field.name for field in opened.schema().fields] != table.schema.names:
-        raise CannotJudge(f"{root} is a table with other columns: name a new directory")
-    yield DeltaLakeTable(opened, root, table)
+        raise CannotJudge(f"{where.path} is a table with other columns: name a new directory")
+    yield DeltaLakeTable(opened, where, table)
+
+
+def storage_options(url: str) -> dict[str, str]:
+    """Return delta-rs's names for the options of a URL (see `filesystem`). Credentials come from the environment."""
+    given = dict(parse_qsl(url.partition("?")[2])) if is_url(url) else {}
+    scheme = given.get("scheme", "https")
+    options = {"AWS_REGION": given.get("region"), "AWS_ALLOW_HTTP": "true" if scheme == "http" else None}
+    if "endpoint_override" in given:
+        options["AWS_ENDPOINT_URL"] = f"{scheme}://{given['endpoint_override']}"
+    return {name: value for name, value in options.items() if value is not None}
 
 
 class DeltaLakeTable:
     """A `Sink` of Delta Lake."""
 
-    def __init__(self, opened: DeltaTable, root: Path, table: TableSpec) -> None:
+    def __init__(self, opened: DeltaTable, where: Place, table: TableSpec) -> None:
         self._table = opened
         self._spec = table
-        self._root = root
-        self.staging = Staging(root, table)
+        self._root = where.path
+        self.staging = Staging(where.url, table)
 
     def progress(self, key: str) -> int | None:
         return self._table.transaction_version(key)

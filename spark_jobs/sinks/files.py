@@ -2,7 +2,8 @@
 
 Invariants:
 - No two calls, not even two attempts of one of Spark's tasks, write the same file. Only files whose writer told of them are committed.
-- A file holds the rows of one topic and, in dated tables, of one date. Files are synced to disk before they are told.
+- A file holds the rows of one topic and, in dated tables, of one date. Files are synced to disk before they are told; in an object store
+  a file is durable when it is closed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from ottla.spark_jobs.filesystem import place
 from ottla.spark_jobs.sinks.schemas import DATE, FILES, TableSpec
 from ottla.spark_jobs.tables.schemas import ARROW_TYPES
 
@@ -51,10 +53,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where and how the files of a table are written. `keeps_partition_columns`: the files hold them too, not only the directories'
-    names. `suffix`: how files end until they are committed."""
+    """Where and how the files of a table are written. `directory`: a path or a URL (see `filesystem`). `keeps_partition_columns`: the
+    files hold them too, not only the directories' names. `suffix`: how files end until they are committed."""
 
-    directory: Path
+    directory: str
     table: TableSpec
     keeps_partition_columns: bool = False
     suffix: str = ".parquet"
@@ -67,17 +69,20 @@ class Staging:
         directories = pa.schema([(prefix + name, schema.field(name).type) for name in self.table.partition_by])
         full = pa.schema([*schema, *directories]) if self.keeps_partition_columns else schema
         written: list[tuple[str, int, int]] = []
+        where = place(self.directory)
 
         def told(file: ds.WrittenFile) -> None:
-            path = Path(file.path)
-            with path.open("rb") as opened:
-                os.fsync(opened.fileno())
-            written.append((path.relative_to(self.directory).as_posix(), file.size, file.metadata.num_rows))
+            if where.is_local:
+                with Path(file.path).open("rb") as opened:
+                    os.fsync(opened.fileno())
+            written.append((file.path.removeprefix(f"{where.inside}/"), file.size, file.metadata.num_rows))
 
-        self.directory.mkdir(parents=True, exist_ok=True)
+        if where.is_local:
+            Path(where.path).mkdir(parents=True, exist_ok=True)
         ds.write_dataset(
             pa.RecordBatchReader.from_batches(full, (self._completed(batch, full) for batch in batches if batch.num_rows)),
-            self.directory,
+            where.inside,
+            filesystem=where.system,
             format="parquet",
             partitioning=ds.partitioning(directories, flavor="hive"),
             basename_template=f"{uuid.uuid4().hex}-{{i}}{self.suffix}",

@@ -45,10 +45,10 @@ def open_catalog(directory: Path) -> Iterator[SqlCatalog]:
 
 
 @contextmanager
-def open_table(directory: Path, table: TableSpec) -> Iterator[IcebergTable]:
+def open_table(directory: str, table: TableSpec) -> Iterator[IcebergTable]:
     """Open a table; see `sinks.open_sink`."""
-    root = directory / table.name
-    with open_catalog(directory) as catalog:
+    root = Path(directory) / table.name
+    with open_catalog(root.parent) as catalog:
         known = catalog.table_exists((NAME, table.name))
         if not known and root.exists() and any(root.glob("data/*")):
             raise CannotJudge(f"{root} holds other files: name a new directory, or one that Ottla wrote")
@@ -71,7 +71,7 @@ class IcebergTable:
     def __init__(self, opened: Table, root: Path, table: TableSpec) -> None:
         self._table = opened
         self._root = root
-        self.staging = Staging(root / "data", table, keeps_partition_columns=True)
+        self.staging = Staging(str(root / "data"), table, keeps_partition_columns=True)
 
     def progress(self, key: str) -> int | None:
         found = self._table.properties.get(PROGRESS + key)
@@ -87,7 +87,7 @@ class IcebergTable:
                 if any(True for _ in self._table.scan(row_filter=replaced).plan_files()):
                     transaction.delete(replaced)
                 if added:
-                    transaction.add_files([f"file://{self.staging.directory / each.path}" for each in added])
+                    transaction.add_files([f"file://{self.staging.directory}/{each.path}" for each in added])
                 if progress:
                     transaction.set_properties({PROGRESS + key: str(number) for key, number in progress.items()})
         except CommitFailedException as e:

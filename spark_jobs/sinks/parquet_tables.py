@@ -34,9 +34,9 @@ STAGED: Final = ".staged"
 
 
 @contextmanager
-def open_table(directory: Path, table: TableSpec) -> Iterator[ParquetTable]:
+def open_table(directory: str, table: TableSpec) -> Iterator[ParquetTable]:
     """Open a table; see `sinks.open_sink`."""
-    root = directory / table.name
+    root = Path(directory) / table.name
     ours = root / OURS
     if root.exists() and not ours.is_dir() and any(root.iterdir()):
         raise CannotJudge(f"{root} holds other files: name a new directory, or one that Ottla wrote")
@@ -56,7 +56,8 @@ class ParquetTable:
 
     def __init__(self, root: Path, table: TableSpec) -> None:
         self._root = root
-        self.staging = Staging(root / OURS / "staged", table, suffix=STAGED)
+        self._staged = root / OURS / "staged"
+        self.staging = Staging(str(self._staged), table, suffix=STAGED)
         self._file = root / OURS / STATE
         self._state: dict[str, Any] = json.loads(self._file.read_text("utf-8")) if self._file.exists() else {}
 
@@ -78,7 +79,7 @@ class ParquetTable:
     def recover(self) -> None:
         """Complete the commit of a run that was killed, and delete the staged files of one that was killed before its commit."""
         self._carry_out()
-        shutil.rmtree(self.staging.directory, ignore_errors=True)
+        shutil.rmtree(self._staged, ignore_errors=True)
 
     def _carry_out(self) -> None:
         changed = set()
@@ -87,7 +88,7 @@ class ParquetTable:
             file.unlink(missing_ok=True)
             changed.add(file.parent)
         for name in self._state.get("add", ()):
-            staged = self.staging.directory / name
+            staged = self._staged / name
             if staged.exists():
                 file = (self._root / name).with_suffix(".parquet")
                 file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,12 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from ottla.spark_jobs import durable
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.sinks import Sink, TableFormat, open_sink, require
+from ottla.spark_jobs.sinks.delta_tables import storage_options
 from ottla.spark_jobs.sinks.files import DataFile, dates
 from ottla.spark_jobs.sinks.schemas import FINDINGS, TableSpec
+from tests.support.object_store import ACCESS_KEY, SECRET_KEY, find_server, s3_server
 from tests.support.tables import read_back
 
 DATED = TableSpec("t", (("topic", "string"), ("number", "bigint"), ("at", "bigint")), dated="at")
@@ -179,3 +182,37 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="disk full"):
         durable.write_atomically(file, fail)
     assert file.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("kind", [TableFormat.PARQUET, TableFormat.ICEBERG])
+def test_formats_that_need_locks_and_renames_are_refused_at_a_url(kind: TableFormat) -> None:
+    with pytest.raises(CannotJudge, match="Add --format delta"):
+        require(kind, "s3://bucket/tables")
+
+
+def test_a_url_of_no_known_file_system_is_refused_before_the_work() -> None:
+    with pytest.raises(CannotJudge, match="gopher"):
+        require(TableFormat.DELTA, "gopher://host/tables")
+
+
+@pytest.mark.skipif(find_server() is None, reason="versitygw is not built: make object-store")
+def test_a_delta_table_on_an_s3_server_takes_each_commit_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bucket").mkdir()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    program = find_server()
+    assert program is not None
+    with s3_server(program, tmp_path) as endpoint:
+        url = f"s3://bucket/tables?endpoint_override={endpoint}&scheme=http&region=us-east-1"
+        for number in (1, 2):
+            with open_sink(TableFormat.DELTA, url, DATED) as sink:
+                assert sink.progress("p") == (None if number == 1 else 1)
+                sink.commit(stage(sink, ("a.b_c", number, 0), ("b", number, DAY)), {"p": number})
+        with open_sink(TableFormat.DELTA, url, DATED) as first, open_sink(TableFormat.DELTA, url, DATED) as second:
+            first.commit(stage(first, ("a.b_c", 9, 0)), {"p": 3}, {"a.b_c"})
+            with pytest.raises(CannotJudge, match="another run has changed s3://bucket/tables/t"):
+                second.commit(stage(second, ("a.b_c", 9, 0)), {"p": 3}, {"a.b_c"})
+        table = DeltaTable("s3://bucket/tables/t", storage_options=storage_options(url))
+        rows = pa.table(table.to_pyarrow_table(columns=["topic", "number"])).to_pylist()
+        assert sorted((row["topic"], row["number"]) for row in rows) == [("a.b_c", 9), ("b", 1), ("b", 2)]
