@@ -194,10 +194,9 @@ def bounded(
             if early or (segment.path in files and (not read[place, False] or read[place, False] + segment.size_bytes <= DRAWN_BYTES_MAX)):
                 read[place, early] += segment.size_bytes
                 some[-1].segments.append(segment)
-    rows = [
-        dict(zip(("log_dir", "topic", "partition", "end_offset"), (*place, ends[place]), strict=True)) for place in drawn if place in ends
-    ]
-    return some, [(*place, ends.get(place, WHOLE)) for place in drawn], rows
+    names = ("log_dir", "topic", "partition", "end_offset")
+    early_ends: list[Row] = [dict(zip(names, (*place, ends[place]), strict=True)) for place in drawn if place in ends]
+    return some, [(*place, ends.get(place, WHOLE)) for place in drawn], early_ends
 
 
 def material(engine: Engine, drawn: Sequence[Drawn], found: Sequence[Where], *, transactional: bool) -> dict[str, list[Row]]:

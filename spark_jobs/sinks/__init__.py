@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import StrEnum
@@ -93,6 +94,8 @@ def require(kind: TableFormat, directory: str | Path) -> None:
             place(str(directory))
         except (OSError, ValueError) as e:
             raise CannotJudge(f"{directory}: {reason_of(e)}") from e
+    elif re.match(r"\w+:/", str(directory)):
+        raise CannotJudge(f"{directory} was a URL before a Path took away one of its slashes: give it as a string")
     _module(kind)
 
 

@@ -122,7 +122,9 @@ def test_a_directory_with_other_files_and_a_log_that_is_absent_are_refused(log: 
 
 
 def test_a_url_and_two_replicas_of_a_partition_are_refused(log: Path, tmp_path: Path) -> None:
-    with pytest.raises(CannotJudge, match="tables are written to a directory"):
+    with pytest.raises(CannotJudge, match="Add --format delta"):
+        dedup([log], "s3://bucket/tables")
+    with pytest.raises(CannotJudge, match="give it as a string"):
         dedup([log], Path("s3://bucket/tables"))
     shutil.copytree(log, tmp_path / "replica")
     with pytest.raises(CannotJudge, match="is in more than one directory"):
