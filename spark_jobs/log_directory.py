@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ COORDINATOR_TOPICS: Final = COMPACTED_BY_DESIGN | {SHARE_GROUP_STATE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
+class LogFile(ABC):
     """One file of one partition, with facts about the partition from the data directory.
 
     `log_dir` is the caller's path or URL, `directory` the partition's directory there. A log may have millions of files, so all files of a
@@ -40,9 +41,9 @@ class LogFile:
     modified_ns: int = 0
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The file's name."""
-        raise NotImplementedError
 
     @property
     def path(self) -> str:
