@@ -23,7 +23,7 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
 from ottla.broker.faults.wire_log import WireLog
 from ottla.broker.gateway.address_book import Address
-from ottla.broker.net.gateway import Gateway, GatewaySettings
+from ottla.broker.net.gateway import CONNECTIONS_DEFAULT, Gateway, GatewaySettings
 from ottla.broker.process import StartError, run_node
 
 
@@ -44,6 +44,9 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
     tls_certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS.")
     ] = None,
+    max_connections: Annotated[
+        int, typer.Option(min=1, metavar="COUNT", help="Maximum number of clients' connections; more are closed at once.")
+    ] = CONNECTIONS_DEFAULT,
     fault: Annotated[
         list[str] | None,
         typer.Option(metavar="RULE", help="A fault, such as drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md); may be repeated."),
@@ -83,6 +86,7 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
         advertised_host,
         None if tls_certificate is None else _server_tls(tls_certificate),
         None if to_config is None else _cluster_tls(to_config),
+        max_connections,
     )
     observer = (
         None if log is None else partial(wire_log, log, log_only or (), as_json=log_json, errors=log_errors, slower_than_ms=log_slower_than)

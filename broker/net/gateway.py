@@ -33,12 +33,15 @@ from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 logger = logging.getLogger("ottla.broker")
 
 _PORT_MAX = 65_535
+CONNECTIONS_DEFAULT = 2**31 - 1
+"""Kafka's default of max.connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """A gateway's settings. `cluster` are addresses of brokers; `advertised_host` is the host name that clients get (by default the address
-    to which they connect); the TLS contexts are for the clients' and for the cluster's side.
+    to which they connect); the TLS contexts are for the clients' and for the cluster's side; `max_connections` limits the clients'
+    connections, as a broker's max.connections does.
     """
 
     cluster: Sequence[Address]
@@ -47,6 +50,7 @@ class GatewaySettings:
     advertised_host: str | None = None
     client_tls: ssl.SSLContext | None = field(default=None, repr=False)
     cluster_tls: ssl.SSLContext | None = field(default=None, repr=False)
+    max_connections: int = CONNECTIONS_DEFAULT
 
 
 class Gateway:
@@ -67,7 +71,9 @@ class Gateway:
         self.timers = Timers()
         self.book = AddressBook(settings.cluster, self._open_port)
         interception = Interception(self.faults, self.clock, self.timers, self.book.topic_name)
-        self.connections = GatewayConnections(self.book, interception, settings.cluster_tls, settings.advertised_host)
+        self.connections = GatewayConnections(
+            self.book, interception, settings.cluster_tls, settings.advertised_host, settings.max_connections
+        )
         self._driver = TimerDriver(self.timers, self.clock)
         self._servers: list[asyncio.Server] = []
         self._opening: set[asyncio.Task[None]] = set()

@@ -31,11 +31,14 @@ peer_logger = logging.getLogger(PEERS)
 
 class GatewayConnections:
     """What all connections of a gateway share. `cluster_tls` is the TLS towards the cluster; `own_host` is the host name that clients get,
-    None for the address to which a client connected.
+    None for the address to which a client connected; `most` is the most connections.
     """
 
-    def __init__(self, book: AddressBook, interception: Interception, cluster_tls: ssl.SSLContext | None, own_host: str | None) -> None:
+    def __init__(
+        self, book: AddressBook, interception: Interception, cluster_tls: ssl.SSLContext | None, own_host: str | None, most: int
+    ) -> None:
         self.book = book
+        self._most = most
         self.interception = interception
         self.clock = clock = interception.clock
         self.timers = timers = interception.timers
@@ -52,6 +55,12 @@ class GatewayConnections:
     def clients(self) -> int:
         """The number of clients that are connected."""
         return sum(not each.client.is_lost for each in self.open)
+
+    def refusal(self) -> str | None:
+        """Return why a new connection is refused, or None."""
+        if len(self.open) >= self._most:
+            return f"max.connections={self._most} is reached"
+        return "a scripted fault" if self.interception.faults.refuses_connection() else None
 
     def make(self, node_id: int | None) -> asyncio.Protocol:
         """Return the protocol of a new client's connection to a broker; None stands for any broker."""
@@ -158,9 +167,10 @@ class GatewayConnection:
         local = transport.get_extra_info("sockname")
         view = ClientsView(shared.book, shared.own_host or plain_address(local[0]))
         self._passage = Passage(view, shared.interception, shared.made, self._changed)
+        refusal = shared.refusal()
         shared.open[self] = None
-        if shared.interception.faults.refuses_connection():
-            peer_logger.warning("Refused a connection from %s: a scripted fault", (transport.get_extra_info("peername") or ("?",))[0])
+        if refusal is not None:
+            peer_logger.warning("Refused a connection from %s: %s", (transport.get_extra_info("peername") or ("?",))[0], refusal)
             transport.abort()
             return
         side.read(False)

@@ -11,6 +11,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 
 from client_compat.support.ports import free_port
 from ottla.protocol.client import Client
@@ -19,7 +20,9 @@ from tests.support.certificates import Certificates
 from tests.support.running_broker import HOST, RunningBroker
 
 TIMEOUT_S = 20
-COMMAND = (sys.executable, "-m", "ottla", "gateway")
+ROOT = Path(__file__).parents[4]
+OTTLA = (sys.executable, "-m", "ottla")
+COMMAND = (*OTTLA, "gateway")
 
 
 def failed(*options: str) -> str:
@@ -42,6 +45,34 @@ def test_it_serves_until_a_signal_and_says_where(tmp_path: Path) -> None:
                 assert f"gateway to {broker.bootstrap} is listening on {HOST}:{port}" in line
                 with Client(HOST, port) as client:
                     assert client.call(MetadataRequest([])).brokers
+            finally:
+                process.terminate()
+            assert process.wait(TIMEOUT_S) == 0
+
+
+def test_the_compose_example_starts_a_gateway_that_clients_of_the_host_reach_and_whose_faults_are_loaded_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = yaml.safe_load((ROOT / "docs" / "examples" / "gateway-compose.yml").read_text())["services"]["gateway"]
+    assert service["ports"] == ["127.0.0.1:19092:19092", "127.0.0.1:19094:19094"]
+    monkeypatch.setenv("OTTLA_ADMIN_TOKEN", service["environment"]["OTTLA_ADMIN_TOKEN"])
+    monkeypatch.setenv("OTTLA_ADMIN", f"{HOST}:{(admin := free_port())}")
+    port_file = tmp_path / "port"
+    with RunningBroker(tmp_path / "data") as broker:
+        own = {"kafka:9092": broker.bootstrap, "9644": str(admin)}
+        argv = [own.get(word, word) for word in service["command"]]
+        with subprocess.Popen([*OTTLA, *argv, "--port=0", f"--port-file={port_file}"], stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None
+                process.stdout.readline()
+                port = int(port_file.read_text())
+                check = [word.replace("19092", str(port)) for word in service["healthcheck"]["test"][2:]]
+                for inside in (check, ["faults", "add", "drop-request:api=Metadata,after=1,times=1"]):
+                    subprocess.run([*OTTLA, *inside], check=True, timeout=TIMEOUT_S, stdout=subprocess.DEVNULL)
+                with Client(HOST, port) as client:
+                    assert [each.host for each in client.call(MetadataRequest([])).brokers] == ["localhost"]
+                    with pytest.raises(ConnectionError):
+                        client.call(MetadataRequest([]))
             finally:
                 process.terminate()
             assert process.wait(TIMEOUT_S) == 0

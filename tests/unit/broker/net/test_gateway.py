@@ -129,6 +129,20 @@ def test_a_large_response_arrives_whole_at_a_slow_reader_and_the_gateway_does_no
         assert gateway.call(lambda node: node.connections.budget.used) == 0
 
 
+def test_connections_above_the_limit_are_closed_until_another_one_ends(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data") as broker:
+        settings = GatewaySettings([Address(HOST, broker.port)], port=0, max_connections=1)
+        with InProcessGateway(settings=settings) as gateway:
+            with client_of(gateway) as client:
+                client.call(MetadataRequest([]))
+                with client_of(gateway) as refused, pytest.raises(ConnectionError):
+                    refused.call(MetadataRequest([]))
+                assert client.call(MetadataRequest([])).brokers
+            gateway.call_until(lambda node: not node.connections.open)
+            with client_of(gateway) as client:
+                assert client.call(MetadataRequest([])).brokers
+
+
 def test_a_client_that_leaves_ends_the_connection_to_the_broker(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway:
         with client_of(gateway) as client:
