@@ -26,6 +26,13 @@ from ottla.broker.gateway.address_book import Address
 from ottla.broker.net.gateway import CONNECTIONS_DEFAULT, Gateway, GatewaySettings
 from ottla.broker.process import StartError, run_node
 
+AdminPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=65_535, metavar="PORT", help="Serve faults over HTTP on this port; its token is OTTLA_ADMIN_TOKEN, or printed."
+    ),
+]
+
 
 @command
 def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
@@ -51,12 +58,7 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
         list[str] | None,
         typer.Option(metavar="RULE", help="A fault, such as drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md); may be repeated."),
     ] = None,
-    admin_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65_535, metavar="PORT", help="Serve faults over HTTP on this port; its token is OTTLA_ADMIN_TOKEN, or printed."
-        ),
-    ] = None,
+    admin_port: AdminPort = None,
     admin_host: Annotated[str, typer.Option(metavar="HOST", help="Address to bind the admin port to.")] = "127.0.0.1",
     log: Annotated[
         str | None, typer.Option(metavar="FILE", help="Write a line for each request and its result to this file; - for standard output.")
