@@ -155,10 +155,7 @@ def existing_member(draft: Draft, member_id: str, instance_id: str | None) -> Co
     """Return the member. Raises Rejected if it does not exist, or if another member has its instance id."""
     group = draft.group
     if instance_id is None:
-        member = group.members.get(member_id)
-        if member is None:
-            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
-        return member
+        return group.existing_member(member_id)
     member = group.static_member(instance_id)
     if member is None:
         raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer_member import Assignment, assignment_from
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.protocol.consumer_group_log import AssignedTopic
@@ -101,6 +102,13 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
     @property
     def is_empty(self) -> bool:
         return not self.members
+
+    def existing_member(self, member_id: str) -> MemberT:
+        """Return the member. Raises Rejected(UNKNOWN_MEMBER_ID)."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
+        return member
 
     @abstractmethod
     def subscribed_topics(self) -> frozenset[str]:

@@ -96,9 +96,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
     def abandon(self, group: ShareGroup, now: Now) -> None:
         """Restore what a decision changed whose write failed."""
         self._begun.pop(group.group_id, None)
-        draft = self._draft(group, now)
-        for member_id in group.members:
-            draft.start_session(member_id, draft.config.session_timeout_ms)
+        self.on_loaded(group, now)
 
     # --- share partitions -----------------------------------------------------------------------------------------------------
 

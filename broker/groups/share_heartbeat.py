@@ -58,7 +58,7 @@ def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
         )
     before = members.get(beat.member_id) or ShareMember(member_id=beat.member_id)
     if beat.epoch != JOIN_EPOCH:
-        before = existing_member(draft, beat.member_id)
+        before = draft.group.existing_member(beat.member_id)
         _check_epoch(before, beat.epoch)
     after = replace(
         before,
@@ -82,7 +82,7 @@ def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
 
 def leave(draft: ShareDraft, member_id: str) -> HeartbeatAnswer:
     """Leave the group. Raises Rejected."""
-    fence(draft, existing_member(draft, member_id).member_id)
+    fence(draft, draft.group.existing_member(member_id).member_id)
     return HeartbeatAnswer(member_id=member_id, epoch=LEAVE_EPOCH)
 
 
@@ -91,14 +91,6 @@ def fence(draft: ShareDraft, member_id: str) -> None:
     draft.remove_member(member_id)
     draft.bump_after_leave()
     draft.deadlines.cancel(DeadlineKind.SESSION, member_id)
-
-
-def existing_member(draft: ShareDraft, member_id: str) -> ShareMember:
-    """Return the member. Raises Rejected(UNKNOWN_MEMBER_ID)."""
-    member = draft.group.members.get(member_id)
-    if member is None:
-        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {draft.group_id}.")
-    return member
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:

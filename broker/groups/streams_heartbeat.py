@@ -171,7 +171,7 @@ def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHea
     """Leave the group. Raises Rejected."""
     if beat.shutdown_application:
         request_shutdown(draft, beat.member_id)
-    fence(draft, existing_member(draft, beat.member_id).member_id)
+    fence(draft, draft.group.existing_member(beat.member_id).member_id)
     return StreamsHeartbeatAnswer(member_id=beat.member_id, epoch=beat.member_epoch)
 
 
@@ -188,18 +188,10 @@ def fence(draft: StreamsDraft, member_id: str) -> None:
     draft.deadlines.cancel(DeadlineKind.REBALANCE, member_id)
 
 
-def existing_member(draft: StreamsDraft, member_id: str) -> StreamsMember:
-    """Return the member. Raises Rejected(UNKNOWN_MEMBER_ID)."""
-    member = draft.group.members.get(member_id)
-    if member is None:
-        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {draft.group_id}.")
-    return member
-
-
 def _member(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
     """Return the member before this heartbeat; an empty one for a new member."""
     if beat.member_epoch != JOIN_EPOCH:
-        member = existing_member(draft, beat.member_id)
+        member = draft.group.existing_member(beat.member_id)
         _check_epoch(member, beat)
         return member
     if len(draft.group.members) >= draft.config.max_size:
