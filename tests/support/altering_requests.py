@@ -31,6 +31,8 @@ READING: Final = frozenset(
 """The APIs that change nothing."""
 AT_BROKERS: Final = tuple(key for key in broker_routes() if key not in READING)
 AT_CONTROLLERS: Final = tuple(key for key in controller_routes() if key not in READING)
+_SERVED: Final = {key: route.max_version for routes in (controller_routes(), broker_routes()) for key, route in routes.items()}
+"""The last served version of each API."""
 
 _NAMES: Final = (TOPIC, TOPIC, "", "1", "g", "a/b", "new", "*", "kafka-cluster", "User:ann", "ann", "user", "metadata.version")
 _SETTINGS: Final = ("retention.ms", "cleanup.policy", "log.retention.ms", "interval.ms", "consumer.session.timeout.ms", "root", "no.such")
@@ -44,7 +46,7 @@ _BATCHES: Final = tuple(batch(1, 0, 0, transactional=transactional) for transact
 def requests(draw: st.DrawFn, keys: tuple[int, ...], topic_id: bytes) -> tuple[Message, int]:
     """Draw a request of one of these APIs, and its version."""
     cls = request_class(ApiKey(draw(st.sampled_from(keys))))
-    version = draw(st.integers(cls.MIN_VERSION, cls.MAX_VERSION))
+    version = draw(st.integers(cls.MIN_VERSION, _SERVED[cls.API_KEY]))
     return draw(_struct(cls, version, topic_id)), version
 
 

@@ -195,8 +195,8 @@ def offsets(probe: Probe) -> None:
             }.items():
                 probe.ask(label, request, version)
             if version >= 3:
-                probe.ask("of a stranger", commit(name, producer, 5, generation_id=3, member_id="stranger"), version)
-                probe.ask("of a generation", commit(name, producer, 5, generation_id=3), version)
+                probe.ask("of a stranger", commit(name, producer, 5, generation_id_or_member_epoch=3, member_id="stranger"), version)
+                probe.ask("of a generation", commit(name, producer, 5, generation_id_or_member_epoch=3), version)
             for stable in (False, True):
                 probe.ask(f"fetch, stable {stable}", OffsetFetchRequest(groups=asked, require_stable=stable), 8)
             probe.ask("end", EndTxnRequest(name, *producer, committed), 3)
