@@ -30,7 +30,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]
     [
         ("confluent-kafka", "stream", ("lost-ack", "crash-restart"), None),
         ("kafka-python", "consumer", ("expelled-member",), None),
-        ("confluent-kafka", "share-consumer", ("crash-restart",), None),
         ("aiokafka", "producer", (), "no-idempotence"),
         ("aiokafka", "producer", (), "random-transactional-id"),
     ],
