@@ -25,7 +25,6 @@ from ottla.protocol.printable import printable
 from ottla.spark_jobs import report
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, Progress, choose, json_path
-from ottla.spark_jobs.filesystem import is_cluster
 from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger, check_options
 from ottla.spark_jobs.judging import BusinessKey, Job, Judge, run
 from ottla.spark_jobs.log_directory import COORDINATOR_TOPICS, LogDirectory, no_logs
@@ -43,6 +42,7 @@ from ottla.spark_jobs.options import (
     Resume,
     RetriesAbsorbed,
 )
+from ottla.spark_jobs.paths import is_cluster
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, require_spark
 from ottla.spark_jobs.sinks import FormatOption, TableFormat, TablesOption, require

@@ -20,39 +20,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import fs as arrow_fs
 
-SCHEME_END: Final = "://"
-CLUSTER: Final = "kafka://"
-"""The scheme of clusters, which are read from brokers over the network and are not file systems (see `wire`)."""
-
+from ottla.spark_jobs.paths import SCHEME_END
 
 NO_REGULAR_FILE: Final = "not a regular file"
 SMALL_FILE_BYTES: Final = 16 << 20
 """Maximum size of a small file that is read whole: an offset checkpoint of 200,000 partitions."""
 SNAPSHOT_BYTES_MAX: Final = 256 << 20
 """Maximum size of a producer snapshot that is read whole: 6,000,000 producers."""
-
-
-def absolute(path: str | Path) -> str:
-    """Return a local path as an absolute path; a URL unchanged."""
-    return str(path) if is_url(path) else str(Path(path).absolute())
-
-
-def is_url(path: str | Path) -> bool:
-    """Return whether a path is a URL."""
-    return SCHEME_END in str(path)
-
-
-def below(path: str, name: str) -> str:
-    """Return the path or URL of something in a directory; a URL keeps its options."""
-    if not is_url(path):
-        return f"{path}/{name}"
-    root, mark, options = path.partition("?")
-    return f"{root.rstrip('/')}/{name}{mark}{options}"
-
-
-def is_cluster(path: object) -> bool:
-    """Return whether a path names a cluster."""
-    return str(path).startswith(CLUSTER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from ottla.spark_jobs.filesystem import is_cluster
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.log_files import find_file_logs
+from ottla.spark_jobs.paths import is_cluster
 from ottla.spark_jobs.pins import PINNED, pinned
 from ottla.spark_jobs.segment_reader import Part, Run, Stop, file_runs
 from ottla.spark_jobs.wire.address import Address

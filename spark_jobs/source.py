@@ -31,7 +31,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ottla.spark_jobs.columns import LEVELS, ddl
-from ottla.spark_jobs.filesystem import is_cluster
+from ottla.spark_jobs.paths import is_cluster
 from ottla.spark_jobs.spark_tasks import TaskPartition, rows_of
 from ottla.spark_jobs.tables import SIDE_FILES, Filters, plan
 from ottla.spark_jobs.tables.batches import MARKED, OPENED

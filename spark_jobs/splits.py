@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.protocol.records.batch import HEADER_BYTES, MAGIC_V2, crc_ok, read_header
-from ottla.spark_jobs.filesystem import RandomAccess, is_cluster, place
+from ottla.spark_jobs.filesystem import RandomAccess, place
 from ottla.spark_jobs.log_directory import Segment
+from ottla.spark_jobs.paths import is_cluster
 from ottla.spark_jobs.segment_reader import BATCH_BYTES_MAX, Part, Run, file_runs, whole
 from ottla.spark_jobs.tables.filters import Filters
 

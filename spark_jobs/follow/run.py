@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.protocol.printable import printable_name
 from ottla.spark_jobs import views
 from ottla.spark_jobs.checks.rule import Severity
-from ottla.spark_jobs.filesystem import absolute
 from ottla.spark_jobs.follow.judge import CONTINUOUS, judge
 from ottla.spark_jobs.follow.memory import FindingsTable, JsonLines, Memory
+from ottla.spark_jobs.paths import absolute
 from ottla.spark_jobs.session import CannotJudge, session
 from ottla.spark_jobs.sinks import TableFormat
 

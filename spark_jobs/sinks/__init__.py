@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 import typer
 
 from ottla.protocol.printable import reason_of
-from ottla.spark_jobs.filesystem import absolute, is_url, place
+from ottla.spark_jobs.paths import absolute, is_url
 from ottla.spark_jobs.session import CannotJudge
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def require(kind: TableFormat, directory: str | Path) -> None:
                 f"{directory}: an object store has no locks and renames, so tables of format {kind} need a directory, which driver and "
                 "executors share. Add --format delta, whose commits are safe there"
             )
+        from ottla.spark_jobs.filesystem import place  # noqa: PLC0415 # needs pyarrow, which `ottla --help` does not
+
         try:
             place(str(directory))
         except (OSError, ValueError) as e:

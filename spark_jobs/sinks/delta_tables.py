@@ -20,7 +20,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from ottla.spark_jobs.filesystem import Place, below, is_url, place
+from ottla.spark_jobs.filesystem import Place, place
+from ottla.spark_jobs.paths import below, is_url
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.sinks.files import DataFile, Staging
 from ottla.spark_jobs.sinks.schemas import TableSpec

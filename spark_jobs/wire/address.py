@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 import javaproperties
 
 from ottla.protocol.printable import reason_of
-from ottla.spark_jobs.filesystem import CLUSTER
+from ottla.spark_jobs.paths import CLUSTER
 from ottla.spark_jobs.wire.security import Security, dotted, is_secret, security_of
 
 DEFAULT_PORT: Final = 9092

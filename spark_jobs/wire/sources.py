@@ -18,8 +18,8 @@ from typing import Annotated, Final
 import typer
 
 from ottla.spark_jobs import pins
-from ottla.spark_jobs.filesystem import CLUSTER, SCHEME_END, absolute, is_cluster
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.spark_jobs.paths import CLUSTER, SCHEME_END, absolute, is_cluster
 from ottla.spark_jobs.wire.address import CONFIG_FILE, RATE, STATE_FILE, url_with
 
 ALONG: Final = (TRANSACTION_STATE, CONSUMER_OFFSETS)

@@ -22,6 +22,9 @@ from ottla.protocol.schema import ZERO_UUID, Message
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
+_EARLIER_NAMES = {("TxnOffsetCommitRequest", "generation_id_or_member_epoch"): "generation_id"}
+"""Fields that Kafka renamed after the libraries were generated."""
+
 
 class Oracle(Protocol):
     """A library that implements the protocol."""
@@ -51,11 +54,11 @@ class Kio:
     name = "kio"
 
     def knows(self, cls: type[Message], version: int) -> bool:
-        from kio.index import UnknownEntity
+        from kio.index import KioIndexError
 
         try:
             self._schema(cls, version)
-        except UnknownEntity:
+        except KioIndexError:
             return False
         return True
 
@@ -93,7 +96,9 @@ class Kio:
         ours = [field for field in wire_fields(cls) if version in field.versions]
         theirs = dataclasses.fields(entity_type)
         # kio drops the unit from the name of a duration and makes it a timedelta, and avoids the name of Python's `id`.
-        assert [field.name.removesuffix("_ms") for field in ours] == [field.name.removesuffix("_ms").removesuffix("_") for field in theirs]
+        assert [_earlier_name(cls, field).removesuffix("_ms") for field in ours] == [
+            field.name.removesuffix("_ms").removesuffix("_") for field in theirs
+        ]
         return list(zip(ours, theirs, strict=True))
 
     def _to(self, value: Any, entity_type: Any, version: int) -> Any:
@@ -166,7 +171,7 @@ class KafkaPython:
         theirs = [field for field in data_class._struct.fields.values() if field.for_version_q(version)]
         # Most authorized operations are bit sets with the same name there.
         assert [field.name for field in theirs] == [
-            "authorized_operations" if _is_bits(their) else our.name for our, their in zip(ours, theirs, strict=True)
+            "authorized_operations" if _is_bits(their) else _earlier_name(cls, our) for our, their in zip(ours, theirs, strict=True)
         ]
         return list(zip(ours, theirs, strict=True))
 
@@ -220,6 +225,10 @@ def _entity_type(annotation: Any) -> Any:
     if dataclasses.is_dataclass(annotation):
         return annotation
     return next((found for found in map(_entity_type, typing.get_args(annotation)) if found is not None), None)
+
+
+def _earlier_name(cls: type, field: WireField) -> str:
+    return _EARLIER_NAMES.get((cls.__name__, field.name), field.name)
 
 
 def _is_bits(field: Any) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from ottla.spark_jobs.filesystem import absolute, place
+from ottla.spark_jobs.filesystem import place
 from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.paths import absolute
 from ottla.spark_jobs.tables import Filters, arrow_schema, plan, read, read_task
 from tests.support.kafka_logs import PartitionWriter, checkpoint
 from tests.support.object_store import ACCESS_KEY, SECRET_KEY, find_server, s3_server
