@@ -124,6 +124,15 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not affect other connections
             return self._answer_to(error, header)
 
+    def decode(self, frame: Buffer) -> Request:
+        """Decode a request without handling it; APIs that this listener does not serve are decoded, too. Raises UnsupportedVersion if the
+        version is one of another release, and other ProtocolErrors for invalid bytes.
+        """
+        header, _ = read_request_header(memoryview(frame))
+        if header.api_key in self._routes:
+            self._route(header)
+        return decode_request(frame)
+
     def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Context[NodeServices], Route]:
         """Return the handler's context and the route of a request. Raises UnsupportedVersion."""
         route = self._route(header)

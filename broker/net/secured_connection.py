@@ -230,7 +230,7 @@ class _SaslGate:
     def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, at_listener: ListenerSasl) -> None:
         self._connection, self._shared, self._peer, self._lock, self._session = connection, shared, peer, at_listener, connection.session
         self._cancel_timer: Callable[[], None] = lambda: None
-        self._exchange: SaslExchange | None = SaslExchange(at_listener, error_response, is_valid)
+        self._exchange: SaslExchange | None = SaslExchange(at_listener, shared.dispatcher.decode, error_response, is_valid)
         self._sasl_session: SaslSession | None = None
         self._reauthentication_ms: int | None = None
 
@@ -258,7 +258,7 @@ class _SaslGate:
             now_ms = self._shared.mono_ms()
             if bytes(frame[:2]) == _HANDSHAKE and self._may_reauthenticate(now_ms):
                 self._reauthentication_ms = now_ms
-                self._exchange = SaslExchange(self._lock, error_response, is_valid, self._sasl_session)
+                self._exchange = SaslExchange(self._lock, self._shared.dispatcher.decode, error_response, is_valid, self._sasl_session)
             elif self._is_expired(now_ms):
                 peer_logger.info(
                     "Closing a connection of %s whose session has expired (connections.max.reauth.ms or its token's expiry)",

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.broker.security.mechanism import Broken, Failed, MakeMechanism, Mechanism, Refused
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import decode_request, encode_response
+from ottla.protocol.codec import Request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
 from ottla.protocol.headers import RequestHeader
@@ -96,18 +96,21 @@ class _State(Enum):
 
 
 class SaslExchange:
-    """One authentication; `before` is the one that it renews. `refuse(api_key, version, request, error, text)` makes the response that
-    rejects a whole request; `software_is_valid` checks the client name and version in ApiVersions.
+    """One authentication; `before` is the one that it renews. `decode(frame)` raises UnsupportedVersion for versions that the listener does
+    not serve; `refuse(api_key, version, request, error, text)` makes the response that rejects a whole request; `software_is_valid` checks
+    the client name and version in ApiVersions.
     """
 
     def __init__(
         self,
         listener: ListenerSasl,
+        decode: Callable[[Buffer], Request],
         refuse: Callable[[int, int, Any, ErrorCode, str], Any],
         software_is_valid: Callable[[Any, int], bool],
         before: SaslSession | None = None,
     ) -> None:
-        self._listener, self._refuse, self._software_is_valid, self._before = listener, refuse, software_is_valid, before
+        self._listener, self._decode, self._refuse = listener, decode, refuse
+        self._software_is_valid, self._before = software_is_valid, before
         self._state = _State.FIRST if before is None else _State.HANDSHAKE_OR_VERSIONS
         self._name = ""
         self._mechanism: Mechanism
@@ -132,7 +135,7 @@ class SaslExchange:
             return self._no_request(f"Unexpected Kafka request of type {_named(key)} during SASL handshake.")
         version_is_known = True
         try:
-            request = decode_request(frame)
+            request = self._decode(frame)
             header, body = request.header, request.body
         except UnsupportedVersion as error:
             if error.api_key != ApiKey.API_VERSIONS:
@@ -184,7 +187,7 @@ class SaslExchange:
 
     def _framed_token(self, frame: Buffer, now: Moment) -> Step:
         try:
-            request = decode_request(frame)
+            request = self._decode(frame)
         except UnsupportedVersion as error:
             why = str(error)
             if error.api_key != ApiKey.API_VERSIONS:

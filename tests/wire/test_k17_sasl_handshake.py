@@ -6,11 +6,13 @@ import time
 import pytest
 
 from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from tests.support.logins import BareConnection, authenticate, handshake, log_in, plain, secured
 from tests.support.running_broker import RunningBroker
 
@@ -50,6 +52,24 @@ def test_api_versions_is_allowed_once_before_the_handshake(client: Client) -> No
     versions = client.call(ApiVersionsRequest("test", "1"), 4)
     assert {api.api_key for api in versions.api_keys} >= {0, 3, 17, 18, 36}
     assert handshake(client).error_code == ErrorCode.NONE
+
+
+@LOCKED
+def test_a_client_of_a_newer_release_learns_the_versions_before_the_handshake_and_asks_again(client: Client) -> None:
+    """franz-go begins with the newest version that it knows. A version that this release does not serve is answered with version 0."""
+    client.send(ApiVersionsRequest("test", "1"), ApiVersionsRequest.MAX_VERSION)
+    _, response = decode_response(ApiVersionsRequest.API_KEY, 0, client.read_frame())
+    (of_itself,) = (api for api in response.api_keys if api.api_key == ApiVersionsRequest.API_KEY)
+    assert (response.error_code, of_itself.max_version) == (ErrorCode.UNSUPPORTED_VERSION, ApiVersionsRequest.MAX_VERSION - 1)
+    assert client.call(ApiVersionsRequest("test", "1"), of_itself.max_version).error_code == ErrorCode.NONE
+    assert handshake(client).error_code == ErrorCode.NONE
+
+
+@LOCKED
+def test_a_request_in_a_version_of_a_newer_release_closes_the_connection_during_authentication(client: Client) -> None:
+    handshake(client)
+    with pytest.raises(ConnectionError):
+        client.call(DeleteGroupsRequest([]), DeleteGroupsRequest.MAX_VERSION)
 
 
 @LOCKED

@@ -26,7 +26,7 @@ from ottla.broker.net.listener_authentication import AuthenticationContext, list
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.server import Server
-from ottla.protocol.codec import encode_request
+from ottla.protocol.codec import decode_request, encode_request
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.schema import Message
@@ -37,6 +37,8 @@ WHO = b"\0\0\0\3who"
 
 class Telling:
     """A dispatcher that answers every frame with its principal."""
+
+    decode = staticmethod(decode_request)
 
     def handle(self, peer: Peer, frame: Buffer) -> Reply:
         return [str(peer.principal).encode() + b"\n"]

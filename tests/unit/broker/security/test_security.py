@@ -9,7 +9,7 @@ from ottla.broker.api.error_response import error_response
 from ottla.broker.api.k18_api_versions import is_valid
 from ottla.broker.security.plain import Plain
 from ottla.broker.security.sasl import AfterStep, ListenerSasl, Moment, SaslExchange, SaslSession, Step
-from ottla.protocol.codec import encode_request
+from ottla.protocol.codec import decode_request, encode_request
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
@@ -27,7 +27,7 @@ def exchange(before: SaslSession | None = None, lifetime_ms: int = 0, expires_ms
 
     Mechanism.expires_ms = expires_ms  # type: ignore[assignment] # PLAIN's own value is always None
     lock = ListenerSasl({"PLAIN": lambda: Mechanism(USERS), "OTHER": lambda: Mechanism(USERS)}, 1000, 100, {"PLAIN": lifetime_ms})
-    return SaslExchange(lock, error_response, is_valid, before)
+    return SaslExchange(lock, decode_request, error_response, is_valid, before)
 
 
 def frame(request: Any, version: int) -> bytes:
