@@ -80,7 +80,7 @@ def java_command(
     places = [f"{jars(version)}/*", *([] if classes is None else [str(classes)])]
     archive = class_archive(version, main_class)
     if archive.exists() and "-Xshare:auto" in jvm:
-        jvm = [*jvm, f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=warning:stderr", "-Xlog:cds*=off"]
+        jvm = [*jvm, f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=warning:stderr", "-Xlog:cds*=off:stderr"]
     return [java(), *jvm, *set_, "-cp", os.pathsep.join(places), main_class, *arguments]
 
 
