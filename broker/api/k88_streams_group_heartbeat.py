@@ -26,6 +26,7 @@ from ottla.broker.api.streams_groups import enabled, topics_of
 from ottla.broker.api.streams_topics import begin_internal_topics
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
 from ottla.broker.streams.tasks import Tasks, sorted_tasks
 from ottla.protocol.error_codes import ErrorCode
@@ -66,27 +67,31 @@ def handle(
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if request.topology is not None and (refusal := _refusal(ctx, request.topology)) is not None:
-        return refusal
+        return _rejection(refusal)
     return answered(
         lambda: ctx.services.groups.streams_heartbeat(request, ctx.client_id or "", f"/{ctx.peer.host}"),
         lambda answer: _response(ctx, answer),
-        lambda rejected: StreamsGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message or None),
+        _rejection,
     )
 
 
-def _refusal(ctx: Context[CoordinationServices], topology: Topology) -> StreamsGroupHeartbeatResponse | None:
-    """Return the response to a topology with topics that the client may not use."""
+def _rejection(rejected: Rejected) -> StreamsGroupHeartbeatResponse:
+    return StreamsGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message or None)
+
+
+def _refusal(ctx: Context[CoordinationServices], topology: Topology) -> Rejected | None:
+    """Return why a topology with topics that the client may not use is rejected."""
     names = list(dict.fromkeys(name for subtopology in topology.subtopologies for name in topics_of(subtopology)))
     internal = [name for name in names if is_internal(name)]
     if internal:
         text = f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited."
-        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=text)
+        return Rejected(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
     invalid = [name for name in names if name_problem(name) is not None]
     if invalid:
         text = f"Topic names {','.join(invalid)} are not valid topic names."
-        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.STREAMS_INVALID_TOPOLOGY, error_message=text)
+        return Rejected(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
     if denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set(names)):
-        return StreamsGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return None
 
 

@@ -54,6 +54,13 @@ def test_a_topology_with_a_topic_that_clients_may_not_use_is_invalid(client: Cli
         assert (refused.error_code, refused.error_message) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
+def test_the_message_about_very_many_names_fits_its_field(client: Client) -> None:
+    refused = beat(client, topology=Topology(0, [Subtopology("0", [f"{'a b' * 1000}{number}" for number in range(30)])]))
+    assert refused.error_code == ErrorCode.STREAMS_INVALID_TOPOLOGY
+    assert refused.error_message.startswith("Topic names a ba b")
+    assert refused.error_message.endswith("…")
+
+
 def test_a_group_of_another_type_is_not_found(client: Client) -> None:
     consumer_calls.join(client, "m")
     refused = beat(client)
