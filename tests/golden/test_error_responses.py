@@ -14,7 +14,7 @@ from client_compat.kafka.compiled import compiled
 from client_compat.kafka.jars import KafkaMissing, java
 from ottla.broker.api.error_response import error_response
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import encode_response
+from ottla.protocol.codec import decode_response, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.fields import ArrayOf, Kind, wire_fields
 from ottla.protocol.messages.registry import declared_keys, request_class, response_class
@@ -118,4 +118,7 @@ def test_a_rejected_request_has_kafkas_error_response(error: ErrorCode) -> None:
 
 def test_every_error_response_can_be_encoded_without_a_text() -> None:
     for case in cases():
-        encode_response(case.key, case.version, 1, error_response(case.key, case.version, case.request, ErrorCode.REQUEST_TIMED_OUT))
+        response = error_response(case.key, case.version, case.request, ErrorCode.REQUEST_TIMED_OUT)
+        frame = b"".join(encode_response(case.key, case.version, 1, response))
+        correlation_id, read = decode_response(case.key, case.version, frame[4:])
+        assert b"".join(encode_response(case.key, case.version, correlation_id, read)) == frame, f"{case.key.name} v{case.version}"
