@@ -3,8 +3,10 @@
 Measures the longest turn of Ottla's event loop, and a bystander's response times with Ottla and with Apache Kafka.
 
 Rules:
-- Each request is sent alone and twelve times in one piece: unauthenticated (nobody), by a user without permissions (guest) and by a super
-  user (admin). It is repeated for a while on one connection.
+- Each request is sent alone, by a user without permissions (guest) and by a super user (admin). It is repeated for a while on one
+  connection.
+- With `--whole`, it is also sent unauthenticated (nobody), and by each user twelve times in one piece. That takes more than an hour,
+  because a broker may need more than ten seconds for twelve of the largest requests and is then restarted.
 - If Ottla rejects a request because of its size, its size is halved until Ottla responds; Apache Kafka gets the same bytes.
 - Requests that change metadata come last, because their changes would affect all later measurements.
 """
@@ -54,6 +56,7 @@ OTTLA, KAFKA = "Ottla", "Apache Kafka"
 NOBODY, GUEST, ADMIN = "nobody", "guest", "admin"
 DIED = "died"
 EVERYBODY = (NOBODY, GUEST, ADMIN)
+AUTHENTICATED = (GUEST, ADMIN)
 PASSWORD = "secret"
 PIPELINED: Final = 12
 SMALLEST: Final = 50
@@ -347,6 +350,11 @@ def _versions(brokers: Sequence[Target]) -> dict[int, int]:
     return {key: max(found) for key, found in common_versions(*(each.process.port for each in brokers)).items()}
 
 
+def cases(who: Sequence[str] = (), *, whole: bool = False) -> tuple[Sequence[str], Sequence[int]]:
+    """Return the users that send each request, and how many of it they send in one piece."""
+    return who or (EVERYBODY if whole else AUTHENTICATED), (1, PIPELINED) if whole else (1,)
+
+
 def columns(brokers: Sequence[str]) -> list[str]:
     waits = [f"{name}: bystander's {what} ms" for name in brokers for what in ("p99", "longest")]
     return ["API", "array", "elements", "bytes", "who", "times", "longest turn ms", *waits, ""]
@@ -380,7 +388,8 @@ def main(
     *,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long each attack lasts at least.")] = 0.5,
     beside: Annotated[bool, typer.Option("--kafka/--no-kafka", help="Attack Apache Kafka, too.")] = True,
-    who: Annotated[list[str] | None, typer.Option(help="nobody, guest or admin; all by default.")] = None,
+    who: Annotated[list[str] | None, typer.Option(help="nobody, guest or admin; the last two by default.")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Also as nobody, and twelve requests at once: more than an hour.")] = False,
     table: Annotated[Path | None, typer.Option(help="A file for all rows, in Markdown.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Print all rows, not only those above the goals.")] = False,
 ) -> None:
@@ -394,9 +403,16 @@ def main(
             progress(console) as display,
         ):
             bar = display.add_task("attacks", total=None, note="")
-            for row in measure(brokers, apis or [], seconds, who=who or EVERYBODY, on_attack=lambda what: display.update(bar, note=what)):
+            users, pipelined = cases(who or (), whole=whole)
+
+            def note(attack: str) -> None:
+                display.update(bar, note=attack)
+
+            for row in measure(brokers, apis or [], seconds, who=users, pipelined=pipelined, on_attack=note):
                 rows.append(row)
                 display.advance(bar)
+                if row.complaints:
+                    console.print(f"{' '.join(cells(row)[:6])}: {'; '.join(row.complaints)}")  # a run that is ended early has shown them
                 if table is not None:
                     table.write_text(as_markdown(rows))
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.fuzz.large_requests import ADMIN, GUEST, NOBODY, OTTLA, Target, measure, targets
+from client_compat.fuzz.large_requests import ADMIN, GUEST, NOBODY, OTTLA, PIPELINED, Target, cases, measure, targets
 from client_compat.fuzz.watched import LongestTurn
 from ottla.protocol.api_keys import ApiKey
 
@@ -46,3 +46,9 @@ def test_the_longest_turn_is_shared_between_processes(tmp_path: Path) -> None:
     assert read.ms == 3.0
     read.reset()
     assert written.ms == 0.0
+
+
+def test_a_run_sends_pipelined_requests_and_those_of_nobody_only_when_it_is_whole() -> None:
+    assert cases() == ((GUEST, ADMIN), (1,))
+    assert cases([NOBODY]) == ([NOBODY], (1,))
+    assert cases(whole=True) == ((NOBODY, GUEST, ADMIN), (1, PIPELINED))
