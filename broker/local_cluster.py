@@ -5,6 +5,7 @@ Invariants:
   the network.
 - A new data directory is formatted.
 - Start: the controller, then all brokers at once. Stop: all brokers at once, each by a controlled shutdown, then the controller.
+- After a crash the brokers register without waiting for their old sessions to expire: those brokers ended with the process.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ class LocalCluster:
         except LogDirRefused as error:
             raise StartError(str(error)) from error
         await _named("controller", self.controller.start())
+        self.controller.role.state.end_sessions(range(1, self._layout.brokers + 1))
         port = self.controller.address[1]
         made = {number: self._broker(number, port) for number in range(1, self._layout.brokers + 1)}
         started = await asyncio.gather(

@@ -10,7 +10,7 @@ Source: Kafka's QuorumController, ClusterControlManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
@@ -84,6 +84,12 @@ class ControllerState:
             self.sessions.register(broker.broker_id, fenced=broker.fenced)
             if not broker.fenced and broker.broker_id != self.settings.node_id:
                 self.sessions.touch(Contact(broker.broker_id, broker.epoch), now_ms)
+
+    def end_sessions(self, broker_ids: Iterable[int]) -> None:
+        """End the sessions of brokers that ended with the controller's process before, so that they can register again at once."""
+        for broker_id in broker_ids:
+            if broker := self.image.brokers.get(broker_id):
+                self.sessions.forget(Contact(broker_id, broker.epoch))
 
     def carry_out(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
         """Apply a decision whose first record has offset `base_offset`, and return the changes."""

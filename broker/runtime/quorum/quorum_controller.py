@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 UPKEEP_MS: Final = 60_000
 _METADATA_PARTITION: Final = (CLUSTER_METADATA, 0)
+_NAMES_SHOWN: Final = 5
 
 
 class QuorumController:
@@ -111,10 +112,7 @@ class QuorumController:
 
     def _published(self, published: Published) -> None:
         self.newest = published
-        for topic, index, before in unclean_elections(published.changes):
-            now = topic.partitions[index]
-            line = "Unclean election: broker %d leads %s-%d in epoch %d. Records are lost that only the ISR %s or the ELR %s had"
-            logger.warning(line, now.leader, topic.name, index, now.leader_epoch, list(before.isr), list(before.elr))
+        _warn_of_unclean_elections(published.changes)
         for follower in self.followers:
             follower(published)
 
@@ -146,3 +144,22 @@ class QuorumController:
         for remove in log.doomed(now_ms):
             await self._flusher.run(remove)
         await self._flusher.run(self._log_dir.recovery_point_checkpoint())  # recovery after a crash begins there
+
+
+def _warn_of_unclean_elections(changes: ImageChanges) -> None:
+    last_known: list[str] = []
+    for topic, index, before in unclean_elections(changes):
+        now = topic.partitions[index]
+        if before.isr or before.elr:
+            line = "Unclean election: broker %d leads %s-%d in epoch %d. Records are lost that only the ISR %s or the ELR %s had"
+            logger.warning(line, now.leader, topic.name, index, now.leader_epoch, list(before.isr), list(before.elr))
+        else:  # the leader is the last known one (KIP-966)
+            last_known.append(f"{topic.name}-{index} (broker {now.leader})")
+    if last_known:
+        more = f" and {len(last_known) - _NAMES_SHOWN} more" if len(last_known) > _NAMES_SHOWN else ""
+        logger.warning(
+            "All replicas ended without a controlled shutdown. The last known leaders lead again: %s%s. "
+            "If a leader's machine failed, records that it had not flushed are lost",
+            ", ".join(last_known[:_NAMES_SHOWN]),
+            more,
+        )

@@ -107,6 +107,23 @@ def test_the_brokers_of_a_new_directory_form_one_cluster_over_a_restart() -> Non
     run(scene())
 
 
+def test_brokers_register_at_once_after_a_crash_of_the_process() -> None:
+    async def scene() -> None:
+        machine = Machine()
+        cluster = machine.cluster()
+        await machine.done(cluster.start())
+        for node in (*cluster.brokers.values(), cluster.controller):
+            node.crash()
+        began_ms = machine.clock.mono_ms()
+        again = machine.cluster()
+        await machine.done(again.start())
+        assert machine.clock.mono_ms() - began_ms < 3_000  # a session lasts 9,000 ms
+        assert not any(broker.fenced for broker in again.controller.role.newest.image.brokers.values())
+        await machine.done(again.stop())
+
+    run(scene())
+
+
 def test_an_invalid_security_setting_is_refused_before_the_start() -> None:
     machine = Machine(listener_security_protocol_map="SECURE:SSL,CONTROLLER:PLAINTEXT", inter_broker_listener_name="SECURE")
     with pytest.raises(SettingsError, match="a listener with TLS needs a key and a certificate"):

@@ -104,6 +104,23 @@ def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest
 
 
 @played_by(run_owned, 2)
+async def test_one_warning_names_the_partitions_that_their_last_known_leader_leads_again(
+    cluster: OwnedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    assignment = [CreatableReplicaAssignment(index, [1, 2]) for index in range(7)]
+    await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", -1, -1, assignment)]))
+    await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
+    for member in cluster.members.values():
+        member.crash()
+    for member in cluster.members.values():
+        await cluster.done(member.start())
+    await cluster.until(lambda: all(cluster.place.partition("t", index).leader != -1 for index in range(7)), "all are led")
+    [told] = [each for each in caplog.messages if "last known leaders" in each]
+    assert all(f"t-{index} (broker " in told for index in range(5))
+    assert " and 2 more. " in told
+
+
+@played_by(run_owned, 2)
 async def test_checkpoints_limit_the_recovery_after_a_crash(cluster: OwnedCluster) -> None:
     await create(cluster, 1, 2)
     end = cluster.place.running.role.voter.high_watermark
