@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
@@ -52,6 +53,8 @@ from ottla.protocol.messages.node_endpoint import NodeEndpoint
 if TYPE_CHECKING:
     Waiting = asyncio.Future[bool]
 
+_ItemT = TypeVar("_ItemT")
+
 API = Api(FetchRequest, array_limits={"topics.partitions": 30_000, "forgotten_topics_data.partitions": 100_000})
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -74,6 +77,8 @@ ANY_REPLICA_SINCE: Final = 11
 
 _BATCH: Final = 50
 """The number of partitions that a large fetch reads before it yields to other requests. At 10 us each, a batch takes 0.5 ms."""
+_LIST_BATCH: Final = 2_000
+"""The number of partitions of a large fetch that become targets, or parts of the response, in one turn. Each takes about 1 us."""
 
 
 class _Asker(NamedTuple):
@@ -115,20 +120,12 @@ def handle_on_controller(ctx: Context[ControllerServices], request: FetchRequest
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
-    """Read the partitions. Only a fetch that has to wait, or reads very many partitions, becomes a task."""
-    by_id = ctx.version >= 13
+    """Read the partitions. Only a fetch that has to wait, or names or reads very many partitions, becomes a task."""
+    if len(request.topics) > limits.FETCHED_AT_ONCE or sum(len(topic.partitions) for topic in request.topics) > limits.FETCHED_AT_ONCE:
+        return _handle_slowly(ctx, request)
     asker = _asker(ctx, request)
     try:
-        fetch = ctx.services.fetch_sessions.begin(
-            request.session_id,
-            request.session_epoch,
-            _targets(request, by_id),
-            _forgotten(request, by_id),
-            by_id=by_id,
-            now_ms=ctx.services.clock.mono_ms(),
-            follower=asker.node,
-            terms=None if request.session_epoch == FINAL_EPOCH else _terms(ctx, request, asker),
-        )
+        fetch = _begin(ctx, request, _targets(request, ctx.version >= 13), asker)
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
     targets = fetch.targets
@@ -141,6 +138,35 @@ def handle(ctx: Context[PartitionServices], request: FetchRequest) -> FetchRespo
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
     waiting = _park(ctx, request, fetch, read, deadline)
     return _wait(ctx, request, fetch, asker, deadline=deadline, read=read, waiting=waiting)
+
+
+async def _handle_slowly(ctx: Context[PartitionServices], request: FetchRequest) -> FetchResponse:
+    """Handle a request that names very many partitions, and yield to other requests meanwhile."""
+    by_id, asker = ctx.version >= 13, _asker(ctx, request)
+    found: dict[tuple[TopicKey, int], FetchTarget] = {}
+    named = _named(request, by_id)
+    while batch := {target.key: target for target in islice(named, _LIST_BATCH)}:
+        found.update(batch)
+        await ctx.services.turns.mine()
+    try:
+        fetch = _begin(ctx, request, list(found.values()), asker)
+    except Rejected as rejected:
+        return FetchResponse(error_code=rejected.code)
+    return await _read_slowly(ctx, request, fetch, fetch.targets, asker)
+
+
+def _begin(ctx: Context[PartitionServices], request: FetchRequest, targets: Sequence[FetchTarget], asker: _Asker) -> FetchContext:
+    by_id = ctx.version >= 13
+    return ctx.services.fetch_sessions.begin(
+        request.session_id,
+        request.session_epoch,
+        targets,
+        _forgotten(request, by_id),
+        by_id=by_id,
+        now_ms=ctx.services.clock.mono_ms(),
+        follower=asker.node,
+        terms=None if request.session_epoch == FINAL_EPOCH else _terms(ctx, request, asker),
+    )
 
 
 def _asker(ctx: Context[PartitionServices], request: FetchRequest) -> _Asker:
@@ -165,8 +191,11 @@ def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
     if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
         only = request.topics[0]
         return [FetchTarget(only.topic_id if by_id else only.topic, only.partitions[0])]
-    named = (FetchTarget(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
-    return list({target.key: target for target in named}.values())
+    return list({target.key: target for target in _named(request, by_id)}.values())
+
+
+def _named(request: FetchRequest, by_id: bool) -> Iterator[FetchTarget]:
+    return (FetchTarget(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
 
 
 def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[tuple[TopicKey, int]]:
@@ -240,7 +269,7 @@ async def _read_slowly(
             read = await _read_batches(ctx, request, fetch.targets, asker, _unchanged(read))
     finally:
         waiting.cancel()
-    return _respond(ctx, fetch, read, asker)
+    return await _respond_slowly(ctx, fetch, read, asker)
 
 
 async def _read_batches(
@@ -251,7 +280,7 @@ async def _read_batches(
     unchanged: Mapping[FetchTarget, PartitionData] | None = None,
 ) -> _Read:
     read = _Read()
-    for batch in _batches(targets):
+    for batch in _batches(targets, _BATCH):
         await ctx.services.turns.mine()
         _read_some(ctx, request, batch, asker, read, unchanged=unchanged)
         for target, partition in read.unwatched:
@@ -260,9 +289,9 @@ async def _read_batches(
     return read
 
 
-def _batches(targets: Sequence[FetchTarget]) -> Iterator[Sequence[FetchTarget]]:
-    for begin in range(0, len(targets), _BATCH):
-        yield targets[begin : begin + _BATCH]
+def _batches(items: Sequence[_ItemT], size: int) -> Iterator[Sequence[_ItemT]]:
+    for begin in range(0, len(items), size):
+        yield items[begin : begin + size]
 
 
 def _unchanged(read: _Read) -> dict[FetchTarget, PartitionData]:
@@ -451,15 +480,43 @@ def _error(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejec
 
 
 def _respond(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, asker: _Asker) -> FetchResponse:
+    response, send = _finish(ctx, fetch, read)
+    _add(ctx, response, send, asker)
+    response.node_endpoints = [] if asker.follows else _endpoints(ctx, send)
+    return response
+
+
+async def _respond_slowly(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, asker: _Asker) -> FetchResponse:
+    """Respond as `_respond` does, and yield to other requests meanwhile."""
+    response, send = _finish(ctx, fetch, read)
+    for batch in _batches(send, _LIST_BATCH):
+        await ctx.services.turns.mine()
+        _add(ctx, response, batch, asker)
+    await ctx.services.turns.mine()
+    response.node_endpoints = [] if asker.follows else _endpoints(ctx, send)
+    return response
+
+
+def _finish(
+    ctx: Context[PartitionServices], fetch: FetchContext, read: _Read
+) -> tuple[FetchResponse, Sequence[tuple[FetchTarget, PartitionData]]]:
+    """Return the response without its partitions, and the results to add to it."""
     for partition, size in read.for_followers:
         partition.sent(size)
     try:
         session_id, send = fetch.finish(read.results, ctx.services.clock.mono_ms())
     except Rejected as rejected:
-        return FetchResponse(error_code=rejected.code)
-    by_id = ctx.version >= 13
-    topics: list[FetchableTopicResponse] = []
+        return FetchResponse(error_code=rejected.code), []
+    return FetchResponse(session_id=session_id), send
+
+
+def _add(
+    ctx: Context[PartitionServices], response: FetchResponse, send: Sequence[tuple[FetchTarget, PartitionData]], asker: _Asker
+) -> None:
+    topics = response.responses
     last: TopicKey | None = None
+    if topics:
+        last = topics[-1].topic_id if ctx.version >= 13 else topics[-1].topic
     sent = ctx.services.traffic.to_followers if asker.follows else ctx.services.traffic.to_consumers
     bytes_out = sent.by_topic
     for target, data in send:
@@ -469,9 +526,6 @@ def _respond(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, 
             last = target.topic
             topics.append(FetchableTopicResponse(topic_id=last) if isinstance(last, bytes) else FetchableTopicResponse(topic=last))
         topics[-1].partitions.append(data)
-    assert last is None or by_id == isinstance(last, bytes)
-    nodes = [] if asker.follows else _endpoints(ctx, read.results)
-    return FetchResponse(session_id=session_id, responses=topics, node_endpoints=nodes)
 
 
 def _endpoints(ctx: Context[PartitionServices], results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:

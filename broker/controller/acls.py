@@ -14,12 +14,13 @@ Source: Kafka's AclControlManager, ResourcePatternFilter, AccessControlEntryFilt
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.cluster.acl_index import address_range
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord, MetadataRecord, RemoveAccessControlEntryRecord
-from ottla.broker.cluster.topic_ids import new_topic_id
+from ottla.broker.cluster.topic_ids import ZERO_ID, new_topic_id
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.acl import CLUSTER_NAME, WILDCARD, Operation, Pattern, Permission, Resource
 from ottla.broker.core.effects import Effects
@@ -34,6 +35,7 @@ ACLS_PER_REQUEST_MAX: Final = 10_000
 RESOURCE_TYPES: Final = frozenset(Resource) - {Resource.ANY}
 OPERATIONS: Final = frozenset(Operation) - {Operation.ANY}
 PERMISSIONS: Final = frozenset(Permission) - {Permission.ANY}
+_IN_FILTERS: Final = frozenset(Resource), frozenset(Pattern), frozenset(Operation), frozenset(Permission)
 
 
 class Filter(Protocol):
@@ -71,18 +73,19 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
     known = {_content(acl) for acl in image.acls.values()}
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
+    checks_hosts = state.settings.like.has_address_ranges
+    random_bytes = _drawn_at_once(state.random.randbytes, len(ZERO_ID) * len(acls))
     for acl in acls:
         try:
             _check(acl)
-            if state.settings.like.has_address_ranges:
+            if checks_hosts:
                 _check_host(acl.host, image.metadata_level)
         except Rejected as error:
             results.append(error)
             continue
-        record = _record_of(acl, _new_id(image, state.random.randbytes))
-        if _content(record) not in known:
-            known.add(_content(record))
-            records.append(record)
+        if (content := _content_of_new(acl)) not in known:
+            known.add(content)
+            records.append(_record_of(acl, _new_id(image, random_bytes)))
         results.append(None)
     if len(records) > ACLS_PER_REQUEST_MAX:
         raise Rejected(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
@@ -106,9 +109,10 @@ def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[Meta
 
 
 def _unknown(wanted: Filter) -> str | None:
-    if wanted.resource_type_filter not in frozenset(Resource) or wanted.pattern_type_filter not in frozenset(Pattern):
+    resources, patterns, operations, permissions = _IN_FILTERS
+    if wanted.resource_type_filter not in resources or wanted.pattern_type_filter not in patterns:
         return "Unknown patternFilter."
-    if wanted.operation not in frozenset(Operation) or wanted.permission_type not in frozenset(Permission):
+    if wanted.operation not in operations or wanted.permission_type not in permissions:
         return "Unknown entryFilter."
     return None
 
@@ -187,10 +191,20 @@ def _content(acl: AccessControlEntryRecord) -> tuple[object, ...]:
     return acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
 
 
+def _content_of_new(acl: AclCreation) -> tuple[object, ...]:
+    return acl.resource_type, acl.resource_name, acl.resource_pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
+
+
 def _new_id(image: MetadataImage, random_bytes: Callable[[int], bytes]) -> bytes:
     while (acl_id := new_topic_id(random_bytes)) in image.acls:
         pass
     return acl_id
+
+
+def _drawn_at_once(random_bytes: Callable[[int], bytes], size: int) -> Callable[[int], bytes]:
+    """Return a source whose first `size` bytes come from one system call. One for each ACL would take 10 us each."""
+    drawn = BytesIO(random_bytes(size))
+    return lambda wanted: drawn.read(wanted) or random_bytes(wanted)
 
 
 def _invalid(message: str) -> Rejected:

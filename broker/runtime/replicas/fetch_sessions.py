@@ -218,7 +218,7 @@ class IncrementalFetchContext:
 
     def finish(
         self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
-    ) -> tuple[int, Iterable[tuple[FetchTarget, PartitionData]]]:
+    ) -> tuple[int, Sequence[tuple[FetchTarget, PartitionData]]]:
         """Return the session id of the response and the partitions to send.
 
         Raises Rejected (INVALID_FETCH_SESSION_EPOCH) if another request has used the session in the meantime.
@@ -277,7 +277,7 @@ class FullFetchContext:
 
     def finish(
         self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
-    ) -> tuple[int, Iterable[tuple[FetchTarget, PartitionData]]]:
+    ) -> tuple[int, Sequence[tuple[FetchTarget, PartitionData]]]:
         """Return the session id of the response, NO_SESSION if no session is kept, and the results, all of which are sent."""
         session, self._finished = self._own, True
         if session is None:
