@@ -79,12 +79,14 @@ def test_a_fetch_of_very_many_partitions_waits_for_an_append_and_ends_at_its_dea
     assert values(response) == [b"late"]
 
 
-def test_of_a_partition_that_is_named_twice_the_last_counts(client: Client) -> None:
+@pytest.mark.parametrize("between", [0, 5_000], ids=["one after the other", "far apart"])
+def test_of_a_partition_that_is_named_twice_the_last_counts(client: Client, between: int) -> None:
     create(client, "t")
     produce(client, "t", b"a", b"b")
     produce(client, "t", b"c")
-    response = fetch(client, request(part(0, 0), part(0, 2)))
-    assert (partitions_of(response), values(response)) == ([0], [b"c"])
+    unknown = [part(index) for index in range(1, 1 + between)]
+    response = fetch(client, request(part(0, 0), *unknown, part(0, 2)))
+    assert (partitions_of(response), values(response)) == ([*range(1 + between)], [b"c"])
 
 
 @pytest.mark.parametrize(
