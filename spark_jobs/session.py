@@ -137,7 +137,7 @@ def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
 
 @contextmanager
 def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 # PySpark is optional
+    from pyspark import SparkConf, SparkContext, __version__  # noqa: PLC0415 # PySpark is optional
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # PySpark is optional
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 # PySpark is optional
 
@@ -149,7 +149,8 @@ def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
     else:
         _prepare_environment()
         conf.setMaster(_master(master)).setAll(list(settings(log_bytes).items()))
-        threading.Thread(target=_import_what_pyspark_will, daemon=True).start()
+        if not __version__.startswith("3."):  # PySpark 3.5 does not need the import, which fails there and can block the start
+            threading.Thread(target=_import_what_pyspark_will, daemon=True).start()
         try:
             with _filtered_stderr() as stderr:
                 gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
@@ -166,7 +167,7 @@ def _import_what_pyspark_will() -> None:
     """Import PySpark's test helpers while the JVM starts. PySpark 4 imports them, and pandas with them, at its first call to Java, which
     would make the start longer."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    with suppress(ImportError):  # PySpark 3.5 does not need them, and they do not work with pandas 3
+    with suppress(ImportError):  # of optional packages
         importlib.import_module("pyspark.testing.utils")
 
 

@@ -26,7 +26,7 @@ from ottla.broker.api.streams_groups import enabled, topics_of
 from ottla.broker.api.streams_topics import begin_internal_topics
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.rejected import Rejected, clipped
 from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
 from ottla.broker.streams.tasks import Tasks, sorted_tasks
 from ottla.protocol.error_codes import ErrorCode
@@ -109,6 +109,8 @@ def _response(ctx: Context[CoordinationServices], answer: StreamsHeartbeatAnswer
         partitions_by_user_endpoint=answer.endpoints,
     )
     begin_internal_topics(ctx, response, answer.topics_to_create)
+    for status in response.status or ():
+        status.status_detail = clipped(status.status_detail)
     return response
 
 

@@ -18,8 +18,7 @@ class Rejected(Exception):
     """
 
     def __init__(self, code: ErrorCode, message: str = "", record_errors: Sequence[tuple[int, str]] = ()) -> None:
-        if len(message) > MESSAGE_CHARS_MAX:
-            message = f"{message[:MESSAGE_CHARS_MAX]}…"
+        message = clipped(message)
         super().__init__(code, message)
         self.code = code
         self.message = message
@@ -27,6 +26,11 @@ class Rejected(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+def clipped(message: str) -> str:
+    """Return the message, or its beginning with an ellipsis if it might not fit a field of a response."""
+    return message if len(message) <= MESSAGE_CHARS_MAX else f"{message[:MESSAGE_CHARS_MAX]}…"
 
 
 class VersionNotKnown(Exception):

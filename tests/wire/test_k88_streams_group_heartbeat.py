@@ -121,3 +121,13 @@ def test_the_rights_to_the_group_and_to_all_topics_are_checked(broker: RunningBr
         hidden = described(client, "h")
         assert (hidden.error_code, hidden.topology) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
         assert hidden.error_message == "The described group uses topics that the client is not authorized to describe."
+
+
+@pytest.mark.broker_settings(AT_ONCE | GUARDED)
+def test_the_status_about_very_many_topics_fits_its_field(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        prepare(admin)
+        allow(admin, acl(Resource.GROUP, "g", Operation.READ), acl(Resource.TOPIC, "*", Operation.DESCRIBE))
+        (status,) = beat(client, topology=topology(changelogs=[f"{number:0240}" for number in range(200)])).status or ()
+        assert "Unauthorized to CREATE on topics 0" in status.status_detail
+        assert status.status_detail.endswith("…")
