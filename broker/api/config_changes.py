@@ -52,7 +52,7 @@ async def decide_changes(
         )
         answers = await ctx.services.active.run(decide, validate_only=request.validate_only)
     except Rejected as error:
-        answers = [error] * len(rest)
+        answers = [error.kept()] * len(rest)
     settled |= zip(rest, answers, strict=True)
     return [_result(change, settled[index]) for index, change in enumerate(changes)]
 

@@ -53,7 +53,7 @@ async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest)
             partial(create_cluster_topics, topics=wanted, charge=charge), validate_only=request.validate_only
         )
     except Rejected as error:
-        created = [CreatedTopic(topic.name, error) for topic in wanted]
+        created = [CreatedTopic(topic.name, error.kept()) for topic in wanted]
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     times = Counter(topic.name for topic in request.topics if topic.name in refused)
     created += [CreatedTopic(name, form_error(name, count) or denial) for name, count in times.items()]

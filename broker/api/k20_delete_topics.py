@@ -49,7 +49,7 @@ async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest)
         deleted = await ctx.services.active.run(lambda state: delete_topics(state.catalog, wanted, charge))
         deleted += denials.values()
     except Rejected as error:
-        deleted = [DeletedTopic(ref.name, ref.topic_id, error) for ref in refs]
+        deleted = [DeletedTopic(ref.name, ref.topic_id, error.kept()) for ref in refs]
     return DeleteTopicsResponse(wait_ms(), [_result(topic) for topic in deleted])
 
 

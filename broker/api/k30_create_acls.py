@@ -42,7 +42,7 @@ async def handle(ctx: Context[ControllerServices], request: CreateAclsRequest) -
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
         results = await _create(ctx, acls)
     except Rejected as error:
-        results = [error for _ in acls]
+        results = [error.kept()] * len(acls)
     return CreateAclsResponse(
         results=[AclCreationResult() if error is None else AclCreationResult(*error_fields(error)) for error in results]
     )

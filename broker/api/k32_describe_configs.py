@@ -56,14 +56,14 @@ def _describe(ctx: Context[NodeServices], request: DescribeConfigsRequest, resou
     result = DescribeConfigsResult(0, "", resource.resource_type, resource.resource_name)
     broker_configs = ctx.services.broker_configs
     kind, name, keys = resource.resource_type, resource.resource_name, resource.configuration_keys
-    try:
-        if (denial := denial_of_configs(ctx, Operation.DESCRIBE_CONFIGS, kind, name)) is not None:
-            raise denial
-        entries = describe_configs(ctx.services.topics, broker_configs, kind, name, keys)
-    except Rejected as error:
+    error = denial_of_configs(ctx, Operation.DESCRIBE_CONFIGS, kind, name)
+    if error is None:
+        try:
+            result.configs = [_entry(entry, request) for entry in describe_configs(ctx.services.topics, broker_configs, kind, name, keys)]
+        except Rejected as rejected:
+            error = rejected.kept()
+    if error is not None:
         result.error_code, result.error_message = error.code, error.message
-        return result
-    result.configs = [_entry(entry, request) for entry in entries]
     return result
 
 

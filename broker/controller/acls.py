@@ -81,7 +81,7 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
             if checks_hosts:
                 _check_host(acl.host, image.metadata_level)
         except Rejected as error:
-            results.append(error)
+            results.append(error.kept())
             continue
         if (content := _content_of_new(acl)) not in known:
             known.add(content)

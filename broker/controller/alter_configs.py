@@ -75,7 +75,7 @@ def errors_of_brokers(
                 if resource.name != CLUSTER_DEFAULT:
                     check_stores(wanted)
             except Rejected as error:
-                errors[index] = error
+                errors[index] = error.kept()
     return errors
 
 

@@ -60,7 +60,7 @@ def alter_client_quotas(image: MetadataImage, entries: Sequence[EntryData]) -> E
             records += _changes(image, entity, entry.ops)
             results[target] = None
         except Rejected as error:
-            results[target] = error
+            results[target] = error.kept()
     return Effects(records, results)
 
 

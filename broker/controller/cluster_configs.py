@@ -59,7 +59,7 @@ def alter_cluster_configs(
             records += _resource_records(state, resource, forwarded=forwarded)
             results.append(None)
         except Rejected as error:
-            results.append(error)
+            results.append(error.kept())
     return Effects([*records, *(cleared_elr(records) if state.has_elr else ())], results)
 
 

@@ -102,7 +102,7 @@ def create_topics(
             records.extend(_creation(topic.name, topic_id, configs, replicas, placement))
             results[topic.name] = CreatedTopic(topic.name, None, topic_id, len(replicas), len(replicas[0]), configs)
         except Rejected as error:
-            results[topic.name] = CreatedTopic(topic.name, error)
+            results[topic.name] = CreatedTopic(topic.name, error.kept())
     return Effects(records, list(results.values()))
 
 
@@ -232,7 +232,7 @@ def create_partitions(
             records.extend(added)
             results[topic.name] = None
         except Rejected as error:
-            results[topic.name] = error
+            results[topic.name] = error.kept()
     return Effects(records, list(results.items()))
 
 

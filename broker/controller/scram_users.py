@@ -49,7 +49,7 @@ def alter_scram_users(
             _check(state.image, change)
             wanted[change.name], results[change.name] = change, None
         except Rejected as error:
-            results[change.name] = error
+            results[change.name] = error.kept()
     records: list[MetadataRecord] = []
     for change in wanted.values():
         if isinstance(change, ScramCredentialDeletion):

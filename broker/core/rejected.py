@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from ottla.protocol.error_codes import ErrorCode
 
@@ -23,6 +24,12 @@ class Rejected(Exception):
         self.code = code
         self.message = message
         self.record_errors = record_errors
+
+    def kept(self) -> Self:
+        """Return this error without its traceback, to be stored. The traceback's frames refer to what stores the error, and the garbage
+        collector would have to find the cycle."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name

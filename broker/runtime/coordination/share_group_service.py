@@ -191,7 +191,7 @@ class ShareGroupService:
             try:
                 begun.append(call(place))
             except Rejected as rejected:
-                begun.append(rejected)
+                begun.append(rejected.kept())
             if count % CALLS_PER_TURN == 0:
                 await asyncio.sleep(0)
         results: list[T | Rejected] = []
@@ -199,7 +199,7 @@ class ShareGroupService:
             try:
                 results.append(await each if isinstance(each, asyncio.Future) else each)
             except Rejected as rejected:
-                results.append(rejected)
+                results.append(rejected.kept())
         return results
 
 

@@ -134,7 +134,7 @@ def _start(writer: Writer, batches: Batches) -> Verdicts:
         try:
             guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
         except Rejected as rejected:
-            verdicts[partition.topic, partition.index] = rejected
+            verdicts[partition.topic, partition.index] = rejected.kept()
         else:
             if guard is not None:
                 verdicts[partition.topic, partition.index] = guard

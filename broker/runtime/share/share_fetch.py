@@ -142,7 +142,7 @@ class ShareFetches:
             try:
                 fetch.in_use[key] = self._shares.get(SharePartitionKey(asked.group_id, *key))
             except Rejected as error:
-                fetch.fail(key, error)
+                fetch.fail(key, error.kept())
         if not fetch.in_use:
             return fetch.errors
         if len(fetch.in_use) > limits.FETCHED_AT_ONCE:
@@ -226,7 +226,7 @@ class ShareFetches:
                 self._read_one(fetch, attempt, key, max(1, fetch.asked.max_bytes // sharing))
             except Rejected as error:
                 self._shares.fence(fetch.in_use[key], error)
-                fetch.fail(key, error)
+                fetch.fail(key, error.kept())
                 attempt.is_enough = True
 
     def _read_one(self, fetch: _Fetch, attempt: _Attempt, key: TopicPartition, most: int) -> None:
