@@ -1,20 +1,19 @@
 """The response that rejects a whole request, as Kafka's `AbstractRequest.getErrorResponse` makes it.
 
-`refusal` repeats the elements of the request with the error. Kafka's request classes differ from this rule in three ways, each with a table
-here: some have a text, some fields have another value (often an array without elements), and some repeat elements that no rule of names
-finds. `tests/golden/test_error_responses.py` compares every API in every version with Kafka's classes.
+`refusal` repeats the elements of the request with the error. Kafka's request classes differ from this rule in two ways, each with a table
+here: some have a text, and some fields have another value (often an array without elements). `tests/golden/test_error_responses.py`
+compares every API in every version with Kafka's classes.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from ottla.broker.faults.answers import refusal
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.fields import wire_fields
 
 TEXTS: Final = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
@@ -100,33 +99,12 @@ _VALUES: Final[Sequence[tuple[ApiKey, int, str, object]]] = (
 """API, first version, path of a field, and the value of this field in every element on the path. Lists here are never changed."""
 
 
-_ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, object]]]]]] = {
-    ApiKey.CREATE_ACLS: ("results", lambda request: [{} for _ in request.creations]),
-    ApiKey.DELETE_ACLS: ("filter_results", lambda request: [{} for _ in request.filters]),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: (
-        "results",
-        lambda request: [{"topic_name": topic.name, "partitions": topic.partitions} for each in request.dirs for topic in each.topics],
-    ),
-    ApiKey.ALTER_CLIENT_QUOTAS: ("entries", lambda request: [{"entity": entry.entity} for entry in request.entries]),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("results", lambda request: [{} for _ in request.users or ()]),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
-        "results",
-        lambda request: [{"user": name} for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))],
-    ),
-}
-"""The elements that an API repeats, as the field of the response and the values of each element."""
-
-
 def error_response(api_key: int, version: int, request: Any, error: ErrorCode, text: str | None = None) -> Any:
     """Return the response that rejects `request`, of this version, for an exception with this code and text; without a text, for the one
     that Kafka throws for the code.
     """
     key = ApiKey(api_key)
     response = refusal(key, request, error)
-    if key in _ELEMENTS:
-        field, elements = _ELEMENTS[key]
-        (of_response,) = (wire.type.element for wire in wire_fields(type(response)) if wire.name == field)
-        setattr(response, field, [_element(of_response, values, error) for values in elements(request)])
     if key is ApiKey.FETCH:
         response.session_id = request.session_id
     for of, since, path, value in _VALUES:
@@ -138,16 +116,6 @@ def error_response(api_key: int, version: int, request: Any, error: ErrorCode, t
         own = key in _TEXT_OF_THE_EXCEPTION and text is not None
         set_text(response, text if own else TEXTS.get(error, text))
     return response
-
-
-def _element(of_response: type[Any], values: Mapping[str, object], error: ErrorCode) -> Any:
-    element = of_response(**values)
-    if hasattr(element, "error_code"):
-        element.error_code = int(error)
-        return element
-    (of_partition,) = (wire.type.element for wire in wire_fields(of_response) if wire.name == "partitions")
-    element.partitions = [of_partition(index, int(error)) for index in element.partitions]
-    return element
 
 
 def _structs(struct: Any, way: Sequence[str]) -> Iterable[Any]:

@@ -357,6 +357,9 @@ GATEWAY_HEAD_BYTES = 128 * KIB
 GATEWAY_DIAL_MS = 10_000
 """The longest time of a connection attempt to one broker with its TLS handshake: Kafka's socket.connection.setup.timeout.ms."""
 
+GATEWAY_STILL_MS = 10_000
+"""How long a connection that ends may be without progress. A peer that does not read its last bytes would otherwise keep it for ever."""
+
 GATEWAY_REQUEST_BYTES = 100 * MIB
 """The largest request that is decoded, while fault rules or observers are loaded: Kafka's socket.request.max.bytes."""
 

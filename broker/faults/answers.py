@@ -4,16 +4,17 @@
 error codes of a real response, `corrupted` its records; `committed_in` finds the offsets of one.
 
 Rules: a refusal repeats everything that the request names, each with the error, as Kafka's `getErrorResponse` does. It is built from field
-names, so that a new API needs no code here.
+names, so that most new APIs need no code here.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ottla.broker.faults.subject import PARTITION_NUMBERS, TOPIC_NAMES, TopicName, is_topic_list, partition_of, topic_of
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import response_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.fields import ArrayOf, wire_fields
@@ -39,12 +40,42 @@ _SAME: Final[tuple[tuple[str, ...], ...]] = (
 Wanted = Callable[[str | None, int | None], bool]
 """Whether the error applies to this topic and partition (None if the response does not name one)."""
 
+_ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, object]]]]]] = {
+    ApiKey.CREATE_ACLS: ("results", lambda request: [{} for _ in request.creations]),
+    ApiKey.DELETE_ACLS: ("filter_results", lambda request: [{} for _ in request.filters]),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (
+        "results",
+        lambda request: [{"topic_name": topic.name, "partitions": topic.partitions} for each in request.dirs for topic in each.topics],
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("entries", lambda request: [{"entity": entry.entity} for entry in request.entries]),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("results", lambda request: [{} for _ in request.users or ()]),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        "results",
+        lambda request: [{"user": name} for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))],
+    ),
+}
+"""The elements that an API repeats and no rule of names finds, as the field of the response and the values of each element."""
+
 
 def refusal(api_key: int, request: Any, error: ErrorCode) -> Any:
     """Return a response that contains `error` for everything in `request`."""
     response = response_class(api_key)()
     _mirror(request, response, error)
+    if api_key in _ELEMENTS:
+        field, elements = _ELEMENTS[ApiKey(api_key)]
+        (of_response,) = (wire.type.element for wire in wire_fields(type(response)) if wire.name == field)
+        setattr(response, field, [_element(of_response, values, error) for values in elements(request)])
     return response
+
+
+def _element(of_response: type[Any], values: Mapping[str, object], error: ErrorCode) -> Any:
+    element = of_response(**values)
+    if hasattr(element, "error_code"):
+        element.error_code = int(error)
+        return element
+    (of_partition,) = (wire.type.element for wire in wire_fields(of_response) if wire.name == "partitions")
+    element.partitions = [of_partition(index, int(error)) for index in element.partitions]
+    return element
 
 
 def overwrite(response: Any, error: ErrorCode, wanted: Wanted, topic_name: TopicName) -> None:

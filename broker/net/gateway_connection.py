@@ -2,7 +2,7 @@
 
 Rules:
 - A side that does not take its bytes stops the reading of the other side, so the gateway stores no more than the limits of one connection.
-- The end of one side ends the other, after it has what was on its way.
+- The end of one side ends the other, after it has what was on its way. If that does not move, the connection is closed without it.
 - An invalid frame of either side ends this connection and no other.
 """
 
@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.timers import TimerHandle
 from ottla.broker.gateway.address_book import Address, AddressBook, ClientsView
 from ottla.broker.gateway.interception import Interception
 from ottla.broker.gateway.passage import Passage
@@ -139,6 +140,16 @@ class _Side(asyncio.Protocol):
             else:
                 self.transport.pause_reading()
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the transport closes, but has not closed yet."""
+        return self.transport is not None and not self.is_lost and self.transport.is_closing()
+
+    def abort(self) -> None:
+        """Close the transport at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
     def unsent(self) -> int:
         """Return the bytes that the peer has not taken."""
         return 0 if self.transport is None or self.is_lost else self.transport.get_write_buffer_size()
@@ -152,6 +163,7 @@ class GatewayConnection:
         self._node_id = node_id
         self._accounted = self._last_held = 0
         self._dialling: asyncio.Task[None] | None = None
+        self._ending: TimerHandle | None = None
         self.client = _Side(self, self._from_client)
         self._cluster = _Side(self, self._from_cluster)
         self._passage: Passage
@@ -219,6 +231,8 @@ class GatewayConnection:
         self._end()
         if self.client.is_lost and (self._cluster.is_lost or self._cluster.transport is None):
             self._shared.open.pop(self, None)
+            if self._ending is not None:
+                self._ending.cancel()
             if self._dialling is not None:
                 self._dialling.cancel()
         self._account()
@@ -235,8 +249,7 @@ class GatewayConnection:
     def abort(self) -> None:
         """Close both sides at once."""
         for side in (self.client, self._cluster):
-            if side.transport is not None:
-                side.transport.abort()
+            side.abort()
 
     def _from_client(self, data: bytes) -> None:
         self._passage.from_client(data)
@@ -249,6 +262,27 @@ class GatewayConnection:
         for side in sides:
             if side.transport is not None and not side.transport.is_closing():
                 side.transport.close()
+        if self._ending is None:
+            self._watch_end()
+
+    def _watch_end(self) -> None:
+        """Abort the sides that are closing if their peers do not take the last bytes."""
+        closing = self._closing()
+        unsent = sum(side.unsent() for side in closing)
+
+        def look() -> None:
+            self._ending, closing = None, self._closing()
+            if sum(side.unsent() for side in closing) < unsent:
+                self._watch_end()
+                return
+            for side in closing:
+                side.abort()
+
+        if closing:
+            self._ending = self._shared.timers.schedule(self._shared.clock.mono_ms() + limits.GATEWAY_STILL_MS, look)
+
+    def _closing(self) -> list[_Side]:
+        return [side for side in (self.client, self._cluster) if side.is_closing]
 
     def _account(self) -> None:
         held = 0 if self.client.is_lost and self._cluster.is_lost else self.held_bytes()

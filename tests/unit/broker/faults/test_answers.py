@@ -14,6 +14,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k00_produce as produce
 from ottla.protocol.messages import k10_find_coordinator as find_coordinator
 from ottla.protocol.messages import k24_add_partitions_to_txn as add_partitions
+from ottla.protocol.messages import k30_create_acls as create_acls
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -49,6 +50,11 @@ def test_a_refused_addition_to_a_transaction_answers_each_partition() -> None:
         ("a", 1, ERROR),
         ("a", 2, ERROR),
     ]
+
+
+def test_refused_elements_without_names_are_answered_one_by_one() -> None:
+    answer = refusal(30, create_acls.CreateAclsRequest([create_acls.AclCreation(), create_acls.AclCreation()]), ERROR)
+    assert [each.error_code for each in answer.results] == [ERROR, ERROR]
 
 
 def test_a_refusal_without_parts_is_one_error() -> None:

@@ -262,6 +262,33 @@ def test_a_cluster_that_never_answers_stops_the_reading_of_its_client_and_of_no_
         never.set()
 
 
+def test_a_client_that_does_not_take_the_last_bytes_of_a_cluster_that_has_gone_is_closed() -> None:
+    more = threading.Semaphore(1)
+
+    def send_while_asked(connected: socket.socket) -> None:
+        connected.recv(65_536)
+        connected.sendall(struct.pack(">ii", 2**30, 1))
+        while more.acquire(timeout=TIMEOUT_S) and not has_gone.is_set():
+            connected.sendall(bytes(10_000))
+
+    has_gone = threading.Event()
+    with (
+        scripted(send_while_asked) as port,
+        InProcessGateway(f"{HOST}:{port}") as gateway,
+        socket.create_connection((HOST, gateway.node.ports[0])) as client,
+    ):
+        client.sendall(ANY_REQUEST)
+        gateway.call_until(lambda node: bool(node.connections.open))
+        (connection,) = gateway.node.connections.open
+        while not gateway.call(lambda _: connection.client.unsent()):
+            more.release()
+        has_gone.set()
+        more.release()
+        gateway.call_until(lambda _: connection.client.is_closing)
+        gateway.clock.advance(limits.GATEWAY_STILL_MS / 1000)
+        gateway.call_until(lambda node: not node.connections.open)
+
+
 def test_a_brokers_port_follows_from_its_node_id_or_is_another_if_that_is_taken(tmp_path: Path) -> None:
     with closing(socket.create_server((HOST, 0))) as probe:
         port = probe.getsockname()[1]
