@@ -83,9 +83,11 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
         except Rejected as error:
             results.append(error.kept())
             continue
-        if (content := _content_of_new(acl)) not in known:
+        record = _record_of(acl, ZERO_ID)
+        if (content := _content(record)) not in known:
             known.add(content)
-            records.append(_record_of(acl, _new_id(image, random_bytes)))
+            record.id = _new_id(image, random_bytes)
+            records.append(record)
         results.append(None)
     if len(records) > ACLS_PER_REQUEST_MAX:
         raise Rejected(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
@@ -189,10 +191,6 @@ def _record_of(acl: AclCreation, acl_id: bytes) -> AccessControlEntryRecord:
 def _content(acl: AccessControlEntryRecord) -> tuple[object, ...]:
     """Return the ACL without its id."""
     return acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
-
-
-def _content_of_new(acl: AclCreation) -> tuple[object, ...]:
-    return acl.resource_type, acl.resource_name, acl.resource_pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
 
 
 def _new_id(image: MetadataImage, random_bytes: Callable[[int], bytes]) -> bytes:
