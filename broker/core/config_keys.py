@@ -92,6 +92,11 @@ class ConfigKey(NamedTuple):
         """Whether the value must not appear in responses and log lines."""
         return self.type is ConfigType.PASSWORD
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether the value changes anything here. The texts of settings that are only stored say that they have no effect."""
+        return "without effect" not in self.doc
+
     def parse(self, text: str) -> Value:
         """Return the typed value of `text`. Raises InvalidConfig."""
         value = self._typed(text.strip())

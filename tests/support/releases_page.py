@@ -1,4 +1,6 @@
-"""Writes docs/releases.md from the tables of releases: part of `make releases`. A contract test compares the page with the tables."""
+"""Writes docs/releases.md from the tables of releases and what Ottla lacks of each: part of `make releases`. A contract test compares the
+page with both.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from ottla.broker.api.offered import COLUMN, WITHOUT_EFFECT, unserved, unserved_counts
 from ottla.broker.releases.changes import COLUMNS, KINDS, Change, changes, summary
+from ottla.broker.releases.likeness import likeness
 from ottla.broker.releases.table import ReleaseTable, releases
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "releases.md"
+_SETTINGS: Final = ((WITHOUT_EFFECT, "Settings without effect in Ottla"), (None, "Settings that Ottla does not know"))
 BEGIN: Final = "<!-- tables: written by `make releases` -->\n"
 
 
@@ -18,13 +23,27 @@ def page(text: str) -> str:
     """Return the text of docs/releases.md with everything after the marker replaced."""
     before, _ = text.split(BEGIN)
     tables = list(releases().values())
-    rows = [_row(summary(table)) for table in tables]
+    rows = [_row((*summary(table), unserved_counts(likeness(table.release)))) for table in tables]
     sections = [_section(older, newer) for older, newer in reversed(list(pairwise(tables)))]
-    return before + BEGIN + "\n" + _head(COLUMNS) + "".join(rows) + "\n" + "".join(sections).removesuffix("\n")
+    return before + BEGIN + "\n" + _head((*COLUMNS, COLUMN)) + "".join(rows) + "\n" + "".join(sections).removesuffix("\n")
 
 
 def _section(older: ReleaseTable, newer: ReleaseTable) -> str:
-    return f"## From {older.version} to {newer.version}\n\n" + "".join(_paragraphs(list(changes(older, newer))))
+    found = list(changes(older, newer))
+    return f"## From {older.version} to {newer.version}\n\n" + "".join(_paragraphs(found)) + "".join(_unserved(found, newer.release))
+
+
+def _unserved(found: list[Change], release: str) -> Iterator[str]:
+    """Yield which of the changes Ottla lacks."""
+    changed = {(change.kind, change.name) for change in found}
+    lacking = [change for change in unserved(likeness(release)) if (change.kind, change.name) in changed]
+    settings = [change for change in lacking if change.kind.endswith(" setting")]
+    if others := [change for change in lacking if change not in settings]:
+        cells = [_row((f"{each.kind} `{each.name}`", each.before, each.after)) for each in others]
+        yield _head((f"what Ottla serves less of {release}", "Apache Kafka", "Ottla")) + "".join(cells) + "\n"
+    for value, text in _SETTINGS:
+        if names := sorted({f"`{each.name}`" for each in settings if each.after == value}):
+            yield f"{text}: {', '.join(names)}.\n\n"
 
 
 def _paragraphs(found: list[Change]) -> Iterator[str]:

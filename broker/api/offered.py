@@ -1,0 +1,64 @@
+"""What a broker that is like a release of Apache Kafka offers, and what it does not: for `ottla releases` and docs/releases.md.
+
+Everything is derived from what Ottla declares: the APIs (`api_table`), the features (`cluster/features`) and the settings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from ottla.broker.api.routes import broker_routes
+from ottla.broker.cluster.features import SUPPORTED
+from ottla.broker.core.config_keys import ConfigKey
+from ottla.broker.core.ignored_settings import is_ignored
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, TOPIC_KEYS, security_setting
+from ottla.broker.core.topic_keys import OLDER_TOPIC_KEYS
+from ottla.broker.releases.changes import Change, changes
+from ottla.broker.releases.likeness import Likeness
+from ottla.broker.releases.table import ReleaseTable
+from ottla.protocol.api_keys import ApiKey
+
+WITHOUT_EFFECT: Final = "without effect"
+"""Stands for the value of a setting that is accepted and changes nothing."""
+COLUMN: Final = "unserved"
+"""The column of `unserved_counts` in a list of releases."""
+
+
+def unserved(like: Likeness) -> Iterator[Change]:
+    """Yield what the release offers and Ottla does not, or not to this extent: `before` is the release's value, `after` Ottla's."""
+    yield from changes(like.table, offered(like))
+
+
+def unserved_counts(like: Likeness) -> str | None:
+    """Return how much `unserved` yields: `APIs 3, features 2, settings 116`; None if it yields nothing."""
+    counts = Counter(change.kind.split()[-1] + "s" for change in unserved(like))
+    return ", ".join(f"{kind} {count}" for kind, count in counts.items()) or None
+
+
+def offered(like: Likeness) -> ReleaseTable:
+    """Return the part of the release's table that Ottla offers."""
+    apis = {
+        ApiKey(key).camel_case: (route.advertised_min, route.max_version) for key, route in broker_routes(telemetry=True, like=like).items()
+    }
+    features = {name: like.levels(name, *levels) for name, levels in SUPPORTED.items()}
+    return replace(
+        like.table,
+        apis=apis,
+        features={name: (*levels, like.new_level(name, levels[1])) for name, levels in features.items() if levels is not None},
+        broker_settings=_known({**STORED_SETTINGS, **BROKER_KEYS}, like.table.broker_settings),
+        topic_settings=_known({**OLDER_TOPIC_KEYS, **TOPIC_KEYS}, like.table.topic_settings),
+    )
+
+
+def _known(keys: Mapping[str, ConfigKey], settings: Mapping[str, str | None]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for name, default in settings.items():
+        key = keys.get(name) or security_setting(name)
+        if key is not None and key.has_effect:
+            found[name] = default
+        elif key is not None or is_ignored(name):
+            found[name] = WITHOUT_EFFECT
+    return found
