@@ -75,6 +75,8 @@ def unclean_election(stage: Stage, calm: Calm) -> Script:
         stage.cluster.host.topics.configure(topic, UNCLEAN)
     stage.cluster.leave_alone(leader)
     yield from _written_by(stage, calm, leader, acknowledges=True)
+    # The leader writes nothing more: what a retry wrote between this reading and the kill would be lost without being doomed.
+    stage.cluster.brokers[leader - 1].faults.add("hold-request:api=Produce,name=no-more")
     stage.doomed = stage.deployment.examine(calm.topics, audit=False).stored
     stage.cluster.kill(leader)
 
