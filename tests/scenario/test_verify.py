@@ -113,7 +113,9 @@ def test_what_was_shown_before_it_could_not_be_judged_is_told() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_exam_that_is_ended_leaves_no_process_and_no_directory(tmp_path: Path, number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)  # tests that a shell runs in the background, or nohup, inherit ignored signals
     running = subprocess.Popen(command("--", *PROGRAM, "hangs"), env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL)
+    signal.signal(number, before)
     while not (told := list(tmp_path.glob("ottla-verify-*/calm/work/pids"))):
         assert running.poll() is None
         os.sched_yield()
