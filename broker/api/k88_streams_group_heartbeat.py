@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (key 88), version 0: joins, keeps alive or leaves a streams group (KIP-1071).
+"""StreamsGroupHeartbeat (key 88), versions 0-1: joins, keeps alive or leaves a streams group (KIP-1071).
 
 Promises:
 * The response is sent when its effects are durable. Missing internal topics are created after it; a later heartbeat assigns the tasks.
@@ -6,6 +6,7 @@ Promises:
   may have changed.
 * What keeps the group from working is in the response's status: missing or wrongly partitioned topics, a delayed assignment, an older
   topology, a requested shutdown.
+* A static member that left with epoch -2 gets its tasks back under a new member id (from Kafka 4.4 on).
 * An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH, a group of another type GROUP_ID_NOT_FOUND. Without the feature
   streams.version, or without `streams` in `group.coordinator.rebalance.protocols`, the response is UNSUPPORTED_VERSION.
 
@@ -101,6 +102,8 @@ def _response(ctx: Context[CoordinationServices], answer: StreamsHeartbeatAnswer
         member_id=answer.member_id,
         member_epoch=answer.epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        task_offset_interval_ms=answer.task_offset_interval_ms,
+        acceptable_recovery_lag=answer.acceptable_recovery_lag,
         status=[Status(code, detail) for code, detail in answer.status],
         active_tasks=None if tasks is None else _task_ids(tasks.active),
         standby_tasks=None if tasks is None else _task_ids(tasks.standby),

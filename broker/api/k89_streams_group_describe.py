@@ -1,9 +1,10 @@
-"""StreamsGroupDescribe (key 89), version 0: state, topology, members and tasks of streams groups.
+"""StreamsGroupDescribe (key 89), versions 0-1: state, topology, members and tasks of streams groups.
 
 Promises: an unknown group, or one of another type, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself. The
 topology has the partition counts that the broker decided once all its topics exist. Authorized operations are returned on request. Without
 the feature streams.version, or without `streams` in `group.coordinator.rebalance.protocols`, every group is UNSUPPORTED_VERSION. A group
-that is named twice is described once.
+that is named twice is described once. Version 1 has the assignor, and no description of a topology: none is stored
+(`k93_streams_group_topology_description_update`).
 """
 
 from __future__ import annotations
@@ -29,18 +30,22 @@ from ottla.protocol.messages.k89_streams_group_describe import (
 )
 from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds
 
+_NOT_REQUESTED, _NOT_STORED = 0, 1
+_ASSIGNOR = "sticky"
+"""The only value that `group.streams.assignors` can have."""
 API = Api(StreamsGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
 
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
     """Describe the groups one by one."""
+    status = _NOT_STORED if request.include_topology_description else _NOT_REQUESTED
     groups = describe_groups(
         ctx,
         request,
         kind="streams",
         enabled=enabled(ctx),
-        describe=lambda group: _described(group) if isinstance(group, StreamsGroup) else None,
+        describe=lambda group: _described(group, status) if isinstance(group, StreamsGroup) else None,
         refuse=DescribedGroup,
         topics=_topics,
         hidden_text="The described group uses topics that the client is not authorized to describe.",
@@ -53,7 +58,7 @@ def _topics(group: DescribedGroup) -> Iterator[str]:
     return (name for subtopology in subtopologies for name in topics_of(subtopology))
 
 
-def _described(group: StreamsGroup) -> DescribedGroup:
+def _described(group: StreamsGroup, description_status: int) -> DescribedGroup:
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -61,6 +66,8 @@ def _described(group: StreamsGroup) -> DescribedGroup:
         assignment_epoch=group.assignment_epoch,
         topology=_topology(group),
         members=[_member(group, member) for member in group.members.values()],
+        topology_description_status=description_status,
+        assignor_name=_ASSIGNOR,
     )
 
 

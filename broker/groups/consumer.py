@@ -42,15 +42,10 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         """`TopicsView.created` at the last resolution; None: none since the group was loaded."""
         self.is_backed_by_4_0 = False
         """Whether Kafka 4.0 wrote a record of type 4, which must be deleted with the group."""
-        self._static: dict[str, str] = {}
         self._regexes: dict[str, int] = {}
         self._holders: dict[tuple[bytes, int], str] = {}
 
     # --- queries --------------------------------------------------------------------------------------------------------------
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        member_id = None if instance_id is None else self._static.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
         """Return whether no member holds the partition."""
@@ -156,8 +151,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
             return
         self._release(member)
         self._count_regex(member, -1)
-        if member.instance_id is not None and self._static.get(member.instance_id) == member_id:
-            del self._static[member.instance_id]
+        self._remove_instance(member)
 
     def _apply_assignment(self, member_id: str, value: ConsumerValue | None) -> None:
         """Apply a member's assignment. Its tombstone precedes the member's; one for an unknown member changes nothing."""
@@ -177,8 +171,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
             self._count_regex(before, -1)
         self._count_regex(member, +1)
         self.members[member.member_id] = member
-        if member.instance_id is not None:
-            self._static[member.instance_id] = member.member_id
+        self._enter_instance(member)
         for partition in member.owned():
             self._holders[partition] = member.member_id
 

@@ -21,7 +21,6 @@ from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
 from ottla.broker.groups.classic import CONSUMER_PROTOCOL_TYPE, Leaving, Syncing
 from ottla.broker.groups.classic_join import Joining
 from ottla.broker.groups.consumer_draft import Draft
-from ottla.broker.groups.consumer_heartbeat import existing_member
 from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, MemberState
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolSubscription, owned_of, read_subscription, write_assignment
@@ -84,7 +83,7 @@ def _end_group(draft: Draft, member_id: str, owned: Assignment | None, *, subscr
 
 def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
     """Return the assignment that the member got when it joined. Raises Rejected."""
-    member = existing_member(draft, syncing.member_id, syncing.instance_id)
+    member = draft.group.existing_member(syncing.member_id, syncing.instance_id)
     classic = _check_generation(member, syncing.generation)
     if syncing.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or syncing.protocol_name not in {None, classic.protocols[0].name}:
         raise Rejected(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -102,7 +101,7 @@ def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
 
 def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     """Return NONE, or REBALANCE_IN_PROGRESS if there is a step to take. Raises Rejected."""
-    member = existing_member(draft, member_id, instance_id)
+    member = draft.group.existing_member(member_id, instance_id)
     _check_generation(member, generation)
     draft.keep_session(member)
     group = draft.group
@@ -133,7 +132,7 @@ def _leave_one(draft: Draft, leaving: Leaving) -> ErrorCode:
     holder = draft.group.static_member(leaving.instance_id)
     member_id = holder.member_id if holder is not None and not leaving.member_id else leaving.member_id
     try:
-        member = existing_member(draft, member_id, leaving.instance_id)
+        member = draft.group.existing_member(member_id, leaving.instance_id)
     except Rejected as refused:
         return refused.code
     draft.remove_member(member.member_id)
@@ -162,7 +161,7 @@ def _member(draft: Draft, joining: Joining, member_id: str) -> ConsumerMember:
     if joining.instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id=member_id)
     if joining.member_id:
-        return existing_member(draft, member_id, joining.instance_id)
+        return draft.group.existing_member(member_id, joining.instance_id)
     holder = group.static_member(joining.instance_id)
     return ConsumerMember(member_id=member_id) if holder is None else draft.replace_member(holder, member_id)
 

@@ -33,6 +33,7 @@ class ConsumerConfig:
     allows_downgrade: bool = True
     classic_max_size: int = 2**31 - 1
     assignment_interval_ms: int = 1_000
+    assigns_empty: bool = False
     regex_refresh_interval_ms: int = 600_000
 
     @property

@@ -132,7 +132,7 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
 
 def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
     """Leave for good or temporarily. Raises Rejected."""
-    member = existing_member(draft, beat.member_id, beat.instance_id)
+    member = draft.group.existing_member(beat.member_id, beat.instance_id)
     if beat.epoch == LEAVE_STATIC_EPOCH:
         draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
         draft.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
@@ -151,27 +151,11 @@ def fence(draft: Draft, member_id: str) -> None:
         draft.bump_after_leave()
 
 
-def existing_member(draft: Draft, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Return the member. Raises Rejected if it does not exist, or if another member has its instance id."""
-    group = draft.group
-    if instance_id is None:
-        return group.existing_member(member_id)
-    member = group.static_member(instance_id)
-    if member is None:
-        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise Rejected(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
-        )
-    return member
-
-
 def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
     """Return the member before this heartbeat; an empty one for a new member."""
     group = draft.group
     if beat.epoch != JOIN_EPOCH:
-        member = existing_member(draft, beat.member_id, beat.instance_id)
+        member = draft.group.existing_member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)
         return member
     if beat.instance_id is None:

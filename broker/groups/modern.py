@@ -53,8 +53,10 @@ class SubscribedMember(ModernMember, Protocol):
 
 
 class ReconciledMember(ModernMember, Protocol):
-    """A member that moves to its target assignment step by step."""
+    """A member that moves to its target assignment step by step. A static member has an instance id."""
 
+    @property
+    def instance_id(self) -> str | None: ...
     @property
     def epoch(self) -> int: ...
     def is_reconciled_to(self, target_epoch: int) -> bool: ...
@@ -168,6 +170,11 @@ class SubscriptionGroup(ModernGroup[SubscribedT, Assignment]):
 class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
     """A group that commits offsets, and whose members have at most one owner for each partition."""
 
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self._static: dict[str, str] = {}
+        """The ids of static members by instance id."""
+
     @property
     def uses_consumer_protocol(self) -> bool:
         """Whether offsets of a group with members may be deleted, except of subscribed topics."""
@@ -182,6 +189,32 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
             return ModernState.STABLE
         return ModernState.RECONCILING
+
+    def static_member(self, instance_id: str | None) -> ReconciledT | None:
+        member_id = None if instance_id is None else self._static.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def existing_member(self, member_id: str, instance_id: str | None = None) -> ReconciledT:
+        """Return the member. Raises Rejected if it does not exist, or if another member has its instance id."""
+        if instance_id is None:
+            return super().existing_member(member_id)
+        member = self.static_member(instance_id)
+        if member is None:
+            raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if member.member_id != member_id:
+            raise Rejected(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+            )
+        return member
+
+    def _enter_instance(self, member: ReconciledT) -> None:
+        if member.instance_id is not None:
+            self._static[member.instance_id] = member.member_id
+
+    def _remove_instance(self, member: ReconciledT) -> None:
+        if member.instance_id is not None and self._static.get(member.instance_id) == member.member_id:
+            del self._static[member.instance_id]
 
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
         """Return the start of an offset's retention. The caller ensures that offsets of a subscribed topic never expire."""

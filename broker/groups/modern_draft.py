@@ -45,6 +45,10 @@ class ModernConfig(Protocol):
     def session_timeout_ms(self) -> int: ...
     @property
     def assignment_interval_ms(self) -> int: ...
+    @property
+    def assigns_empty(self) -> bool:
+        """Whether the assignment of a group that becomes empty gets the group's epoch, as since Kafka 4.4."""
+        ...
 
 
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any, Any])
@@ -110,6 +114,11 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
     def bump_after_leave(self) -> None:
         """Bump the epoch after a removal: the others share its partitions at their next heartbeats."""
         self.put_epoch(self.group.epoch + 1, self.metadata_hash())
+        self._assign_empty()
+
+    def _assign_empty(self) -> None:
+        if self.config.assigns_empty and not self.group.members:
+            self._put_target_epoch(self.group.epoch, 0)
 
     @property
     def next_epoch(self) -> int:

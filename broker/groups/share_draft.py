@@ -34,6 +34,7 @@ class ShareConfig:
     heartbeat_interval_ms: int = 5_000
     max_size: int = 200
     assignment_interval_ms: int = 1_000
+    assigns_empty: bool = False
     initialize_retry_interval_ms: int = 30_000
 
 

@@ -6,7 +6,7 @@ Source: Kafka's GroupMetadataManager.streamsGroupHeartbeat and the methods that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
@@ -26,6 +26,8 @@ from ottla.protocol.messages.streams_group import KeyValue
 from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 
 NOT_VALIDATED = -1
+_TASK_OFFSET_INTERVAL_MS, _ACCEPTABLE_RECOVERY_LAG = 60_000, 10_000
+"""Kafka's defaults for two internal settings of `group.streams`, which do not exist here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,19 @@ class StreamsConfig:
     num_standby_replicas: int = 0
     initial_rebalance_delay_ms: int = 3_000
     assignment_interval_ms: int = 1_000
+    assigns_empty: bool = False
+    is_extended: bool = False
+    """Whether members may be static and report the offsets of their tasks, as since Kafka 4.4."""
+
+    @property
+    def task_offset_interval_ms(self) -> int:
+        """How often members report the offsets of their tasks; 0: never."""
+        return _TASK_OFFSET_INTERVAL_MS if self.is_extended else 0
+
+    @property
+    def acceptable_recovery_lag(self) -> int:
+        """The lag with which a member counts as caught up, for its reports; -1: it makes none."""
+        return _ACCEPTABLE_RECOVERY_LAG if self.is_extended else -1
 
     @property
     def assignment_configs(self) -> Mapping[str, str]:
@@ -97,6 +112,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
     def bump_after_leave(self) -> None:
         """Bump the epoch after a removal; the topics are checked again by the next heartbeat."""
         self.put_epoch(self.group.epoch + 1, self.group.metadata_hash)
+        self._assign_empty()
 
     # --- consequences of a heartbeat ------------------------------------------------------------------------------------------
 
@@ -106,6 +122,20 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
             return False
         self.put(records.StreamsGroupMemberMetadataKey(self.group_id, after.member_id), metadata_of(after))
         return True
+
+    def put_assignment(self, member: StreamsMember) -> None:
+        """Write a member's current assignment."""
+        self.put(records.StreamsGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
+
+    def replace_member(self, old: StreamsMember, member_id: str) -> StreamsMember:
+        """Give a static member that returns under a new id its former target and current assignment."""
+        member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
+        target = self.group.target(old.member_id)
+        self.remove_member(old.member_id)
+        self.put(records.StreamsGroupMemberMetadataKey(self.group_id, member_id), metadata_of(member))
+        self.put_target(member_id, target)
+        self.put_assignment(member)
+        return self.group.members[member_id]
 
     def put_topology(self, value: StreamsGroupTopologyValue) -> None:
         """Write the topology that a member sent, unless the group has it already. An older one is ignored.
@@ -158,7 +188,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         after = reconcile(member, TaskTarget(group.assignment_epoch, tasks, group), owned)
         if after is member:
             return member
-        self.put(records.StreamsGroupCurrentMemberAssignmentKey(self.group_id, member_id), current_assignment_of(after))
+        self.put_assignment(after)
         self.watch_revocation(after)
         return after
 

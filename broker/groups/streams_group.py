@@ -127,7 +127,9 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         if isinstance(value, records.StreamsGroupMemberMetadataValue):
             self._change(member_id, **fields_of_metadata(value))
         elif member_id in self.members:
-            self._release(self.members.pop(member_id))
+            member = self.members.pop(member_id)
+            self._release(member)
+            self._remove_instance(member)
             if not self.members:
                 self.shutdown_requested_by = None
 
@@ -144,6 +146,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         if before is not None:
             self._release(before)
         after = self.members[member_id] = replace(before or StreamsMember(member_id=member_id), **changes)
+        self._enter_instance(after)
         owned, process_id = after.owned(), after.process_id
         for task in _each(owned.active):
             self._active[task] = process_id

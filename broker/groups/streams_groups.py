@@ -16,7 +16,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import streams_heartbeat
 from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.classic import ClassicGroup
-from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
+from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern_groups import ModernGroups
@@ -38,8 +38,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
     ) -> Effects[GroupRecord, StreamsHeartbeatAnswer]:
         """Join, stay in or leave a group. Raises Rejected."""
-        streams_heartbeat.check(beat)
-        if beat.member_epoch == LEAVE_EPOCH:
+        streams_heartbeat.check(beat, is_extended=self._config_of(beat.group_id).is_extended)
+        if beat.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             draft = self._draft(self.existing(beat.group_id), now)
             return self._effects(draft, streams_heartbeat.leave(draft, beat))
         draft = self._draft_to_join(beat, now)

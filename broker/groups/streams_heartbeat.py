@@ -2,8 +2,10 @@
 
 Invariants:
 
-* Epoch 0 joins, a positive one stays, -1 leaves. A field that is absent has not changed. Static membership, warm-up tasks and patterns of
-  topic names are rejected, as in Kafka 4.3.
+* Epoch 0 joins, a positive one stays, -1 leaves, -2 is a static member that will return. A field that is absent has not changed. Patterns
+  of topic names are rejected, as in Kafka; before 4.4 also static members, warm-up tasks and offsets of tasks. From 4.4 on, these offsets
+  are accepted and not used: they serve to assign warm-up tasks, which no assignment here has.
+* The endpoints' epoch counts changes of members' tasks and endpoints. Until 4.3 it also counted each join.
 * A member with the epoch before its current one is accepted if it owns only tasks assigned to it: the response with the new epoch was lost.
   Any other wrong epoch fences the member, which must rejoin without tasks.
 * A request that lists the member's tasks is answered with its assignment, as in consumer groups. Kafka's client lists them after a lost
@@ -43,6 +45,8 @@ class StreamsHeartbeatAnswer:
     member_id: str
     epoch: int
     heartbeat_interval_ms: int = 0
+    task_offset_interval_ms: int = 0
+    acceptable_recovery_lag: int = -1
     status: list[tuple[int, str]] = field(default_factory=list)
     tasks: TaskSet | None = None
     endpoint_epoch: int = 0
@@ -50,10 +54,13 @@ class StreamsHeartbeatAnswer:
     topics_to_create: Mapping[str, InternalTopic] = field(default_factory=dict)
 
 
-def check(beat: StreamsGroupHeartbeatRequest) -> None:
+def check(beat: StreamsGroupHeartbeatRequest, *, is_extended: bool = False) -> None:
     """Check the request by itself. Raises Rejected."""
-    for find_fault in (_unsupported, _invalid_ids, _invalid_epoch):
-        _reject(find_fault(beat))
+    _reject(None if is_extended else _unsupported_before_4_4(beat))
+    if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
+        _reject("Regular expressions for source topics are not supported yet.")
+    _reject(_invalid_ids(beat))
+    _reject(_invalid_epoch(beat))
     if beat.member_epoch == JOIN_EPOCH:
         _check_changelogs(beat)
     given = [tasks is not None for tasks in (beat.active_tasks, beat.standby_tasks, beat.warmup_tasks)]
@@ -68,7 +75,7 @@ def _reject(fault: str | None) -> None:
         raise Rejected(ErrorCode.INVALID_REQUEST, fault)
 
 
-def _unsupported(beat: StreamsGroupHeartbeatRequest) -> str | None:
+def _unsupported_before_4_4(beat: StreamsGroupHeartbeatRequest) -> str | None:
     if beat.instance_id is not None:
         return "Static membership is not yet supported."
     if beat.task_offsets is not None:
@@ -77,13 +84,12 @@ def _unsupported(beat: StreamsGroupHeartbeatRequest) -> str | None:
         return "TaskEndOffsets are not supported yet."
     if beat.warmup_tasks:
         return "WarmupTasks are not supported yet."
-    if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
-        return "Regular expressions for source topics are not supported yet."
     return None
 
 
 def _invalid_ids(beat: StreamsGroupHeartbeatRequest) -> str | None:
-    for name, value in (("MemberId", beat.member_id), ("GroupId", beat.group_id), ("RackId", beat.rack_id)):
+    given = (("MemberId", beat.member_id), ("GroupId", beat.group_id), ("InstanceId", beat.instance_id), ("RackId", beat.rack_id))
+    for name, value in given:
         if value is not None and not value.strip():
             return f"{name} can't be empty."
     for name, value in (("GroupId", beat.group_id), ("MemberId", beat.member_id)):
@@ -95,7 +101,7 @@ def _invalid_ids(beat: StreamsGroupHeartbeatRequest) -> str | None:
 def _invalid_epoch(beat: StreamsGroupHeartbeatRequest) -> str | None:
     if beat.member_epoch < LEAVE_STATIC_EPOCH:
         return f"MemberEpoch is {beat.member_epoch}, but must be greater than or equal to -2."
-    if beat.member_epoch == LEAVE_STATIC_EPOCH:
+    if beat.member_epoch == LEAVE_STATIC_EPOCH and beat.instance_id is None:
         return "InstanceId can't be null."
     if beat.member_epoch != JOIN_EPOCH:
         return None
@@ -142,19 +148,27 @@ def heartbeat(
     if beat.shutdown_application:
         request_shutdown(draft, beat.member_id)
     is_changed = beat.member_epoch == JOIN_EPOCH or member.assigned != before.assigned
-    if is_changed and member.user_endpoint is not None:
-        draft.soft.endpoint_epoch += 1
+    _count_endpoint_changes(draft, beat, before, member)
     _note_problems(draft, status)
     return StreamsHeartbeatAnswer(
         member_id=member.member_id,
         epoch=member.epoch,
         heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
+        task_offset_interval_ms=draft.config.task_offset_interval_ms,
+        acceptable_recovery_lag=draft.config.acceptable_recovery_lag,
         status=status,
         tasks=member.assigned if is_changed or owned is not None else None,
         endpoint_epoch=draft.soft.endpoint_epoch if exists else 0,
         endpoints=_endpoints(draft, member) if draft.soft.endpoint_epoch != beat.endpoint_information_epoch else None,
         topics_to_create=draft.configured.internal_topics_to_create,
     )
+
+
+def _count_endpoint_changes(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest, before: StreamsMember, after: StreamsMember) -> None:
+    joins = beat.member_epoch == JOIN_EPOCH and not draft.config.is_extended
+    endpoint_changed = draft.config.is_extended and before.user_endpoint != after.user_endpoint
+    if endpoint_changed or (after.user_endpoint is not None and (joins or after.assigned != before.assigned)):
+        draft.soft.endpoint_epoch += 1
 
 
 def _note_problems(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
@@ -168,10 +182,16 @@ def _note_problems(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
 
 
 def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatAnswer:
-    """Leave the group. Raises Rejected."""
+    """Leave the group for good or, as a static member, temporarily. Raises Rejected."""
     if beat.shutdown_application:
         request_shutdown(draft, beat.member_id)
-    fence(draft, draft.group.existing_member(beat.member_id).member_id)
+    member = draft.group.existing_member(beat.member_id, beat.instance_id)
+    if beat.member_epoch == LEAVE_STATIC_EPOCH:
+        epochs = dict.fromkeys(member.epochs, 0)
+        draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation=TaskSet(), epochs=epochs))
+        draft.deadlines.cancel(DeadlineKind.REBALANCE, member.member_id)
+    else:
+        fence(draft, member.member_id)
     return StreamsHeartbeatAnswer(member_id=beat.member_id, epoch=beat.member_epoch)
 
 
@@ -191,14 +211,23 @@ def fence(draft: StreamsDraft, member_id: str) -> None:
 def _member(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
     """Return the member before this heartbeat; an empty one for a new member."""
     if beat.member_epoch != JOIN_EPOCH:
-        member = draft.group.existing_member(beat.member_id)
+        member = draft.group.existing_member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)
         return member
-    if len(draft.group.members) >= draft.config.max_size:
+    group, holder = draft.group, draft.group.static_member(beat.instance_id)
+    if holder is None:
+        if len(group.members) >= draft.config.max_size and not (draft.config.is_extended and beat.member_id in group.members):
+            raise Rejected(
+                ErrorCode.GROUP_MAX_SIZE_REACHED, f"The streams group has reached its maximum capacity of {draft.config.max_size} members."
+            )
+        return group.members.get(beat.member_id) or StreamsMember(member_id=beat.member_id)
+    if holder.epoch != LEAVE_STATIC_EPOCH:
         raise Rejected(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The streams group has reached its maximum capacity of {draft.config.max_size} members."
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the group because the instance id is owned by "
+            f"{holder.member_id} member.",
         )
-    return draft.group.members.get(beat.member_id) or StreamsMember(member_id=beat.member_id)
+    return draft.replace_member(holder, beat.member_id)
 
 
 def _check_epoch(member: StreamsMember, beat: StreamsGroupHeartbeatRequest) -> None:
@@ -220,6 +249,7 @@ def _changed(member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_i
     """Return the member with the heartbeat's fields."""
     return replace(
         member,
+        instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
         rack_id=member.rack_id if beat.rack_id is None else beat.rack_id,
         client_id=client_id,
         client_host=client_host,

@@ -27,6 +27,12 @@ TRANSACTION_VERSION: Final = "transaction.version"
 ADDRESS_RANGES: Final = 32
 """4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
 
+_EXTENDED: Final = 1
+"""The version of StreamsGroupHeartbeat that Kafka 4.4 brought."""
+
+_BY_IDS: Final = 6
+"""The version of TxnOffsetCommit that Kafka 4.4 brought."""
+
 _EPOCHS_CHECKED: Final = 2
 """The share.version that Kafka 4.4 brought."""
 
@@ -72,6 +78,16 @@ class Likeness:
     def rejects_negative_share_epochs(self) -> bool:
         """Whether the share coordinator rejects leader and state epochs of -1, as the release that brought share.version 2 does."""
         return self.table.features.get(SHARE_VERSION, (0, 0, 0))[1] >= _EPOCHS_CHECKED
+
+    @property
+    def assigns_empty_groups(self) -> bool:
+        """Whether the assignment of a group that becomes empty gets the group's epoch, as in the release that brought TxnOffsetCommit 6."""
+        return self.table.apis.get("TxnOffsetCommit", (0, 0))[1] >= _BY_IDS
+
+    @property
+    def extends_streams_groups(self) -> bool:
+        """Whether members of streams groups may be static and report the offsets of their tasks."""
+        return self.table.apis.get("StreamsGroupHeartbeat", (0, 0))[1] >= _EXTENDED
 
     def versions(self, api: str, first: int, last: int) -> tuple[int, int] | None:
         """Return which of the versions `first` to `last` of an API the release serves, or None. `api` is its name in Kafka's schemas."""

@@ -1,12 +1,13 @@
 """The one request by which a member joins, stays in and leaves a streams group (KIP-1071).
 
-Version 0, flexible. Null means: not changed since the last heartbeat. The client makes the member id.
+Versions 0-1, flexible. Version 1 (Kafka 4.4): whether the coordinator asks for the topology's description (KIP-1331), and a lag of 64 bits.
+Null means: not changed since the last heartbeat. The client makes the member id.
 """
 
 from __future__ import annotations
 
 from ottla.protocol.messages.streams_group import Endpoint, KeyValue, Subtopology, TaskIds, TaskOffset
-from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, struct, wire_struct
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, int64, string, struct, wire_struct
 
 
 @wire_struct
@@ -16,7 +17,7 @@ class Topology:
 
 
 @wire_struct
-class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0", flexible="0+"):
+class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0-1", flexible="0+"):
     group_id: str = string()
     member_id: str = string()
     member_epoch: int = int32()
@@ -56,18 +57,20 @@ class EndpointToPartitions:
 
 
 @wire_struct
-class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0", flexible="0+"):
+class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32()
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     member_id: str = string()
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()
-    acceptable_recovery_lag: int = int32()
+    acceptable_recovery_lag_legacy: int = int32("0")
     task_offset_interval_ms: int = int32()
+    acceptable_recovery_lag: int = int64("1+", default=-1)
     status: list[Status] | None = array(Status, nullable="0+")
     active_tasks: list[TaskIds] | None = array(TaskIds, nullable="0+", default=None)
     standby_tasks: list[TaskIds] | None = array(TaskIds, nullable="0+", default=None)
     warmup_tasks: list[TaskIds] | None = array(TaskIds, nullable="0+", default=None)
+    topology_description_required: bool = boolean("1+")
     endpoint_information_epoch: int = int32()
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = array(EndpointToPartitions, nullable="0+", default=None)

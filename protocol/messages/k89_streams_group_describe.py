@@ -1,18 +1,19 @@
 """Describe streams groups (KIP-1071).
 
-Version 0, flexible.
+Versions 0-1, flexible. Version 1 (Kafka 4.4): the description of the topology (KIP-1331) and the assignor (KIP-1357).
 """
 
 from __future__ import annotations
 
-from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
-from ottla.protocol.schema import Message, array, boolean, int16, int32, string, struct, wire_struct
+from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo, TopologyDescription
+from ottla.protocol.schema import Message, array, boolean, int8, int16, int32, string, struct, wire_struct
 
 
 @wire_struct
-class StreamsGroupDescribeRequest(Message, api_key=89, versions="0", flexible="0+"):
+class StreamsGroupDescribeRequest(Message, api_key=89, versions="0-1", flexible="0+"):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
+    include_topology_description: bool = boolean("1+")
 
 
 @wire_struct
@@ -67,9 +68,12 @@ class DescribedGroup:
     topology: Topology | None = struct(Topology, nullable="0+", default=None)
     members: list[Member] = array(Member)
     authorized_operations: int = int32(default=-0x80000000)
+    topology_description: TopologyDescription | None = struct(TopologyDescription, "1+", nullable="1+", default=None)
+    topology_description_status: int = int8("1+")
+    assignor_name: str | None = string("1+", nullable="1+", default=None)
 
 
 @wire_struct
-class StreamsGroupDescribeResponse(Message, api_key=89, versions="0", flexible="0+"):
+class StreamsGroupDescribeResponse(Message, api_key=89, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32()
     groups: list[DescribedGroup] = array(DescribedGroup)

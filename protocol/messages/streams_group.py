@@ -1,8 +1,10 @@
-"""The structs that Kafka declares alike in StreamsGroupHeartbeat (88), StreamsGroupDescribe (89) and the records of streams groups."""
+"""The structs that Kafka declares alike in StreamsGroupHeartbeat (88), StreamsGroupDescribe (89), StreamsGroupTopologyDescriptionUpdate
+(93) and the records of streams groups.
+"""
 
 from __future__ import annotations
 
-from ottla.protocol.schema import array, int16, int32, int64, string, uint16, wire_struct
+from ottla.protocol.schema import array, int8, int16, int32, int64, string, struct, uint16, wire_struct
 
 
 @wire_struct
@@ -58,3 +60,33 @@ class TaskOffset:
     subtopology_id: str = string()
     partition: int = int32()
     offset: int = int64()
+
+
+@wire_struct
+class TopologyDescriptionNode:
+    """A source (1), processor (2) or sink (3)."""
+
+    name: str = string()
+    node_type: int = int8()
+    source_topics: list[str] = array(string)
+    sink_topic: str | None = string(nullable="0+", default=None)
+    stores: list[str] = array(string)
+    successors: list[str] = array(string)
+
+
+@wire_struct
+class TopologyDescriptionSubtopology:
+    subtopology_id: str = string()
+    nodes: list[TopologyDescriptionNode] = array(TopologyDescriptionNode)
+
+
+@wire_struct
+class TopologyDescriptionGlobalStore:
+    source: TopologyDescriptionNode = struct(TopologyDescriptionNode)
+    processor: TopologyDescriptionNode = struct(TopologyDescriptionNode)
+
+
+@wire_struct
+class TopologyDescription:
+    subtopologies: list[TopologyDescriptionSubtopology] = array(TopologyDescriptionSubtopology)
+    global_stores: list[TopologyDescriptionGlobalStore] = array(TopologyDescriptionGlobalStore)

@@ -9,7 +9,7 @@ from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k88_streams_group_heartbeat import Topology
-from ottla.protocol.messages.streams_group import Subtopology, TaskIds, TopicInfo
+from ottla.protocol.messages.streams_group import Subtopology, TaskIds, TaskOffset, TopicInfo
 from tests.support import consumer_calls
 from tests.support.access import GUARDED, acl, allow, ann, bob
 from tests.support.running_broker import RunningBroker
@@ -131,3 +131,21 @@ def test_the_status_about_very_many_topics_fits_its_field(broker: RunningBroker)
         (status,) = beat(client, topology=topology(changelogs=[f"{number:0240}" for number in range(200)])).status or ()
         assert "Unauthorized to CREATE on topics 0" in status.status_detail
         assert status.status_detail.endswith("…")
+
+
+@pytest.mark.broker_like("4.4")
+def test_since_4_4_members_are_told_how_to_report_offsets_and_may_be_static(client: Client) -> None:
+    joined = beat(client, instance_id="i")
+    assert (joined.error_code, joined.task_offset_interval_ms, joined.acceptable_recovery_lag) == (0, 60_000, 10_000)
+    assert beat(client, 2, task_offsets=[TaskOffset("0", 0, 5)], task_end_offsets=[TaskOffset("0", 0, 9)]).error_code == 0
+    left = beat(client, -2, instance_id="i")
+    assert (left.error_code, left.member_epoch, left.task_offset_interval_ms, left.acceptable_recovery_lag) == (0, -2, 0, -1)
+    again = beat(client, member_id="n", instance_id="i")
+    assert (again.member_epoch, again.active_tasks) == (2, [TaskIds("0", [0, 1])])
+    assert [(member.member_id, member.instance_id) for member in described(client).members] == [("n", "i")]
+
+
+def test_until_4_3_members_report_no_offsets(client: Client) -> None:
+    joined = beat(client)
+    assert (joined.task_offset_interval_ms, joined.topology_description_required) == (0, False)
+    assert beat(client, instance_id="i").error_message == "Static membership is not yet supported."

@@ -49,3 +49,14 @@ def test_unknown_groups_and_those_of_other_types_are_not_found(client: Client) -
         (ErrorCode.GROUP_ID_NOT_FOUND, "Group classic is not a streams group."),
         (ErrorCode.INVALID_GROUP_ID, None),
     ]
+
+
+@pytest.mark.broker_like("4.4")
+@pytest.mark.parametrize(("asked", "status"), [(False, 0), (True, 1)])
+def test_version_1_names_the_assignor_and_has_no_description_of_the_topology(client: Client, asked: bool, status: int) -> None:
+    prepare(client)
+    beat(client)
+    group = described(client, include_topology_description=asked)
+    assert (group.assignor_name, group.topology_description_status, group.topology_description) == ("sticky", status, None)
+    unknown = described(client, "nobody", include_topology_description=asked)
+    assert (unknown.assignor_name, unknown.topology_description_status) == (None, 0)

@@ -95,6 +95,7 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
         allows_downgrade=policy in {"bidirectional", "downgrade"},
         classic_max_size=settings.group_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
+        assigns_empty=settings.like.assigns_empty_groups,
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )
 
@@ -109,6 +110,7 @@ def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> Shar
         heartbeat_interval_ms=values["heartbeat.interval.ms"],
         max_size=settings.group_share_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
+        assigns_empty=settings.like.assigns_empty_groups,
         initialize_retry_interval_ms=settings.group_share_initialize_retry_interval_ms,
     )
 
@@ -125,6 +127,8 @@ def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> St
         num_standby_replicas=effective_value(STANDBYS, overrides, settings),
         initial_rebalance_delay_ms=effective_value(INITIAL_REBALANCE_DELAY_MS, overrides, settings),
         assignment_interval_ms=values["assignment.interval.ms"],
+        assigns_empty=settings.like.assigns_empty_groups,
+        is_extended=settings.like.extends_streams_groups,
     )
 
 
@@ -277,7 +281,8 @@ class GroupService:
         """Join, stay in or leave a streams group. Raises Rejected."""
         from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
-        check(beat)  # as in Kafka, an invalid request gets its own error, whoever coordinates the group
+        # As in Kafka, an invalid request gets its own error, whoever coordinates the group.
+        check(beat, is_extended=self._settings.like.extends_streams_groups)
         shard = self.shards.of(beat.group_id)
         return self.decided(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 

@@ -16,6 +16,7 @@ from client_compat.differential.scenarios.common import batch, create, produce, 
 from client_compat.differential.scenarios.consumer_groups import joining_beat as consumer_beat
 from client_compat.differential.scenarios.groups import commit_request
 from client_compat.differential.scenarios.share_members import configure
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
@@ -29,7 +30,19 @@ from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, Offse
 from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.messages.k89_streams_group_describe import StreamsGroupDescribeRequest
-from ottla.protocol.messages.streams_group import CopartitionGroup, Endpoint, KeyValue, Subtopology, TaskIds, TaskOffset, TopicInfo
+from ottla.protocol.messages.k93_streams_group_topology_description_update import StreamsGroupTopologyDescriptionUpdateRequest
+from ottla.protocol.messages.streams_group import (
+    CopartitionGroup,
+    Endpoint,
+    KeyValue,
+    Subtopology,
+    TaskIds,
+    TaskOffset,
+    TopicInfo,
+    TopologyDescription,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
+)
 
 JOIN, LEAVE, LEAVE_STATIC = 0, -1, -2
 STABLE = "Stable"
@@ -180,6 +193,59 @@ def standbys(probe: Probe) -> None:
     described(probe, "without b", "st-stand")
     probe.ask("shut down", beat("st-stand", "a", epochs["a"], shutdown_application=True))
     probe.ask("c is told", beat("st-stand", "c", epochs["c"]))
+
+
+def static_members(probe: Probe) -> None:
+    """Join with instance ids, leave for a while and for good, and return under other member ids."""
+    configure(probe, "st-static", AT_ONCE)
+    new_topic(probe, "static-text")
+    topology = Topology(0, [Subtopology("0", ["static-text"])])
+    answer = probe.ask("a joins", joining("st-static", "a", topology, instance_id="i"))
+    if answer is None or answer.error_code:
+        return  # before Kafka 4.4
+    epoch = settled(probe, "st-static")["a"]
+    for label, request in {
+        "another member joins as the instance": joining("st-static", "b", topology, instance_id="i"),
+        "the same member joins again": joining("st-static", "a", topology, instance_id="i"),
+        "a heartbeat of another member": beat("st-static", "b", epoch, instance_id="i"),
+        "a heartbeat of an unknown instance": beat("st-static", "a", epoch, instance_id="x"),
+        "a heartbeat without the instance": beat("st-static", "a", epoch),
+        "another member leaves for a while": beat("st-static", "b", LEAVE_STATIC, instance_id="i"),
+        "a leaves for a while": beat("st-static", "a", LEAVE_STATIC, instance_id="i"),
+        "a heartbeat meanwhile": beat("st-static", "a", epoch, instance_id="i"),
+        "offsets of tasks meanwhile": beat("st-static", "a", epoch, instance_id="i", task_offsets=[TaskOffset("0", 0, 1)]),
+    }.items():
+        probe.ask(label, request)
+    described(probe, "without a", "st-static")
+    probe.ask("b returns in its place", joining("st-static", "b", topology, process_id="process of a", instance_id="i"))
+    described(probe, "with b", "st-static")
+    probe.ask("c joins", joining("st-static", "c", topology, instance_id="j"))
+    settled(probe, "st-static")
+    described(probe, "two members", "st-static")
+    probe.ask("c leaves for a while", beat("st-static", "c", LEAVE_STATIC, instance_id="j"))
+    probe.ask("c returns from another rack", joining("st-static", "c", topology, instance_id="j", rack_id="r"))
+    settled(probe, "st-static")
+    described(probe, "two members again", "st-static")
+    probe.ask("c leaves as another instance", beat("st-static", "c", LEAVE, instance_id="i"))
+    probe.ask("c leaves", beat("st-static", "c", LEAVE, instance_id="j"))
+    probe.ask("c leaves again", beat("st-static", "c", LEAVE, instance_id="j"))
+    probe.ask("b leaves without its instance", beat("st-static", "b", LEAVE))
+    described(probe, "empty", "st-static")
+
+
+def descriptions(probe: Probe) -> None:
+    """Send descriptions of topologies to a broker that stores none, and ask for them."""
+    new_topic(probe, "described-text")
+    probe.quietly(joining("st-described", "a", Topology(0, [Subtopology("0", ["described-text"])])), 0)
+    nodes = [TopologyDescriptionNode("source", 1, ["described-text"], successors=["sink"]), TopologyDescriptionNode("sink", 3)]
+    description = TopologyDescription([TopologyDescriptionSubtopology("0", nodes)])
+    for version in probe.range(ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE):
+        for label, group, member in (("described", "st-described", "a"), ("no group", "", "a"), ("no member", "st-described", "")):
+            probe.ask(label, StreamsGroupTopologyDescriptionUpdateRequest(group, member, 0, description), version)
+    for names in (["st-described"], ["unknown"], [""]):
+        request = StreamsGroupDescribeRequest(names, include_topology_description=True)
+        for version in probe.range(ApiKey.STREAMS_GROUP_DESCRIBE):
+            probe.ask(f"describe {names}", request, version)
 
 
 def topologies(probe: Probe) -> None:

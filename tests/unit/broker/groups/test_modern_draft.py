@@ -103,6 +103,19 @@ def test_a_removed_member_leaves_three_tombstones(make: MakeDraft) -> None:
 
 
 @ALL
+@pytest.mark.parametrize(("assigns_empty", "assigned"), [(False, 1), (True, 2)])
+def test_the_assignment_of_a_group_that_becomes_empty_gets_its_epoch_since_4_4(
+    make: MakeDraft,
+    assigns_empty: bool,
+    assigned: int,
+) -> None:
+    draft = make(assigns_empty=assigns_empty)
+    draft.remove_member("m")
+    draft.bump_after_leave()
+    assert (draft.group.epoch, draft.group.assignment_epoch) == (2, assigned)
+
+
+@ALL
 def test_a_session_ends_after_its_timeout(make: MakeDraft) -> None:
     draft = make()
     draft.start_session("m", 7_000)

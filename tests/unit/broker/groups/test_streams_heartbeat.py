@@ -17,6 +17,7 @@ from tests.support.consumer_groups import FakeTopics
 from tests.support.streams_groups import StreamsDriver, active, owning, topology
 
 JOIN: dict[str, Any] = {"group_id": "g", "member_id": "m", "rebalance_timeout_ms": 1, "topology": topology()} | owning(TaskSet())
+JOINING: dict[str, Any] = {name: value for name, value in JOIN.items() if not name.endswith("_id")}
 STAY: dict[str, Any] = {"group_id": "g", "member_id": "m", "member_epoch": 1}
 
 
@@ -46,6 +47,29 @@ def test_an_invalid_request_is_rejected_with_kafkas_reason(fields: dict[str, Any
     with pytest.raises(Rejected) as rejected:
         check(StreamsGroupHeartbeatRequest(**fields))
     assert rejected.value.code is ErrorCode.INVALID_REQUEST
+    assert rejected.value.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [JOIN | {"instance_id": "i"}, JOIN | {"task_offsets": []}, JOIN | {"task_end_offsets": [TaskOffset()]}, STAY | owning(TaskSet())],
+)
+def test_since_4_4_members_may_be_static_and_report_offsets(fields: dict[str, Any]) -> None:
+    check(StreamsGroupHeartbeatRequest(**fields), is_extended=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (JOIN | {"warmup_tasks": [TaskIds("0", [0])]}, "WarmupTasks must be empty when (re-)joining."),
+        (JOIN | {"instance_id": ""}, "InstanceId can't be empty."),
+        (JOIN | {"topology": Topology(0, [Subtopology("0", source_topic_regex=["a"])])}, "Regular expressions for source topics are not"),
+        (STAY | {"member_epoch": -2}, "InstanceId can't be null."),
+    ],
+)
+def test_since_4_4_other_requests_are_invalid(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(Rejected) as rejected:
+        check(StreamsGroupHeartbeatRequest(**fields), is_extended=True)
     assert rejected.value.message.startswith(message)
 
 
@@ -283,3 +307,56 @@ def test_an_endpoint_has_no_partitions_while_source_topics_are_missing() -> None
     answer = driver.join("a", user_endpoint=Endpoint("h", 1))
     assert answer.endpoints is not None
     assert (answer.endpoints[0].user_endpoint.host, answer.endpoints[0].active_partitions) == ("h", [])
+
+
+def test_a_static_member_that_returns_gets_its_tasks_under_its_new_id() -> None:
+    driver = StreamsDriver(is_extended=True)
+    driver.join("a", instance_id="i")
+    driver.join("b", instance_id="j")
+    driver.settle()
+    tasks, epoch = driver.member("a").assigned, driver.group.epoch
+    left = driver.beat("a", -2, instance_id="i")
+    assert (left.member_id, left.epoch, driver.member("a").epoch, driver.member("a").assigned) == ("a", -2, -2, tasks)
+    again = driver.join("a2", instance_id="i", process_id="p-a")
+    assert (again.epoch, again.tasks, driver.group.epoch) == (epoch, tasks, epoch)
+    assert driver.group.members.keys() == {"a2", "b"}
+    restored = driver.replayed()
+    assert restored is not None
+    assert (restored.members, restored.static_member("i")) == (driver.group.members, driver.member("a2"))
+
+
+def test_an_instance_has_one_member() -> None:
+    driver = StreamsDriver(is_extended=True)
+    driver.join("a", instance_id="i")
+    assert driver.refused("b", 0, **JOINING, instance_id="i") is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert driver.refused("b", 2, instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.refused("b", -2, instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
+    assert driver.refused("a", 2, instance_id="j") is ErrorCode.UNKNOWN_MEMBER_ID
+    driver.beat("a", -1, instance_id="i")
+    assert driver.join("b", instance_id="i").tasks == active(0, 1), "an instance that has left for good is free"
+
+
+def test_a_static_member_that_does_not_return_in_time_is_removed() -> None:
+    driver = StreamsDriver(is_extended=True)
+    driver.join("a", instance_id="i")
+    driver.beat("a", -2, instance_id="i")
+    driver.pass_ms(45_000)
+    assert driver.group.is_empty
+    assert driver.group.static_member("i") is None
+
+
+def test_a_full_group_has_room_for_members_that_it_knows() -> None:
+    driver = StreamsDriver(is_extended=True, max_size=1)
+    driver.join("a", instance_id="i")
+    driver.beat("a", -2, instance_id="i")
+    driver.join("b", instance_id="i")
+    assert driver.refused("c", 0, **JOINING) is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+@pytest.mark.parametrize(("is_extended", "count"), [(False, 2), (True, 1)])
+def test_a_join_without_a_change_counts_for_the_endpoints_until_4_3(is_extended: bool, count: int) -> None:
+    driver = StreamsDriver(FakeTopics(), is_extended=is_extended)
+    driver.join("b")
+    before = driver.join("a", user_endpoint=Endpoint("h", 1)).endpoint_epoch
+    again = driver.join("a", user_endpoint=Endpoint("h", 1)).endpoint_epoch
+    assert (before, again) == (1, count)

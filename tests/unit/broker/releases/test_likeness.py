@@ -68,6 +68,11 @@ def test_what_a_later_release_added_is_not_in_the_default_one() -> None:
     assert not like("4.4").lacks("max.decompressed.message.bytes")
 
 
+def test_what_4_4_does_differently_with_groups() -> None:
+    assert (like("4.3").extends_streams_groups, like("4.4").extends_streams_groups) == (False, True)
+    assert (like("4.3").assigns_empty_groups, like("4.4").assigns_empty_groups) == (False, True)
+
+
 def test_a_version_of_a_release_has_the_releases_likeness() -> None:
     assert like("3.7.1") is like("3.7")
 
