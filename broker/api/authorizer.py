@@ -76,10 +76,9 @@ class Authorizer:
         self._super_users = frozenset(super_users)
         self._is_open = is_open
         self._acls = acls
-        self._ranges = ranges
         self._denials = DenialLines(clock)
-        self._of: Mapping[bytes, AccessControlEntryRecord] | None = None
-        self._index = AclIndex(())
+        self._of: Mapping[bytes, AccessControlEntryRecord] = {}
+        self._index = AclIndex((), ranges=ranges)
         self._known: dict[_Check, AclVerdict] = {}
         self._version = 0
 
@@ -90,10 +89,18 @@ class Authorizer:
         return self._version
 
     def _refresh(self) -> None:
-        acls = self._acls()
-        if acls is not self._of:
-            self._of, self._index, self._known = acls, AclIndex(acls.values(), ranges=self._ranges), {}
-            self._version += 1
+        """Follow the newest ACLs. Only those that differ are indexed anew."""
+        before, acls = self._of, self._acls()
+        if acls is before:
+            return
+        for acl_id, acl in before.items():
+            if acls.get(acl_id) is not acl:
+                self._index.remove(acl)
+        for acl_id, acl in acls.items():
+            if before.get(acl_id) is not acl:
+                self._index.add(acl)
+        self._of, self._known = acls, {}
+        self._version += 1
 
     def allowed(
         self, asking: Asking, operation: Operation, resource: Resource, name: str, *, quietly: bool = False, count: int = 1

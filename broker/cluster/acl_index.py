@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core.acl import EVERYBODY, WILDCARD, Operation, Pattern, Permission, Resource
 
 Acl = AccessControlEntryRecord
 Network: TypeAlias = IPv4Network | IPv6Network
-_OfPrincipals = dict[str, list[Acl]]
+_OfPrincipals = dict[str, dict[int, Acl]]
+"""ACLs by principal, then by `id()`: one of many is removed without a search."""
 
 _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset({Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
@@ -70,26 +71,43 @@ class AclVerdict(NamedTuple):
 
 
 class AclIndex:
-    """An immutable set of ACLs."""
+    """A set of ACLs. With `ranges`, hosts can be address ranges."""
 
     def __init__(self, acls: Iterable[Acl], *, ranges: bool = False) -> None:
         self._literal: dict[tuple[int, str], _OfPrincipals] = {}
         self._prefixed: dict[tuple[int, str], _OfPrincipals] = {}
         self._of_type: dict[int, _OfPrincipals] = {}
+        self._knows_ranges = ranges
         self._ranges: dict[str, Network] = {}
         """The hosts of ACLs that are address ranges."""
-        lengths: dict[int, set[int]] = {}
+        self._lengths: dict[int, Sequence[int]] = {}
+        """The lengths of the prefixes of each resource type, longest first. Some may have no ACL any more."""
         for acl in acls:
-            if ranges and (network := address_range(acl.host)) is not None:
-                self._ranges[acl.host] = network
-            place = (acl.resource_type, acl.resource_name)
-            if acl.pattern_type == Pattern.PREFIXED:
-                lengths.setdefault(acl.resource_type, set()).add(len(acl.resource_name))
-            of_names = self._prefixed if acl.pattern_type == Pattern.PREFIXED else self._literal
-            for of_principals in (of_names.setdefault(place, {}), self._of_type.setdefault(acl.resource_type, {})):
-                of_principals.setdefault(acl.principal, []).append(acl)
-        self._lengths: dict[int, Sequence[int]] = {kind: sorted(found, reverse=True) for kind, found in lengths.items()}
-        """The lengths of the prefixes of each resource type, longest first."""
+            self.add(acl)
+
+    def add(self, acl: Acl) -> None:
+        """Add an ACL."""
+        if self._knows_ranges and (network := address_range(acl.host)) is not None:
+            self._ranges[acl.host] = network
+        kind, length = acl.resource_type, len(acl.resource_name)
+        if acl.pattern_type == Pattern.PREFIXED and length not in (lengths := self._lengths.get(kind, ())):
+            self._lengths[kind] = sorted([*lengths, length], reverse=True)
+        for places, place in self._places(acl):
+            places.setdefault(place, {}).setdefault(acl.principal, {})[id(acl)] = acl
+
+    def remove(self, acl: Acl) -> None:
+        """Remove an ACL: the object that was added."""
+        for places, place in self._places(acl):
+            of_principals = places[place]
+            del of_principals[acl.principal][id(acl)]
+            if not of_principals[acl.principal]:
+                del of_principals[acl.principal]
+            if not of_principals:
+                del places[place]
+
+    def _places(self, acl: Acl) -> tuple[tuple[dict[Any, _OfPrincipals], object], ...]:
+        of_names = self._prefixed if acl.pattern_type == Pattern.PREFIXED else self._literal
+        return (of_names, (acl.resource_type, acl.resource_name)), (self._of_type, acl.resource_type)
 
     def judge(self, question: Question) -> AclVerdict:
         """Return the decision; without a matching ACL it is a denial."""
@@ -124,7 +142,7 @@ class AclIndex:
         """Yield all ACLs that match the resource, for whatever principal."""
         for of_principals in self._about(resource, name):
             for acls in of_principals.values():
-                yield from acls
+                yield from acls.values()
 
     def any_of_type(self, principal: str, host: str, operation: int, resource: int) -> bool:
         """Return whether the operation is allowed on some resource of the type. As in Kafka, implied operations do not count here."""
@@ -151,10 +169,10 @@ def _outlasts(pattern: int, name: str, denied: Mapping[int, set[str]]) -> bool:
     return not any(name[:length] in denied[Pattern.PREFIXED] for length in range(1, len(name) + 1))
 
 
-def _of(of_principals: Mapping[str, list[Acl]], principal: str) -> Sequence[Acl]:
+def _of(of_principals: _OfPrincipals, principal: str) -> Sequence[Acl]:
     """Return the ACLs of the principal and of `User:*`, in the order of Kafka's set."""
-    own = of_principals.get(principal, ()) if principal != EVERYBODY else ()
-    return sorted([*own, *of_principals.get(EVERYBODY, ())], key=_order)
+    named = {principal, EVERYBODY}.intersection(of_principals)
+    return sorted((acl for name in named for acl in of_principals[name].values()), key=_order)
 
 
 def _order(acl: Acl) -> tuple[int, str, str, int]:

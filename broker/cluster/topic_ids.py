@@ -16,6 +16,8 @@ METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 """The id of `__cluster_metadata`, the same in every cluster."""
 
 _RESERVED_BELOW: Final = 100
+_DASH: Final = 62
+"""The six bits that base64url writes as `-`."""
 
 
 def id_text(topic_id: bytes) -> str:
@@ -33,7 +35,7 @@ def id_of(text: str) -> bytes:
 
 def is_usable(topic_id: bytes) -> bool:
     """Return whether Kafka would accept a random id: it is not reserved, and its text does not look like an option."""
-    return int.from_bytes(topic_id, "big") >= _RESERVED_BELOW and not id_text(topic_id).startswith("-")
+    return topic_id[0] >> 2 != _DASH and int.from_bytes(topic_id, "big") >= _RESERVED_BELOW
 
 
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:

@@ -70,7 +70,8 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
     Raises `Rejected(POLICY_VIOLATION)` if one request creates too many.
     """
     image = state.image
-    known = {_content(acl) for acl in image.acls.values()}
+    names = {acl.resource_name for acl in acls}
+    known = {_content(acl) for acl in image.acls.values() if acl.resource_name in names}
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
     checks_hosts = state.settings.like.has_address_ranges

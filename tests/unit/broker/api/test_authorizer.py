@@ -55,6 +55,17 @@ def test_super_users_are_authorized_against_acls() -> None:
     assert not Scene(super_users=("User:Ann",)).may()
 
 
+def test_an_acl_counts_while_it_is_in_the_newest_metadata_also_as_another_object_with_its_id() -> None:
+    scene = Scene(acl(Operation.READ), acl(Operation.WRITE))
+    assert scene.may()
+    scene.rule(acl(Operation.READ), acl(Operation.DELETE))
+    assert [scene.may(each) for each in (Operation.READ, Operation.WRITE, Operation.DELETE)] == [True, False, True]
+    scene.rule(acl(Operation.READ, name="others"))
+    assert (scene.may(), scene.may(name="others")) == (False, True)
+    scene.rule()
+    assert not scene.may(name="others")
+
+
 def test_decisions_on_names_longer_than_a_topics_are_not_cached() -> None:
     """A client without permissions that names different resources of 32 KiB each: 20,000 cached decisions took 650 MiB."""
     scene = Scene()

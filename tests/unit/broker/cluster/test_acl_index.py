@@ -135,3 +135,23 @@ def test_an_address_range_matches_its_addresses_where_ranges_are_known(host: str
     assert AclIndex(acls, ranges=True).judge(question).allowed is is_meant
     assert AclIndex(acls, ranges=True).any_of_type("User:ann", address, Operation.READ, Resource.TOPIC) is is_meant
     assert not AclIndex(acls).judge(question).allowed
+
+
+def test_what_is_removed_has_no_effect_and_what_stays_keeps_it() -> None:
+    ours = [acl(), acl("ord", pattern_type=Pattern.PREFIXED), acl("*"), acl(host="10.0.0.0/8", operation=Operation.WRITE)]
+    others = [acl("ord", pattern_type=Pattern.PREFIXED, principal="User:bob"), acl("orders", operation=Operation.ALTER)]
+    index = AclIndex([*ours, *others], ranges=True)
+    for each in ours:
+        index.remove(each)
+    left = AclIndex(others, ranges=True)
+    for operation in (Operation.READ, Operation.WRITE, Operation.ALTER, Operation.DESCRIBE):
+        for name in ("orders", "ordinary", "other"):
+            for principal in ("User:ann", "User:bob"):
+                question = Question(principal, "10.0.0.1", operation, Resource.TOPIC, name)
+                assert index.judge(question) == left.judge(question)
+                assert index.any_of_type(*question[:4]) == left.any_of_type(*question[:4])
+    for each in others:
+        index.remove(each)
+    assert not list(index.about(Resource.TOPIC, "orders"))
+    index.add(ours[0])
+    assert index.judge(Question("User:ann", "10.0.0.1", Operation.READ, Resource.TOPIC, "orders")).allowed
