@@ -75,8 +75,10 @@ class Likeness:
         return self.table.features.get(METADATA_VERSION, (0, 0, 0))[1] >= ADDRESS_RANGES
 
     @property
-    def rejects_negative_share_epochs(self) -> bool:
-        """Whether the share coordinator rejects leader and state epochs of -1, as the release that brought share.version 2 does."""
+    def has_strict_share_states(self) -> bool:
+        """Whether the share coordinator rejects leader and state epochs of -1 and keeps counts of completed deliveries, as the release that
+        brought share.version 2 does.
+        """
         return self.table.features.get(SHARE_VERSION, (0, 0, 0))[1] >= _EPOCHS_CHECKED
 
     @property

@@ -53,17 +53,15 @@ class ShareState(NamedTuple):
 class ShareStateCoordinator:
     """The share partitions and their state. A `Machine` of `ottla.broker.runtime.coordination.shard`.
 
-    `has_partition` tells whether a topic with this id and partition exists. With `rejects_negative_epochs` (Kafka 4.4), every request
-    names its epochs.
+    `has_partition` tells whether a topic with this id and partition exists. With `is_strict` (Kafka 4.4), every request names its epochs, a
+    batch is not empty, and a write lowers neither the start offset nor, at the same start offset, the count of completed deliveries.
     """
 
-    def __init__(
-        self, updates_per_snapshot: int, has_partition: Callable[[bytes, int], bool], *, rejects_negative_epochs: bool = False
-    ) -> None:
+    def __init__(self, updates_per_snapshot: int, has_partition: Callable[[bytes, int], bool], *, is_strict: bool = False) -> None:
         self.states: dict[SharePartitionKey, ShareState] = {}
         self._updates_per_snapshot = updates_per_snapshot
         self._has_partition = has_partition
-        self._rejects_negative_epochs = rejects_negative_epochs
+        self._is_strict = is_strict
         self._snapshots: dict[SharePartitionKey, int] = {}
         """The offset of each share partition's newest snapshot, in order of the offsets."""
         self._redundant_before: int | None = None
@@ -75,7 +73,7 @@ class ShareStateCoordinator:
         self._check_epochs(key, state_epoch=state_epoch)
         found = self.states.get(key)
         if found is not None and state_epoch != _UNCHANGED and found.fencing_state_epoch > state_epoch:
-            raise _fenced_state()
+            raise self._fenced_state()
         self._check_exists(key)
         value = ShareSnapshotValue(
             snapshot_epoch=0 if found is None else found.snapshot_epoch + 1,
@@ -105,9 +103,11 @@ class ShareStateCoordinator:
         found = self._initialized(key, "Write")
         _check_leader(found, state.leader_epoch)
         if state.state_epoch != _UNCHANGED and found.fencing_state_epoch > state.state_epoch:
-            raise _fenced_state()
+            raise self._fenced_state()
         self._check_exists(key)
-        if _UNCHANGED < state.start_offset < found.start_offset:
+        if self._is_strict:
+            state = _never_lower(found, state)
+        elif _UNCHANGED < state.start_offset < found.start_offset:
             # A leader has repeated this write after a later one. Kafka takes the older start offset: without the states between the two,
             # the next leader delivers accepted records again.
             state = replace(state, start_offset=found.start_offset, delivery_complete_count=found.delivery_complete_count)
@@ -195,8 +195,12 @@ class ShareStateCoordinator:
     def _check_epochs(self, key: SharePartitionKey, *, leader_epoch: int = 0, state_epoch: int = 0) -> None:
         _check_key(key)
         for name, epoch in (("leader", leader_epoch), ("state", state_epoch)):
-            if epoch < 0 and self._rejects_negative_epochs:
+            if epoch < 0 and self._is_strict:
                 raise Rejected(ErrorCode.INVALID_REQUEST, f"The {name} epoch cannot be a negative number.")
+
+    def _fenced_state(self) -> Rejected:
+        whose, what = ("", "state epoch") if self._is_strict else ("share ", "share-group state epoch")
+        return Rejected(ErrorCode.FENCED_STATE_EPOCH, f"The {whose}coordinator rejected the request because the {what} did not match.")
 
     def _check_exists(self, key: SharePartitionKey) -> None:
         _check_key(key)
@@ -237,10 +241,16 @@ def _check_leader(found: ShareState, leader_epoch: int) -> None:
         raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker.")
 
 
-def _fenced_state() -> Rejected:
-    return Rejected(
-        ErrorCode.FENCED_STATE_EPOCH, "The share coordinator rejected the request because the share-group state epoch did not match."
-    )
+def _never_lower(found: ShareState, state: WrittenState) -> WrittenState:
+    """Return what a write changes in Kafka 4.4. Raises Rejected for a batch that ends before it begins: Kafka fails with
+    UNKNOWN_SERVER_ERROR.
+    """
+    if any(batch.last_offset < batch.first_offset for batch in state.batches):
+        raise Rejected(ErrorCode.INVALID_REQUEST, "The last offset of a state batch cannot be below its first offset.")
+    counts = {found.delivery_complete_count} if state.start_offset <= found.start_offset else set[int]()
+    if state.start_offset >= found.start_offset:
+        counts.add(state.delivery_complete_count)
+    return replace(state, start_offset=max(state.start_offset, found.start_offset), delivery_complete_count=max(counts))
 
 
 def _updated(before: ShareState | None, value: ShareUpdateValue) -> ShareState:

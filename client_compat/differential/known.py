@@ -101,6 +101,9 @@ KNOWN: tuple[KnownDifference, ...] = (
 REMOVED = "A release before 4.0 offers versions and levels that 4.0 removed"
 KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     *KNOWN,
+    KnownDifference(
+        ACCIDENT, "WRITE_SHARE_GROUP_STATE", r".*\.error_(code|message)", label="a range backwards", kafka="-1 .*|Unable to .*"
+    ),
     KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[\d+\]\.min_version", kafka="0"),
     KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[[4-7]\]", ours="None"),
     KnownDifference(REMOVED, "API_VERSIONS", r"supported_features\[metadata\.version\]\.min_version", kafka="1"),

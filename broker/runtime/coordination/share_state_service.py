@@ -129,7 +129,7 @@ class ShareStateService:
 
         updates_per_snapshot = self._settings.share_coordinator_snapshot_update_records_per_snapshot
         return state_coordinator.ShareStateCoordinator(
-            updates_per_snapshot, self._has_partition, rejects_negative_epochs=self._settings.like.rejects_negative_share_epochs
+            updates_per_snapshot, self._has_partition, is_strict=self._settings.like.has_strict_share_states
         )
 
     def _has_partition(self, topic_id: bytes, index: int) -> bool:

@@ -21,15 +21,18 @@ OTHER = SharePartitionKey("g", TOPIC, 1)
 class Log:
     """The state machine over a log in memory; its topic has two partitions."""
 
-    def __init__(self, updates_per_snapshot: int = 2) -> None:
+    def __init__(self, updates_per_snapshot: int = 2, *, is_strict: bool = False) -> None:
         self.updates_per_snapshot = updates_per_snapshot
+        self.is_strict = is_strict
         self.records: list[tuple[bytes, bytes | None]] = []
         self.machine = self.replayed()
         self.now_ms = 1_000
 
     def replayed(self) -> ShareStateCoordinator:
         """Return a state machine that has loaded the log."""
-        machine = ShareStateCoordinator(self.updates_per_snapshot, lambda topic_id, index: topic_id == TOPIC and index < 2)
+        machine = ShareStateCoordinator(
+            self.updates_per_snapshot, lambda topic_id, index: topic_id == TOPIC and index < 2, is_strict=self.is_strict
+        )
         for offset, record in enumerate(self.records):
             decoded = decode_record(*record)
             assert decoded is not None
@@ -217,6 +220,38 @@ def test_a_deleted_topic_loses_its_state() -> None:
     ids=["initialize", "read", "write", "write in no state epoch"],
 )
 def test_negative_epochs_can_be_rejected(act: Callable[[ShareStateCoordinator], object], name: str) -> None:
-    machine = ShareStateCoordinator(500, lambda topic_id, index: True, rejects_negative_epochs=True)
+    machine = ShareStateCoordinator(500, lambda topic_id, index: True, is_strict=True)
     with pytest.raises(Rejected, match=f"The {name} epoch cannot be a negative number"):
         act(machine)
+
+
+@pytest.mark.parametrize(
+    ("start_offset", "count", "expected"),
+    [(0, 2, (0, 3)), (0, 4, (0, 4)), (-1, 9, (0, 3)), (5, 1, (5, 1))],
+    ids=["an older count", "a newer count", "the start unchanged", "a later start"],
+)
+@pytest.mark.parametrize("updates_per_snapshot", [0, 500])
+def test_strictly_a_write_lowers_no_count_at_the_same_start(
+    start_offset: int, count: int, expected: tuple[int, int], updates_per_snapshot: int
+) -> None:
+    log = Log(updates_per_snapshot, is_strict=True)
+    log.initialize(start_offset=0)
+    log.write()  # a count of 3
+    log.append(log.machine.write(KEY, WrittenState(1, 0, start_offset, count, ()), log.now_ms).records)
+    summary = log.machine.summary(KEY)
+    assert (summary.start_offset, summary.delivery_complete_count) == expected
+
+
+def test_strictly_an_empty_batch_is_rejected() -> None:
+    log = Log(is_strict=True)
+    log.initialize(start_offset=0)
+    with pytest.raises(Rejected, match="cannot be below its first offset") as rejected:
+        log.write(StateBatch(71, 70, 0, 1))
+    assert rejected.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_strictly_the_error_about_an_older_state_epoch_has_the_text_of_4_4() -> None:
+    log = Log(is_strict=True)
+    log.initialize(epoch=3)
+    with pytest.raises(Rejected, match=r"The coordinator rejected the request because the state epoch did not match\."):
+        log.initialize(epoch=2)
