@@ -16,7 +16,7 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, base_name, broker_key, check_is_this_broker, is_kept_while_running
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource, SourcedText
 from ottla.broker.configs.client_metrics_config import METRICS_KEYS
-from ottla.broker.configs.group_config import GROUP_KEYS, described_group_value
+from ottla.broker.configs.group_config import described_group_value, group_keys
 from ottla.broker.configs.topic_config import effective_values, usable_overrides
 from ottla.broker.core.config_keys import ConfigKey, render
 from ottla.broker.core.rejected import Rejected
@@ -102,13 +102,16 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
 
 def _group_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
     entries = []
-    for key in GROUP_KEYS.values():
+    for key in group_keys(broker.settings).values():
         own: list[SourcedText] = []
+        if key.internal and key.name not in overrides:
+            continue
         if key.name in overrides:
             own = [(key.name, described_group_value(key.name, overrides, broker.settings), ConfigSource.GROUP)]
         behind = _chain(broker, tuple(synonym.name for synonym in key.synonyms))
         if not key.synonyms:
-            behind = [(key.name, described_group_value(key.name, {}, broker.settings), ConfigSource.DEFAULT)]
+            name = f"group.{key.name}" if key.internal else key.name
+            behind = [(name, described_group_value(key.name, {}, broker.settings), ConfigSource.DEFAULT)]
         chain = own + behind
         entries.append(_entry(key, chain[0][1], chain, read_only=False))
     return entries

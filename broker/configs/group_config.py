@@ -42,6 +42,7 @@ _OF_SHARE_PARTITIONS: Final = (RECORD_LOCK_DURATION_MS, DELIVERY_COUNT_LIMIT, MA
 
 STANDBYS = "streams.num.standby.replicas"
 INITIAL_REBALANCE_DELAY_MS = "streams.initial.rebalance.delay.ms"
+_OFFLOAD: Final = "Whether assignments are computed on a background thread, which does not exist here. Stored, without effect."
 _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
 _OFFSET_RESET: Final = validator(
     lambda value: isinstance(value, str) and (value in {"earliest", "latest"} or _DURATION.fullmatch(value) is not None),
@@ -82,10 +83,38 @@ GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
     )
 }
 
+LATER_GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
+    key.name: key
+    for key in (
+        *(
+            ConfigKey(f"{kind}.assignor.offload.enable", ConfigType.BOOLEAN, True, _OFFLOAD, internal=True)
+            for kind in ("consumer", "share", "streams")
+        ),
+        ConfigKey(
+            "streams.assignor.name",
+            ConfigType.STRING,
+            None,
+            "The assignor of the group.",
+            one_of("sticky"),
+            synonyms=(Synonym("group.streams.assignors"),),
+        ),
+    )
+}
+"""The settings that Kafka 4.4 brought, but for those of dead letter queues and warm-up tasks, which do not exist here. An internal one is
+described only for a group that has it.
+"""
+_ALL: Final = {**GROUP_KEYS, **LATER_GROUP_KEYS}
+
+
+def group_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
+    """Return the settings that a group can have: those of the release that the broker is like."""
+    return GROUP_KEYS if settings.like.lacks("group.streams.assignors") else _ALL
+
 
 def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) -> None:
     """Raise `Rejected(INVALID_CONFIG)` if a group cannot run with these overrides (Kafka's `GroupConfig.validate`)."""
-    unknown = [name for name in overrides if name not in GROUP_KEYS]
+    known = group_keys(settings)
+    unknown = [name for name in overrides if name not in known]
     if unknown:
         raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown[0]}")
     values = {name: _parsed(name, text) for name, text in overrides.items()}
@@ -141,7 +170,7 @@ def described_group_value(name: str, overrides: Mapping[str, str], settings: Bro
     """Return a setting's value as text: the group's own as it was set, else the broker's, else the default."""
     if name in overrides:
         return str(render(_parsed(name, overrides[name])))
-    key = GROUP_KEYS[name]
+    key = _ALL[name]
     return str(render(settings.value(key.synonyms[0].name) if key.synonyms else key.default))
 
 
@@ -155,7 +184,7 @@ def _in_force(name: str, text: str | None, settings: BrokerSettings) -> int:
 
 def _parsed(name: str, text: str) -> Value:
     try:
-        return GROUP_KEYS[name].parse(text)
+        return _ALL[name].parse(text)
     except InvalidConfig as error:
         raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from error
 

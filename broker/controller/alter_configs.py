@@ -28,7 +28,7 @@ from ottla.broker.configs.broker_changes import (
 )
 from ottla.broker.configs.client_metrics_config import check_metrics_configs
 from ottla.broker.configs.config_op import ConfigOp, OpType
-from ottla.broker.configs.group_config import GROUP_KEYS, check_group_configs
+from ottla.broker.configs.group_config import check_group_configs, group_keys
 from ottla.broker.configs.topic_config import check_topic_configs, effective_values, usable_overrides
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, render
 from ottla.broker.core.rejected import Rejected
@@ -161,11 +161,12 @@ def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str]) -> di
 
 def _group_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
     current = catalog.configs(ResourceType.GROUP, resource.name)
-    wanted = wanted_overrides(resource, current, GROUP_KEYS, {})
+    keys = group_keys(settings)
+    wanted = wanted_overrides(resource, current, keys, {})
     if not resource.name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     named = {op.name for op in resource.ops}
-    check_group_configs({name: text for name, text in wanted.items() if name in GROUP_KEYS or name in named}, settings)
+    check_group_configs({name: text for name, text in wanted.items() if name in keys or name in named}, settings)
     return wanted
 
 

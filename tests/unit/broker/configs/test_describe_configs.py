@@ -12,7 +12,7 @@ from ottla.broker.core.config_keys import ConfigType
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, topic_keys
 from ottla.broker.core.settings_load import load
-from ottla.broker.releases.likeness import default_likeness
+from ottla.broker.releases.likeness import default_likeness, likeness
 from ottla.protocol.error_codes import ErrorCode
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
@@ -175,6 +175,21 @@ def test_a_group_uses_the_brokers_configs_unless_overridden(described: Described
     )
     other = described.entries(ResourceType.GROUP, "other")["consumer.session.timeout.ms"]
     assert (other.value, other.source) == ("45000", ConfigSource.DEFAULT)
+
+
+def test_settings_of_4_4_are_described_only_by_a_broker_like_it_and_internal_ones_only_if_set(described: Described) -> None:
+    later = Described(BrokerSettings(like=likeness("4.4")))
+    later.put(ResourceType.GROUP, "g", "consumer.assignor.offload.enable", "false")
+    entries = later.entries(ResourceType.GROUP, "g")
+    assert entries.keys() - described.entries(ResourceType.GROUP, "g").keys() == {
+        "consumer.assignor.offload.enable",
+        "streams.assignor.name",
+    }
+    assert entries["consumer.assignor.offload.enable"].synonyms == (
+        ("consumer.assignor.offload.enable", "false", ConfigSource.GROUP),
+        ("group.consumer.assignor.offload.enable", "true", ConfigSource.DEFAULT),
+    )
+    assert entries["streams.assignor.name"].synonyms == (("group.streams.assignors", "sticky", ConfigSource.DEFAULT),)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from ottla.broker.configs.group_config import (
 )
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.releases.likeness import likeness
 from ottla.protocol.error_codes import ErrorCode
 
 
@@ -114,3 +115,20 @@ def test_a_changed_broker_default_is_limited_to_the_bounds() -> None:
 def test_a_stored_value_is_limited_to_changed_bounds() -> None:
     settings = BrokerSettings(group_consumer_max_session_timeout_ms=50_000)
     assert effective_group_values("consumer", {SESSION_TIMEOUT_MS: "60000", "share.x": "1"}, settings)["session.timeout.ms"] == 50_000
+
+
+@pytest.mark.parametrize(("name", "value"), [("consumer.assignor.offload.enable", "true"), ("streams.assignor.name", "sticky")])
+def test_settings_of_4_4_are_known_since_then(name: str, value: str) -> None:
+    check_group_configs({name: value}, BrokerSettings(like=likeness("4.4")))
+    with pytest.raises(Rejected, match="Unknown group config name"):
+        check_group_configs({name: value}, BrokerSettings())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("streams.assignor.name", "random"), ("share.assignor.offload.enable", "maybe"), ("errors.deadletterqueue.topic.name", "dlq.t")],
+)
+def test_invalid_values_of_4_4s_settings_and_dead_letter_queues_are_refused(name: str, value: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        check_group_configs({name: value}, BrokerSettings(like=likeness("4.4")))
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
