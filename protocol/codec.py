@@ -22,8 +22,10 @@ __all__ = [
     "RequestHeader",
     "decode_request",
     "decode_response",
+    "decode_response_head",
     "encode_request",
     "encode_response",
+    "encode_response_head",
     "request_class",
     "response_class",
 ]
@@ -74,6 +76,17 @@ def encode_response(api_key: int, version: int, correlation_id: int, msg: Messag
     return [head]
 
 
+def encode_response_head(version: int, correlation_id: int, msg: Message, last: str, rest: Buffer) -> list[Buffer]:
+    """Encode a response whose bytes after the field `last` are `rest`. Raises like `encode_response`."""
+    message = type(msg)
+    head = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
+    if _has_flexible_header(message, version):
+        head.append(0)
+    parts: list[Buffer] = []
+    tail = encoder(message, version, last=last)(msg, head, parts)
+    return _sized(head, [*parts, tail, rest], bytearray())
+
+
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, msg: Message) -> list[Buffer]:
     """Encode a request, with its size. Raises like `encode_response`."""
     flexible = version >= type(msg).FLEXIBLE_SINCE
@@ -89,6 +102,15 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any
     message = response_class(api_key)
     correlation_id, pos = read_response_header(buf, _has_flexible_header(message, version))
     return correlation_id, decoder(message, version)(buf, pos, len(buf))
+
+
+def decode_response_head(api_key: int, version: int, frame: Buffer, last: str) -> tuple[Any, int]:
+    """Decode the fields of a response up to `last`; return the message, and the position of the bytes after them."""
+    buf = memoryview(frame)
+    message = response_class(api_key)
+    _, pos = read_response_header(buf, _has_flexible_header(message, version))
+    found: tuple[Any, int] = decoder(message, version, last=last)(buf, pos, len(buf))
+    return found
 
 
 def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer]:

@@ -70,6 +70,12 @@ def fields_at(type_: type, version: int) -> tuple[list[WireField], list[WireFiel
     )
 
 
+def up_to(ordered: list[WireField], last: str | None) -> tuple[list[WireField], list[WireField]]:
+    """Split fields after the one that is named `last`; None stands for the last of all."""
+    at = len(ordered) if last is None else [field.name for field in ordered].index(last) + 1
+    return ordered[:at], ordered[at:]
+
+
 def minimal_size(type_: Any, version: int, flexible: bool, *, nullable: bool = False) -> int:
     """Return the fewest bytes that a value of this type takes; array lengths are checked with it before anything is allocated."""
     if isinstance(type_, Kind):

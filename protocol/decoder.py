@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ottla.protocol.codegen import FIXED_SIZES, Source, fields_at, minimal_size
+from ottla.protocol.codegen import FIXED_SIZES, Source, fields_at, minimal_size, up_to
 from ottla.protocol.errors import MalformedMessage
 from ottla.protocol.fields import ArrayOf, Kind, WireField, bytes_
 from ottla.protocol.wire import Bad, read_string_length, read_uvarint, skip_tags
@@ -42,16 +42,21 @@ _GLOBALS: dict[str, Any] = {
 }
 
 
-def compile_decoder(message: type, version: int, flexible: bool, *, exact: bool = True) -> Callable[[memoryview, int, int], Any]:
-    """Generate the decoder of `message` at `version`. The caller caches it."""
-    return _DecoderCompiler(message, version, flexible, exact=exact).compile()
+def compile_decoder(
+    message: type, version: int, flexible: bool, *, exact: bool = True, last: str | None = None
+) -> Callable[[memoryview, int, int], Any]:
+    """Generate the decoder of `message` at `version`. The caller caches it. With `last`, it reads the fields up to this one only, and
+    returns the message, in which the others have their defaults, with the position after it.
+    """
+    return _DecoderCompiler(message, version, flexible, exact=exact, last=last).compile()
 
 
 class _DecoderCompiler:
     """Generates code in one pass over the declaration. `run` holds fixed-size reads to be merged into one call."""
 
-    def __init__(self, message: type, version: int, flexible: bool, *, exact: bool) -> None:
+    def __init__(self, message: type, version: int, flexible: bool, *, exact: bool, last: str | None) -> None:
         self.message = message
+        self.last = last
         self.version = version
         self.flexible = flexible
         self.exact = exact
@@ -63,11 +68,12 @@ class _DecoderCompiler:
         source = self.source
         if not self.exact:
             source.line(f"room = {REQUEST_ELEMENTS}")
-        self.struct(self.message, "m")
+        self.struct(self.message, "m", self.last)
         self.flush()
         source.path = source.title
-        source.line(f"if pos {'!=' if self.exact else '>'} end: raise Bad(f'{{end - pos}} bytes follow its end')")
-        source.line("return m")
+        if self.last is None:
+            source.line(f"if pos {'!=' if self.exact else '>'} end: raise Bad(f'{{end - pos}} bytes follow its end')")
+        source.line("return m" if self.last is None else "return m, pos")
         names = {**_GLOBALS, "fail": self.fail}
         return source.compile("READS", "fail(exc, pos, end)", names)
 
@@ -107,10 +113,12 @@ class _DecoderCompiler:
         self.source.names.setdefault(name, struct.Struct(fmt).unpack_from)
         self.source.line(f"{targets}{',' if len(run) == 1 else ''} = {name}(buf, pos); pos += {size}", parts)
 
-    def struct(self, type_: type, var: str) -> None:
+    def struct(self, type_: type, var: str, last: str | None = None) -> None:
         """Build a struct in the local `var`: defaults of absent fields, then the fields in order, then the tags."""
         source = self.source
         ordered, tagged, absent = fields_at(type_, self.version)
+        ordered, rest = up_to(ordered, last)
+        absent += rest
         source.line(f"{var} = new({source.name(type_.__name__, type_)})")
         for field in absent + tagged:
             source.line(f"{var}.{field.name} = {self.default(field)}")
@@ -119,7 +127,7 @@ class _DecoderCompiler:
             source.path = f"{outer}.{field.name}"
             self.value(field.type, f"{var}.{field.name}", nullable=self.version in field.nullable)
         source.path = outer
-        if self.flexible:
+        if self.flexible and last is None:
             self.tags(tagged, var)
 
     def default(self, field: WireField) -> str:

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ottla.protocol.codegen import Source, fields_at
+from ottla.protocol.codegen import Source, fields_at, up_to
 from ottla.protocol.errors import EncodeError
 from ottla.protocol.fields import ArrayOf, Kind, WireField
 from ottla.protocol.wire import Bad, Buffer, string_length, uvarint
@@ -34,16 +34,19 @@ _GLOBALS: dict[str, Any] = {
 }
 
 
-def compile_encoder(message: type, version: int, flexible: bool) -> Callable[[Any, bytearray, list[Buffer]], bytearray]:
-    """Generate the encoder of `message` at `version`. The caller caches it."""
-    return _EncoderCompiler(message, version, flexible).compile()
+def compile_encoder(
+    message: type, version: int, flexible: bool, *, last: str | None = None
+) -> Callable[[Any, bytearray, list[Buffer]], bytearray]:
+    """Generate the encoder of `message` at `version`. The caller caches it. With `last`, it writes the fields up to this one only."""
+    return _EncoderCompiler(message, version, flexible, last).compile()
 
 
 class _EncoderCompiler:
     """Generates code in one pass over the declaration. `run` holds fixed-size values to be merged into one call."""
 
-    def __init__(self, message: type, version: int, flexible: bool) -> None:
+    def __init__(self, message: type, version: int, flexible: bool, last: str | None) -> None:
         self.message = message
+        self.last = last
         self.version = version
         self.flexible = flexible
         self.source = Source(f"{message.__name__} v{version}", "def encode(m, w, parts):")
@@ -52,7 +55,7 @@ class _EncoderCompiler:
         self.out = "w"
 
     def compile(self) -> Callable[[Any, bytearray, list[Buffer]], bytearray]:
-        self.struct(self.message, "m")
+        self.struct(self.message, "m", self.last)
         self.flush()
         self.source.line("return w")
         return self.source.compile("WRITES", "fail(exc)", {**_GLOBALS, "fail": self.fail})
@@ -85,17 +88,19 @@ class _EncoderCompiler:
         self.source.names.setdefault(name, struct.Struct(fmt).pack)
         self.source.line(f"{self.out} += {name}({values})", parts)
 
-    def struct(self, type_: type, var: str) -> None:
+    def struct(self, type_: type, var: str, last: str | None = None) -> None:
         source = self.source
         ordered, tagged, _ = fields_at(type_, self.version)
+        ordered, _ = up_to(ordered, last)
         outer = source.path
         for field in ordered:
             source.path = f"{outer}.{field.name}"
             self.value(field.type, f"{var}.{field.name}", nullable=self.version in field.nullable)
         source.path = f"{outer}.tags"
-        if self.flexible and tagged:
+        flexible = self.flexible and last is None
+        if flexible and tagged:
             self.tags(tagged, var, outer)
-        elif self.flexible:
+        elif flexible:
             self.later("x", "")
         source.path = outer
 

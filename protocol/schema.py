@@ -109,27 +109,33 @@ Encode = Callable[[Any, bytearray, list[Buffer]], bytearray]
 Decode = Callable[[memoryview, int, int], Any]
 
 
-_encoders: dict[tuple[type, int], Encode] = {}
-_decoders: dict[tuple[type, int, bool], Decode] = {}
+_encoders: dict[tuple[type, int, str | None], Encode] = {}
+_decoders: dict[tuple[type, int, bool, str | None], Decode] = {}
 
 
-def encoder(message: type[Message], version: int) -> Encode:
-    """The compiled `encode(msg, w, parts) -> w` (see `ottla.protocol.encoder`). ValueError for a version the class does not have."""
-    known = _encoders.get((message, version))
+def encoder(message: type[Message], version: int, *, last: str | None = None) -> Encode:
+    """The compiled `encode(msg, w, parts) -> w` (see `ottla.protocol.encoder`). ValueError for a version the class does not have.
+
+    `last`: only the fields up to this one are written.
+    """
+    known = _encoders.get((message, version, last))
     if known is None:
-        known = _encoders[message, version] = compile_encoder(message, _known(message, version), version >= message.FLEXIBLE_SINCE)
+        flexible = version >= message.FLEXIBLE_SINCE
+        known = _encoders[message, version, last] = compile_encoder(message, _known(message, version), flexible, last=last)
     return known
 
 
-def decoder(message: type[Message], version: int, *, exact: bool = True) -> Decode:
+def decoder(message: type[Message], version: int, *, exact: bool = True, last: str | None = None) -> Decode:
     """The compiled `decode(buf, pos, end) -> message` (see `ottla.protocol.decoder`). ValueError for a version the class does not have.
 
-    `exact`: bytes after the message are an error; else they are not looked at.
+    `exact`: bytes after the message are an error; else they are not looked at. `last`: only the fields up to this one are read, and the
+    position after it is returned, too.
     """
-    known = _decoders.get((message, version, exact))
+    known = _decoders.get((message, version, exact, last))
     if known is None:
         flexible = version >= message.FLEXIBLE_SINCE
-        known = _decoders[message, version, exact] = compile_decoder(message, _known(message, version), flexible, exact=exact)
+        known = compile_decoder(message, _known(message, version), flexible, exact=exact, last=last)
+        _decoders[message, version, exact, last] = known
     return known
 
 

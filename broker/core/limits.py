@@ -360,6 +360,9 @@ GATEWAY_DIAL_MS = 10_000
 GATEWAY_STILL_MS = 10_000
 """How long a connection that ends may be without progress. A peer that does not read its last bytes would otherwise keep it for ever."""
 
+GATEWAY_STEPS = 250
+"""Topics and partitions of a Metadata response that a gateway looks at before it may serve other connections: less than a millisecond."""
+
 GATEWAY_REQUEST_BYTES = 100 * MIB
 """The largest request that is decoded, while fault rules or observers are loaded: Kafka's socket.request.max.bytes."""
 

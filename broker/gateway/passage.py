@@ -7,6 +7,7 @@ Rules:
   passes undecoded unless it may have to be changed (`rewriting`), or is that of an intercepted request.
 - Answers of the gateway's own keep their place in the order of responses.
 - Requests and responses are matched in memory only: whatever passes is not stored.
+- A response of very many partitions is rewritten in parts, and later responses wait for it (`is_rewriting`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from ottla.broker.api.context import CloseConnection
@@ -80,6 +81,9 @@ class Passage:
         self._responses = FrameStream(self._response, self._take_response, limits.NODE_RESPONSE_BYTES)
         self._pending: asyncio.Task[Reply] | None = None
         """Ends with the reply to an intercepted request; the client's next request waits."""
+        self._rewriting: Generator[None, None, list[Buffer]] | None = None
+        """Makes the response to the oldest request, which has arrived."""
+        self._rewriting_bytes = 0
         self._unasked: dict[InterceptedRequest, None] = {}
         self._cluster_is_lost = False
         self._is_fed = False
@@ -94,6 +98,11 @@ class Passage:
         return waits_behind or len(self._asked) >= limits.GATEWAY_IN_FLIGHT
 
     @property
+    def is_rewriting(self) -> bool:
+        """Whether the cluster should not be read before `rewrite_more` has been called."""
+        return self._rewriting is not None
+
+    @property
     def needs_cluster(self) -> bool:
         """Whether an intercepted request still has to be answered by the cluster, also if its client has gone."""
         return bool(self._unasked)
@@ -106,8 +115,8 @@ class Passage:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of incomplete frames that are stored."""
-        return self._requests.held_bytes + self._responses.held_bytes
+        """The bytes that are stored: of incomplete frames, and of a response that is being rewritten."""
+        return self._requests.held_bytes + self._responses.held_bytes + self._rewriting_bytes
 
     def from_client(self, data: Buffer) -> None:
         """Process bytes of the client. Raises ProtocolError, after which the connection has to end."""
@@ -127,6 +136,12 @@ class Passage:
                 self._requests.resume(self._to_cluster)
         finally:
             self._is_fed = False
+
+    def rewrite_more(self) -> None:
+        """Continue with the response that is being rewritten. Raises ProtocolError, after which the connection has to end."""
+        self._rewrite()
+        if self._rewriting is None:
+            self.from_cluster(b"")
 
     def take_to_client(self) -> list[Buffer]:
         """Return what is to be written to the client now, in order."""
@@ -259,6 +274,8 @@ class Passage:
     def _response(self, buf: memoryview, start: int, end: int, size: int) -> FrameFate:
         if not self._asked:
             raise ProtocolError("the cluster sent a response without a request")
+        if self._rewriting is not None:
+            return FrameFate.WAIT
         asked = self._asked[0]
         if asked.answer is not None:
             return FrameFate.COLLECT
@@ -281,13 +298,30 @@ class Passage:
         if self._response(frame, 0, len(frame), len(frame)) is FrameFate.PASS:
             self._to_client += sized(frame)
             return
-        asked = self._asked.popleft()
+        asked = self._asked[0]
         if asked.asking is not None:
+            self._asked.popleft()
             asked.asking.answered(frame, self._view)
             return
-        self._to_client += rewritten(asked.api_key, asked.version, frame, self._view)
+        self._rewriting = rewritten(asked.api_key, asked.version, frame, self._view)
+        self._rewriting_bytes = len(frame)
+        self._rewrite()
         if asked.mechanism is not None and asked.version == 0:
             self._expect_bare_tokens(asked.mechanism, decode_response(asked.api_key, asked.version, frame)[1])
+
+    def _rewrite(self) -> None:
+        """Do some steps of the rewriting. The request stays the oldest until its response is complete, so that nothing overtakes it."""
+        steps, self._rewriting = self._rewriting, None
+        assert steps is not None
+        try:
+            for _ in range(limits.GATEWAY_STEPS):
+                next(steps)
+        except StopIteration as done:
+            self._asked.popleft()
+            self._rewriting_bytes = 0
+            self._to_client += done.value
+        else:
+            self._rewriting = steps
 
     def _expect_bare_tokens(self, mechanism: str, response: Any) -> None:
         if response.error_code:

@@ -2,6 +2,8 @@
 
 Rules:
 - Every other response passes as bytes. So do versions of these that have no addresses yet, and responses in which nothing changes.
+- Of Metadata, which names every partition of a cluster, only the part with the brokers is decoded. The rest passes as bytes, after a walk
+  over it in small steps for the topics' ids.
 - ApiVersions offers a rewritten API up to the version that this project knows. All other APIs are offered as the cluster offers them, also
   unknown ones. The first versions stay, too: Kafka lists Produce from 0 for old librdkafka, which then does not use them (KIP-896).
 - GSSAPI is not offered: its tickets are for the host name that the client connects to, which is the gateway's.
@@ -10,13 +12,14 @@ Rules:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from ottla.broker.gateway.address_book import Address
+from ottla.broker.gateway.topic_ids import FIRST_VERSION, topic_ids
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import decode_response, encode_response, response_class
+from ottla.protocol.codec import decode_response, decode_response_head, encode_response, encode_response_head, response_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.wire import Buffer
@@ -111,12 +114,31 @@ def sized(frame: memoryview) -> list[Buffer]:
     return [_SIZE.pack(len(frame)), frame]
 
 
-def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> list[Buffer]:
-    """Return the response to send in place of `frame`, with its size. Raises ProtocolError for an invalid response."""
+def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> Generator[None, None, list[Buffer]]:
+    """Return the response to send in place of `frame`, with its size, after a number of short steps. Raises ProtocolError for an invalid
+    response.
+    """
+    if api_key == ApiKey.METADATA:
+        return (yield from _metadata_rewritten(version, frame, view))
     version, response = decoded(api_key, version, frame)
     if not change(api_key, version, response, view):
         return sized(frame)
-    return encode_response(api_key, version, int.from_bytes(frame[:4], "big", signed=True), response)
+    return encode_response(api_key, version, _correlation_id(frame), response)
+
+
+def _metadata_rewritten(version: int, frame: memoryview, view: AddressView) -> Generator[None, None, list[Buffer]]:
+    response, pos = decode_response_head(ApiKey.METADATA, version, frame, "brokers")
+    for known in topic_ids(version, frame, pos) if version >= FIRST_VERSION else ():
+        if known is not None:
+            view.learn(*known)
+        yield
+    if not _moved(response.brokers, "node_id", view):
+        return sized(frame)
+    return encode_response_head(version, _correlation_id(frame), response, "brokers", frame[pos:])
+
+
+def _correlation_id(frame: memoryview) -> int:
+    return int.from_bytes(frame[:4], "big", signed=True)
 
 
 def offer(response: ApiVersionsResponse) -> bool:

@@ -4,6 +4,7 @@ Rules:
 - A side that does not take its bytes stops the reading of the other side, so the gateway stores no more than the limits of one connection.
 - The end of one side ends the other, after it has what was on its way. If that does not move, the connection is closed without it.
 - An invalid frame of either side ends this connection and no other.
+- While a large response is being rewritten, other connections have their turns, and the cluster's side is not read.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ottla.broker.net.listeners import host_and_port, plain_address
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.net.shedding import Shedding
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.protocol.errors import ProtocolError
 
 peer_logger = logging.getLogger(PEERS)
@@ -43,6 +45,7 @@ class GatewayConnections:
         self.interception = interception
         self.clock = clock = interception.clock
         self.timers = timers = interception.timers
+        self.turns = Turns(clock)
         self.cluster_tls = cluster_tls
         self.own_host = own_host
         self.open: dict[GatewayConnection, None] = {}
@@ -163,6 +166,7 @@ class GatewayConnection:
         self._node_id = node_id
         self._accounted = self._last_held = 0
         self._dialling: asyncio.Task[None] | None = None
+        self._rewriting: asyncio.Task[None] | None = None
         self._ending: TimerHandle | None = None
         self.client = _Side(self, self._from_client)
         self._cluster = _Side(self, self._from_cluster)
@@ -216,12 +220,14 @@ class GatewayConnection:
             self._cluster.write(self._passage.take_to_cluster())
         if self._passage.ends or self.client.is_lost or self._cluster.is_lost:
             self._end()
+        if self._passage.is_rewriting and self._rewriting is None:
+            self._rewriting = self._shared.start(self._rewrite())
         self.settle()
 
     def settle(self) -> None:
         """Read each side only while the other side takes its bytes."""
         self.client.read(self._cluster.transport is not None and not self._cluster.is_full and not self._passage.is_full)
-        self._cluster.read(not self.client.is_full)
+        self._cluster.read(not self.client.is_full and not self._passage.is_rewriting)
         self._account()
 
     def lost(self) -> None:
@@ -233,8 +239,9 @@ class GatewayConnection:
             self._shared.open.pop(self, None)
             if self._ending is not None:
                 self._ending.cancel()
-            if self._dialling is not None:
-                self._dialling.cancel()
+            for task in (self._dialling, self._rewriting):
+                if task is not None:
+                    task.cancel()
         self._account()
 
     def held_bytes(self) -> int:
@@ -291,6 +298,13 @@ class GatewayConnection:
         self._accounted = held
         if budget.is_exhausted():
             self._shared.memory_is_short()
+
+    async def _rewrite(self) -> None:
+        """Continue with the responses that are rewritten in parts, until there is none."""
+        while self._passage.is_rewriting:
+            await self._shared.turns.mine()
+            self.received(lambda _: self._passage.rewrite_more(), b"")
+        self._rewriting = None
 
     async def _dial(self) -> None:
         """Connect to the first broker of the candidates that can be reached, or close the client's connection."""

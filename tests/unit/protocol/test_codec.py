@@ -3,11 +3,21 @@ from __future__ import annotations
 import pytest
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import decode_request, decode_response, encode_request, encode_response, request_class, response_class
+from ottla.protocol.codec import (
+    decode_request,
+    decode_response,
+    decode_response_head,
+    encode_request,
+    encode_response,
+    encode_response_head,
+    request_class,
+    response_class,
+)
 from ottla.protocol.encoder import SEPARATE_MIN
 from ottla.protocol.errors import MalformedMessage, UnsupportedVersion
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.protocol.messages.k03_metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 LARGE = bytes(SEPARATE_MIN)
@@ -36,6 +46,23 @@ def test_fetched_records_stand_in_the_response_as_they_are(version: int) -> None
     assert [buffer for buffer in buffers if buffer is records] == [records, records]
     assert size_of(buffers) == sum(map(len, buffers)) - 4
     assert decode_response(ApiKey.FETCH, version, b"".join(buffers)[4:]) == (9, response)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_the_first_fields_of_a_response_are_replaced_and_the_bytes_after_them_stay(version: int) -> None:
+    response = MetadataResponse(7, [MetadataResponseBroker(1, "a", 9092)], topics=[MetadataResponseTopic(name="t")])
+    frame = memoryview(b"".join(encode_response(ApiKey.METADATA, version, 9, response))[4:])
+    head, pos = decode_response_head(ApiKey.METADATA, version, frame, "brokers")
+    assert (head.brokers, head.topics) == (response.brokers, [])
+    head.brokers = response.brokers = [MetadataResponseBroker(1, "b" * 200, 1)] * 200
+    buffers = encode_response_head(version, 9, head, "brokers", frame[pos:])
+    assert b"".join(buffers) == b"".join(encode_response(ApiKey.METADATA, version, 9, response))
+
+
+def test_the_first_fields_of_a_response_are_checked_like_all_of_it() -> None:
+    frame = b"".join(encode_response(ApiKey.METADATA, 12, 9, MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 9092)])))[4:]
+    with pytest.raises(MalformedMessage, match="brokers"):
+        decode_response_head(ApiKey.METADATA, 12, frame[:15], "brokers")
 
 
 def test_no_empty_buffer_ends_a_response_whose_records_come_last() -> None:

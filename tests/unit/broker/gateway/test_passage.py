@@ -14,11 +14,18 @@ from ottla.protocol.codec import decode_response, encode_request, encode_respons
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 METADATA = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 9092)])
+AT_GATEWAY = MetadataResponse(brokers=[MetadataResponseBroker(1, "gw", 20_001)])
 
 
 def passage() -> Passage:
@@ -68,9 +75,8 @@ def test_addresses_are_rewritten_among_responses_that_pass_however_the_bytes_arr
         while at < len(data):
             feed(data[at : at + steps[turn % len(steps)]])
             at, turn = at + steps[turn % len(steps)], turn + 1
-    at_gateway = MetadataResponse(brokers=[MetadataResponseBroker(1, "gw", 20_001)])
     assert to_cluster(passing) == asked
-    assert to_client(passing) == response(at_gateway, 9, 1) + response(HeartbeatResponse(), 4, 2) + response(at_gateway, 12, 3)
+    assert to_client(passing) == response(AT_GATEWAY, 9, 1) + response(HeartbeatResponse(), 4, 2) + response(AT_GATEWAY, 12, 3)
     assert passing.held_bytes == 0
 
 
@@ -129,6 +135,34 @@ def test_a_response_that_would_be_collected_and_is_too_large_is_rejected_before_
     passing.from_client(request(MetadataRequest([]), 9, 1))
     with pytest.raises(FrameTooLarge):
         passing.from_cluster(struct.pack(">ii", 2**31 - 1, 1))
+
+
+def test_a_large_metadata_response_is_rewritten_in_parts_and_later_responses_wait_for_it() -> None:
+    passing, parts = passage(), 8
+    topics = [MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition()] * (limits.GATEWAY_STEPS * parts))]
+    passing.from_client(request(MetadataRequest(None), 12, 1) + request(HeartbeatRequest("g"), 4, 2))
+    later = response(HeartbeatResponse(), 4, 2)
+    passing.from_cluster(response(MetadataResponse(brokers=METADATA.brokers, topics=topics), 12, 1) + later)
+    calls = 0
+    while passing.is_rewriting:
+        assert (to_client(passing), passing.held_bytes > limits.GATEWAY_STEPS * parts) == (b"", True)
+        passing.rewrite_more()
+        calls += 1
+    assert calls == parts
+    assert to_client(passing) == response(MetadataResponse(brokers=AT_GATEWAY.brokers, topics=topics), 12, 1) + later
+    assert passing.held_bytes == 0
+
+
+def test_a_large_metadata_response_that_is_invalid_at_its_end_ends_the_connection() -> None:
+    passing = passage()
+    topics = [MetadataResponseTopic(name="t", partitions=[MetadataResponsePartition()] * limits.GATEWAY_STEPS * 2)]
+    passing.from_client(request(MetadataRequest(None), 12, 1))
+    frame = response(MetadataResponse(topics=topics), 12, 1)[4:] + b"more"
+    passing.from_cluster(struct.pack(">i", len(frame)) + frame)
+    passing.rewrite_more()
+    with pytest.raises(ProtocolError, match="4 bytes follow its end"):
+        passing.rewrite_more()
+    assert to_client(passing) == b""
 
 
 def test_a_client_with_very_many_pending_requests_is_not_read() -> None:

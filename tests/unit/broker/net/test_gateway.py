@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
@@ -12,13 +13,20 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.gateway.address_book import Address
-from ottla.broker.net.gateway import GatewaySettings
+from ottla.broker.net.gateway import Gateway, GatewaySettings
 from ottla.broker.testing.in_process_gateway import InProcessGateway
 from ottla.protocol.client import Client
-from ottla.protocol.codec import encode_request, encode_response
+from ottla.protocol.codec import decode_response, encode_request, encode_response
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from ottla.protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
@@ -232,6 +240,45 @@ def test_a_cluster_that_names_brokers_without_end_gets_a_bounded_number_of_ports
         with client_of(gateway) as client, pytest.raises(ConnectionError):
             client.call(MetadataRequest([]), 9)
         assert gateway.call(lambda node: len(node.book.ports)) == limits.GATEWAY_NODES_MAX
+
+
+class BusyClock(Clock):
+    """A clock by which each step of a computation takes longer than a slice of the loop."""
+
+    def __init__(self) -> None:
+        self._spent_ns = 0
+
+    def spent_ns(self) -> int:
+        self._spent_ns += limits.SLICE_MS * 1_000_000
+        return self._spent_ns
+
+
+async def test_other_connections_have_their_turns_while_metadata_of_20000_partitions_is_rewritten() -> None:
+    partitions = [MetadataResponsePartition(0, index, 5, 1, [5, 6, 7], [5, 6, 7]) for index in range(20_000)]
+    brokers, topics = [MetadataResponseBroker(5, HOST, 9_092)], [MetadataResponseTopic(0, "t", b"i" * 16, partitions=partitions)]
+    large = b"".join(encode_response(3, 12, 1, MetadataResponse(brokers=brokers, topics=topics)))
+    later = struct.pack(">ii", 9, 1) + b"later"
+    loop, turns = asyncio.get_running_loop(), 0
+    with scripted(answering_with(large + later)) as port:
+        gateway = Gateway(GatewaySettings([Address(HOST, port)], port=0), clock=BusyClock())
+        await gateway.start()
+
+        def bystander() -> None:
+            nonlocal turns
+            is_there = gateway.connections.budget.used >= len(large) - 4
+            turns += is_there and gateway.book.topic_name(b"i" * 16) is None
+            loop.call_soon(bystander)
+
+        bystander()
+        reader, writer = await asyncio.open_connection(HOST, gateway.ports[0])
+        writer.write(b"".join(encode_request(3, 12, 1, None, MetadataRequest(None))) + ANY_REQUEST)
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        got = decode_response(3, 12, await reader.readexactly(size))[1]
+        assert (await reader.readexactly(len(later)), got.topics) == (later, topics)
+        assert gateway.book.topic_name(b"i" * 16) == "t"
+        writer.close()
+        await gateway.stop()
+    assert turns > 50
 
 
 @pytest.mark.parametrize(
