@@ -16,6 +16,7 @@ class ListenerSecurity:
 
     def __init__(self, settings: BrokerSettings, listener: str, over: Mapping[str, Value] | None = None) -> None:
         self._given = {**settings.secured, **over} if over else settings.secured
+        self.like = settings.like
         self._prefix = f"listener.name.{listener.lower()}."
 
     def value(self, name: str) -> Value:

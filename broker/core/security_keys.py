@@ -22,6 +22,8 @@ _OAUTH: Final = f"{_SECURITY}.oauthbearer"
 UNSECURED_TOKENS: Final = f"{_OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 SECURED_TOKENS: Final = frozenset(f"{_OAUTH}.{package}OAuthBearerValidatorCallbackHandler" for package in ("", "secured."))
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+ANY_AUDIENCE: Final = "sasl.oauthbearer.allow.unverified.audience"
+ANY_ISSUER: Final = "sasl.oauthbearer.allow.unverified.issuer"
 _SERVER_HANDLERS: Final = frozenset(
     {
         UNSECURED_TOKENS,
@@ -127,6 +129,8 @@ _KEYS: Final = (
     _key("sasl.oauthbearer.clock.skew.seconds", _T.INT, 30, "Tolerated clock difference between token issuer and broker."),
     _key("sasl.oauthbearer.expected.audience", _T.LIST, (), "Accepted audiences of a token."),
     _key("sasl.oauthbearer.expected.issuer", _T.STRING, None, "Required issuer of a token."),
+    _key(ANY_AUDIENCE, _T.BOOLEAN, False, "Like Kafka 4.4: accept tokens of any audience, without an expected one."),
+    _key(ANY_ISSUER, _T.BOOLEAN, False, "Like Kafka 4.4: accept tokens of any issuer, without an expected one."),
     _key(
         "sasl.oauthbearer.jwt.validator.class",
         _T.CLASS,

@@ -2,7 +2,10 @@
 
 A setting may be given for the mechanism of the listener, for the listener, or for the broker; the most specific one wins.
 
-Source: KAFKA OAuthBearerValidatorCallbackHandler, VerificationKeyResolverFactory, ConfigurationUtils.
+Until Kafka 4.3, a listener without an expected audience accepts only tokens without an audience, and without an expected issuer those of
+any issuer. Since 4.4 it requires both, unless `allow.unverified.audience` and `allow.unverified.issuer` allow any.
+
+Source: KAFKA OAuthBearerValidatorCallbackHandler, BrokerJwtValidator, VerificationKeyResolverFactory, ConfigurationUtils.
 """
 
 from __future__ import annotations
@@ -62,15 +65,21 @@ def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[st
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
     assert isinstance(audiences, tuple)
+    strict = security.like.requires_token_claims
+    if strict:
+        _check_claim(settings, "audience", is_expected=bool(audiences))
+        _check_claim(settings, "issuer", is_expected=issuer is not None)
     rules = ClaimRules(
-        frozenset(audiences),
+        frozenset(audiences) if audiences or not strict else None,
         issuer,
         settings.claim("scope.claim.name"),
         settings.claim("sub.claim.name"),
         settings.number("clock.skew.seconds"),
     )
     source = _source(settings, security, options, clock, timers)
-    if not audiences:
+    if not audiences and strict:
+        logger.warning("%s at %s is empty: tokens of any audience are accepted", f"{_PREFIX}expected.audience", listener)
+    elif not audiences:
         logger.warning(
             "%s at %s is empty: tokens with an audience are rejected, and tokens without one are accepted whatever they were issued for",
             f"{_PREFIX}expected.audience",
@@ -81,6 +90,15 @@ def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[st
             "%s at %s is empty: tokens of any issuer whose key is in the key set are accepted", f"{_PREFIX}expected.issuer", listener
         )
     return SignedTokens(source, rules, clock.now_ms, partial(peer_logger.info, "Rejected an OAUTHBEARER token at %s: %s", listener))
+
+
+def _check_claim(settings: _Settings, claim: str, *, is_expected: bool) -> None:
+    """Raise SettingsError if the claim can neither be verified nor have any value."""
+    if not is_expected and not settings.value(f"allow.unverified.{claim}"):
+        raise SettingsError(
+            f"{_PREFIX}expected.{claim} is required at {settings.listener}, because the {claim} of tokens cannot be verified without it. "
+            f"To accept tokens of any {claim}, set {_PREFIX}allow.unverified.{claim}=true"
+        )
 
 
 def _source(settings: _Settings, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers) -> KeySource:

@@ -82,6 +82,11 @@ class Likeness:
         return self.table.features.get(SHARE_VERSION, (0, 0, 0))[1] >= _EPOCHS_CHECKED
 
     @property
+    def requires_token_claims(self) -> bool:
+        """Whether signed tokens are validated only with an expected audience and issuer, unless a setting allows any."""
+        return "sasl.oauthbearer.allow.unverified.audience" in self.table.broker_settings
+
+    @property
     def assigns_empty_groups(self) -> bool:
         """Whether the assignment of a group that becomes empty gets the group's epoch, as in the release that brought TxnOffsetCommit 6."""
         return self.table.apis.get("TxnOffsetCommit", (0, 0))[1] >= _BY_IDS

@@ -4,7 +4,7 @@ Invariants:
 * The key determines the permitted algorithms, not the token alone: a token that names HS256 matches no RSA or EC key, and one that names
   `none` matches no key at all.
 * Claims are checked after the signature. A token must have an expiry time and an issue time, and must be for an expected audience; if no
-  audience is configured it must not name one.
+  audience is configured it must not name one, unless any is allowed.
 * A log message names the problem and contains no part of the token.
 
 PyJWT verifies signatures and parses keys. The choice of the key and the required claims follow Kafka and jose4j, which Kafka uses.
@@ -86,9 +86,11 @@ class KeySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """The required claims: `sasl.oauthbearer.expected.audience` and related settings. Without an issuer any issuer is accepted."""
+    """The required claims: `sasl.oauthbearer.expected.audience` and related settings. Without an issuer any issuer is accepted; `audiences`
+    is None if any audience is.
+    """
 
-    audiences: frozenset[str] = frozenset()
+    audiences: frozenset[str] | None = frozenset()
     issuer: str | None = None
     scope_claim: str = "scope"
     sub_claim: str = "sub"
@@ -144,7 +146,8 @@ class SignedTokens:
 
     def _bearer(self, claims: Mapping[str, Any]) -> Bearer:
         rules, now_s = self._rules, self._now_ms() // 1000
-        _check_audience(claims.get("aud"), rules.audiences)
+        if rules.audiences is not None:
+            _check_audience(claims.get("aud"), rules.audiences)
         if rules.issuer is not None and claims.get("iss") != rules.issuer:
             raise BadToken("the token's issuer is not sasl.oauthbearer.expected.issuer")
         for name in ("iss", "sub", "jti"):

@@ -18,9 +18,9 @@ AROUND = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bit
 
 
 def locks(
-    given: dict[str, str], env: dict[str, str] | None = None, more: dict[str, str] | None = None
+    given: dict[str, str], env: dict[str, str] | None = None, more: dict[str, str] | None = None, like: str | None = None
 ) -> dict[str, ListenerAuthentication]:
-    settings = load(given, env or {}, None).settings
+    settings = load(given, env or {}, None, like=like).settings
     settings.users = more or {}
     return dict(listener_authentication(settings, listeners_of(settings), AROUND))
 
@@ -135,6 +135,36 @@ JWKS_URL, ALLOWED = "sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl
 def test_settings_for_signed_tokens_without_their_handler_stop_the_start(given: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         locks(given)
+
+
+ANY = "sasl.oauthbearer.allow.unverified."
+OUR_AUDIENCE, OUR_ISSUER = {"sasl.oauthbearer.expected.audience": "us"}, {"sasl.oauthbearer.expected.issuer": "them"}
+
+
+@pytest.mark.parametrize(
+    ("claims", "lacking"),
+    [
+        ({}, "audience"),
+        (OUR_ISSUER, "audience"),
+        (OUR_AUDIENCE, "issuer"),
+        ({f"{ANY}issuer": "true"}, "audience"),
+        ({f"{ANY}audience": "true"}, "issuer"),
+        ({f"{ANY}audience": "false", f"{ANY}issuer": "true"}, "audience"),
+        (OUR_AUDIENCE | OUR_ISSUER, None),
+        ({f"{ANY}audience": "true", f"{ANY}issuer": "true"}, None),
+        (OUR_AUDIENCE | {f"listener.name.secure.oauthbearer.{ANY}issuer": "true"}, None),
+    ],
+)
+def test_since_4_4_signed_tokens_need_an_expected_audience_and_issuer(tmp_path: Path, claims: dict[str, str], lacking: str | None) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text('{"keys": []}')
+    given = {**WITH_SIGNED_TOKENS, JWKS_URL: file.as_uri(), ALLOWED: file.as_uri(), **claims}
+    assert locks(given), "like 4.3"
+    if lacking is None:
+        assert locks(given, like="4.4")
+        return
+    with pytest.raises(SettingsError, match=rf"sasl\.oauthbearer\.expected\.{lacking} is required at SECURE"):
+        locks(given, like="4.4")
 
 
 def test_jwks_urls_can_be_allowed_by_kafka_opts_or_by_a_setting(tmp_path: Path) -> None:

@@ -152,6 +152,12 @@ def test_clock_skew_and_claim_names_can_be_configured() -> None:
     assert "the token's audience is not in" in str(validated(signed(RSA, **claims), rules))
 
 
+@pytest.mark.parametrize("audience", [None, "others", ["others"]])
+def test_any_audience_can_be_allowed(audience: str | list[str] | None) -> None:
+    claims = GOOD if audience is None else {**GOOD, "aud": audience}
+    assert isinstance(validated(signed(RSA, **claims), ClaimRules(audiences=None)), Bearer)
+
+
 def test_lone_surrogates_and_odd_key_sets_are_handled() -> None:
     assert validated(signed(RSA, **{**GOOD, "sub": "\ud800"})) == Bearer("?", (NOW_S + 60) * 1000)
     assert "the keys cannot be read" in str(validated(signed(RSA, **GOOD), known=Known(key_set({**jwk(RSA, "a"), "use": ["sig"]}))))
