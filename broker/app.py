@@ -35,7 +35,8 @@ from ottla.broker.environment import Environment
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.connection import Shared, connection_limits
-from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of, reachable_endpoints
+from ottla.broker.net.listeners import inter_broker_listener, listeners_of, reachable_endpoints
+from ottla.broker.net.network import host_and_port
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import Beside, StartError, run_node

@@ -27,7 +27,8 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.net.connection import Shared, connection_limits
 from ottla.broker.net.listener_authentication import ListenerAuthentication
-from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, host_and_port
+from ottla.broker.net.listeners import controller_listeners_of, endpoints_of
+from ottla.broker.net.network import host_and_port
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import StartError

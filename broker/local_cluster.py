@@ -25,7 +25,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import Layout
-from ottla.broker.net.listeners import host_and_port
+from ottla.broker.net.network import host_and_port
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
 

@@ -22,7 +22,7 @@ from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, make_rule
 from ottla.broker.net.gateway import Gateway
-from ottla.broker.net.listeners import host_and_port
+from ottla.broker.net.network import host_and_port
 from ottla.broker.telemetry.instances import ClientTelemetry
 
 

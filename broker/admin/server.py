@@ -17,7 +17,7 @@ from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.gateway import Gateway
-from ottla.broker.net.listeners import host_and_port
+from ottla.broker.net.network import host_and_port
 
 HOST = "127.0.0.1"
 

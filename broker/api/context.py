@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ottla.broker.api.reply import CLOSE, Reply
-from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.runtime.metadata.cluster_view import Dialled
 
 if TYPE_CHECKING:
+    from ottla.broker.cluster.image import TopicImage
     from ottla.protocol.schema import Message
 
 ServicesT_co = TypeVar("ServicesT_co", covariant=True)

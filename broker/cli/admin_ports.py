@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
-from ottla.broker.net.listeners import host_and_port
+from ottla.broker.net.network import host_and_port
 from ottla.broker.process import StartError
 
 if TYPE_CHECKING:
+    from ottla.broker.app import Broker
     from ottla.broker.net.gateway import Gateway
 
 PORT: Final = 9644

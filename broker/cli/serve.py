@@ -24,7 +24,8 @@ from ottla.broker.core.settings_load import Loaded, SettingsError, data_dir, loa
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultSyntax, parse_rule
-from ottla.broker.net.listeners import ANYWHERE, advertised_hosts, host_and_port, listeners_of
+from ottla.broker.net.listeners import ANYWHERE, advertised_hosts, listeners_of
+from ottla.broker.net.network import host_and_port
 from ottla.broker.process import Beside, StartError, run_node
 from ottla.broker.storage.errors import LogDirRefused
 

@@ -17,7 +17,7 @@ from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle, Timers
-from ottla.broker.net.listeners import plain_address
+from ottla.broker.net.network import plain_address
 from ottla.broker.net.session import ByteBudget, Session
 from ottla.broker.net.shedding import Shedding
 

@@ -26,8 +26,7 @@ from ottla.broker.faults.rules import NEEDS_A_BROKER
 from ottla.broker.gateway.address_book import Address, AddressBook
 from ottla.broker.gateway.interception import Interception
 from ottla.broker.net.gateway_connection import GatewayConnections
-from ottla.broker.net.listeners import host_and_port
-from ottla.broker.net.network import bound_socket
+from ottla.broker.net.network import bound_socket, host_and_port
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 
 logger = logging.getLogger("ottla.broker")

@@ -22,7 +22,7 @@ from ottla.broker.core.timers import TimerHandle
 from ottla.broker.gateway.address_book import Address, AddressBook, ClientsView
 from ottla.broker.gateway.interception import Interception
 from ottla.broker.gateway.passage import Passage
-from ottla.broker.net.listeners import host_and_port, plain_address
+from ottla.broker.net.network import host_and_port, plain_address
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.net.shedding import Shedding
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most

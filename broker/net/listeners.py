@@ -19,6 +19,7 @@ from ottla.broker.core.quorum_addresses import voters
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.net.network import host_and_port
 
 _ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d{1,5})")
 _PORT_MAX = 65535
@@ -206,18 +207,6 @@ def _check_mechanism(settings: BrokerSettings, at: BetweenNodes) -> None:
             f"{at.mechanism_setting}={at.mechanism} must be included in sasl.enabled.mechanisms={','.join(enabled)} when SASL is used for "
             "inter-broker communication"
         )
-
-
-def host_and_port(host: str, port: int) -> str:
-    """Return an address in the form that clients parse: an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def plain_address(host: str) -> str:
-    """Return the address of a connection's peer without the IPv6 prefix of an IPv4 address. A dual-stack listener reports
-    `::ffff:192.0.2.1`, which a client that uses only IPv4 cannot resolve.
-    """
-    return host.removeprefix("::ffff:") if "." in host else host
 
 
 def advertised_hosts(settings: BrokerSettings) -> list[str]:

@@ -83,3 +83,15 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise
     bound.setblocking(False)
     return bound
+
+
+def host_and_port(host: str, port: int) -> str:
+    """Return an address in the form that clients parse: an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def plain_address(host: str) -> str:
+    """Return the address of a connection's peer without the IPv6 prefix of an IPv4 address. A dual-stack listener reports
+    `::ffff:192.0.2.1`, which a client that uses only IPv4 cannot resolve.
+    """
+    return host.removeprefix("::ffff:") if "." in host else host

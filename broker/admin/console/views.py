@@ -21,7 +21,7 @@ from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import STEPS, FaultAction
-from ottla.broker.net.listeners import host_and_port
+from ottla.broker.net.network import host_and_port
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.image import PartitionRegistration, TopicImage
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.topics_view import TopicInfo
-from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:  # a gateway serves connections without them
+    from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster.image import PartitionRegistration, TopicImage
+    from ottla.broker.runtime.replicas.partitions import Partitions
 
 UNKNOWN_EPOCH = -1
 

@@ -130,3 +130,11 @@ def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker:
         assert f"cannot listen on {HOST}:{broker.port}" in failed("--to", broker.bootstrap, "--port", str(broker.port))
+
+
+def test_the_command_imports_no_parts_of_a_broker_that_hold_partitions_groups_or_settings() -> None:
+    code = "import sys, ottla.broker.cli.gateway; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+    assert "ottla.broker.net.gateway" in loaded
+    packages = {"app", "controller", "storage", "replication", "core.settings", "runtime.replicas", "runtime.coordination", "configs"}
+    assert not {f"ottla.broker.{package}" for package in packages} & {*loaded}
