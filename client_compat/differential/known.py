@@ -101,6 +101,7 @@ KNOWN: tuple[KnownDifference, ...] = (
 REMOVED = "A release before 4.0 offers versions and levels that 4.0 removed"
 KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     *KNOWN,
+    KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*\[consumer\.assignor\.offload\.enable\]\.synonyms.*"),
     KnownDifference(
         ACCIDENT, "WRITE_SHARE_GROUP_STATE", r".*\.error_(code|message)", label="a range backwards", kafka="-1 .*|Unable to .*"
     ),

@@ -50,7 +50,12 @@ def test_the_list_counts_what_is_unserved() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "advice"),
-    [(["2.0"], "known releases: 2.8"), (["4.4"], "ottla releases 3.9 4.4"), (["3.9", "--unserved", "4.4"], "give no other")],
+    [
+        (["2.0"], "known releases: 2.8"),
+        (["4.4"], "ottla releases 3.9 4.4"),
+        (["--unserved", "2.0"], "known releases: 2.8"),
+        (["3.9", "--unserved", "4.4"], "give no other"),
+    ],
 )
 def test_what_cannot_be_compared_is_an_error_with_advice(arguments: list[str], advice: str) -> None:
     done = CliRunner().invoke(APP, arguments)
