@@ -44,7 +44,7 @@ from ottla.spark_jobs.options import (
 )
 from ottla.spark_jobs.paths import is_cluster
 from ottla.spark_jobs.reports.pictures import Pictures
-from ottla.spark_jobs.session import CannotJudge, require_spark
+from ottla.spark_jobs.session import CannotJudge, cluster, require_spark
 from ottla.spark_jobs.sinks import FormatOption, TableFormat, TablesOption, require
 from ottla.spark_jobs.steps import Question
 from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
@@ -143,16 +143,27 @@ def open_judge(  # noqa: PLR0917 # called once
 ) -> AbstractContextManager[Judge]:
     """Open this process's engine or Spark for logs of this size. Raises CannotJudge."""
     if name == SPARK:
-        require_spark()
-    try:
-        if name == SPARK:
-            from ottla.spark_jobs.engines.distributed import spark_judge  # noqa: PLC0415 # Spark is imported only if it is the engine
-
-            return spark_judge(master, memory_mb, progress, resume)
+        return _spark_judge(master, memory_mb, progress, resume)
+    with _engine_needed():
         from ottla.spark_jobs.engines.in_process import embedded_judge  # noqa: PLC0415 # DuckDB is imported only if it is the engine
+    return embedded_judge(log_bytes, memory_mb, progress)
+
+
+@contextmanager
+def _spark_judge(master: str | None, memory_mb: int, progress: Progress, resume: Path | None) -> Iterator[Judge]:
+    with cluster(master) as running:
+        with _engine_needed():  # imported here, because `cluster` imports it while the JVM starts
+            from ottla.spark_jobs.engines.distributed import SparkJudge  # noqa: PLC0415 # DuckDB is imported only with an engine
+        yield SparkJudge(running, memory_mb, progress, resume)
+
+
+@contextmanager
+def _engine_needed() -> Iterator[None]:
+    """Raise CannotJudge if a package of the embedded engine, which Spark's tasks use, too, is not installed."""
+    try:
+        yield
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
-    return embedded_judge(log_bytes, memory_mb, progress)
 
 
 @contextmanager
@@ -230,10 +241,8 @@ def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMO
         from ottla.spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # Spark is imported only if it is the engine
 
         return spark_engine(total_bytes, master)
-    try:
+    with _engine_needed():
         from ottla.spark_jobs.engines.embedded import embedded_engine  # noqa: PLC0415 # DuckDB is imported only if it is the engine
-    except ModuleNotFoundError as e:
-        raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
     return embedded_engine(total_bytes, memory_mb)
 
 

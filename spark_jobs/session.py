@@ -14,11 +14,13 @@ import shutil
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from ottla.spark_jobs.class_archive import archive_options
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,6 +30,7 @@ SMALL_LOG_BYTES: Final = 512 << 20
 """For smaller logs the JVM's C2 compiler is disabled: most of the time is start-up, and its optimisations would not pay off."""
 NOISE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
 """A warning that Java prints at every start by Spark's launcher. It cannot be switched off and is irrelevant, so it is filtered out."""
+DAEMON: Final = "ottla.spark_jobs.worker_daemon"
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
 HEAP_OPTIONS: Final = "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
 """A heap that starts at its final size: full garbage collections while it grows would cost a second at start-up."""
@@ -131,14 +134,19 @@ def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
             found = running
         yield found
         return
-    with _context(0, master) as context:  # 0: the JVM only moves rows, so its C2 compiler never pays off
+    # on other masters, the executors' Python may get this package only after its start
+    more = {"spark.python.daemon.module": DAEMON} if LOCAL.fullmatch(_master(master)) else {}
+    # 0: the JVM only moves rows, so its C2 compiler never pays off
+    with _context(0, master, more, "ottla.spark_jobs.engines.distributed") as context:
         yield context
 
 
 @contextmanager
-def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
+def _context(log_bytes: int, master: str | None, more: Mapping[str, str] | None = None, *imported: str) -> Iterator[SparkContext]:
+    """Open a new context. `more`: further settings. `imported`: modules to import while the JVM starts."""
     from pyspark import SparkConf, SparkContext, __version__  # noqa: PLC0415 # PySpark is optional
     from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # PySpark is optional
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 # PySpark is optional
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 # PySpark is optional
 
     conf = SparkConf(loadDefaults=SUBMITTED in os.environ).setAppName("ottla audit")
@@ -148,27 +156,35 @@ def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
         context = SparkContext.getOrCreate(conf)
     else:
         _prepare_environment()
-        conf.setMaster(_master(master)).setAll(list(settings(log_bytes).items()))
-        if not __version__.startswith("3."):  # PySpark 3.5 does not need the import, which fails there and can block the start
-            threading.Thread(target=_import_what_pyspark_will, daemon=True).start()
+        chosen = {**settings(log_bytes), **(more or {})}
+        chosen["spark.driver.extraJavaOptions"] += " " + archive_options(find_java() or "", Path(_find_spark_home()))
+        conf.setMaster(_master(master)).setAll(list(chosen.items()))
+        if not __version__.startswith("3."):  # PySpark 3.5 does not need this import, which fails there and can block the start
+            imported += ("pyspark.testing.utils",)
+        threading.Thread(target=_import, args=imported, daemon=True).start()
         try:
             with _filtered_stderr() as stderr:
-                gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+                # stdout, too: the JVM's warnings do not belong into the audit's output
+                gateway = launch_gateway(conf, {"stdout": stderr, "stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
             context = SparkContext(conf=conf, gateway=gateway)
         except PySparkRuntimeError as e:
             raise CannotJudge(f"Spark did not start with {find_java()} (it needs Java 17 or later): {e}") from e
     try:
         yield context
     finally:
+        accumulators = getattr(context, "_accumulatorServer", None)
+        context._accumulatorServer = None  # type: ignore[assignment]  # as SparkContext.stop does
         context.stop()
+        if accumulators is not None:  # SparkContext.stop would wait for this server, which looks up once a second
+            threading.Thread(target=accumulators.shutdown, daemon=True).start()
 
 
-def _import_what_pyspark_will() -> None:
-    """Import PySpark's test helpers while the JVM starts. PySpark 4 imports them, and pandas with them, at its first call to Java, which
-    would make the start longer."""
+def _import(*names: str) -> None:
+    """Import modules while the JVM starts. PySpark 4 imports its test helpers, and pandas with them, at its first call to Java."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    with suppress(ImportError):  # of optional packages
-        importlib.import_module("pyspark.testing.utils")
+    for name in names:
+        with suppress(ImportError):  # of optional packages
+            importlib.import_module(name)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def kind_of(command: Sequence[str]) -> str | None:
     text = " ".join(command)
     if not command or (DAEMONS in text and "SparkSubmit" not in text):
         return None
-    if "pyspark.daemon" in text:
+    if "pyspark.worker" in text:
         return WORKER
     return DRIVER if "ottla" in command else JVM
 

@@ -24,7 +24,6 @@ from ottla.spark_jobs.engines import SPARK, Progress
 from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.reports.pictures import Extent, Where, bounded
-from ottla.spark_jobs.session import cluster
 from ottla.spark_jobs.sharing import (
     Plan,
     Row,
@@ -62,16 +61,8 @@ PROGRESS_S: Final = 0.5
 """The time between two progress reports."""
 
 
-@contextmanager
-def spark_judge(master: str | None, memory_mb: int, progress: Progress, resume: Path | None = None) -> Iterator[SparkJudge]:
-    """Open a judge on the running session's context, or on a new one that stops with the block. `resume`: the directory of results that
-    restarted runs take over. Raises `CannotJudge`."""
-    with cluster(master) as running:
-        yield SparkJudge(running, memory_mb, progress, resume)
-
-
 class SparkJudge:
-    """A `judging.Judge` on Spark."""
+    """A `judging.Judge` on Spark. `running`: see `session.cluster`. `resume`: the directory of results that restarted runs take over."""
 
     name = SPARK
 

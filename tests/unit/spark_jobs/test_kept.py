@@ -234,7 +234,7 @@ def python_workers(root: int) -> list[int]:
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended
             parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+            if b"pyspark.worker" in (process / "cmdline").read_bytes():
                 daemons.add(int(process.name))
 
     def below(process: int) -> bool:

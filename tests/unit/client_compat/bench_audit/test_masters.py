@@ -12,6 +12,7 @@ from client_compat.bench_audit.masters import DRIVER, JVM, WORKER, kind_of
     [
         (["python3", "-m", "ottla", "audit", "--engine", "spark"], DRIVER),
         (["python3", "-m", "pyspark.daemon", "pyspark.worker"], WORKER),
+        (["python3", "-m", "ottla.spark_jobs.worker_daemon", "pyspark.worker"], WORKER),
         (["java", "-cp", "x", "org.apache.spark.deploy.SparkSubmit", "pyspark-shell"], JVM),
         (["java", "-cp", "x", "org.apache.spark.executor.CoarseGrainedExecutorBackend"], JVM),
         (["java", "-cp", "x", "org.apache.spark.deploy.worker.Worker", "--cores", "1"], None),
