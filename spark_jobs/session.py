@@ -165,7 +165,8 @@ def _context(log_bytes: int, master: str | None, more: Mapping[str, str] | None 
         try:
             with _filtered_stderr() as stderr:
                 # stdout, too: the JVM's warnings do not belong into the audit's output
-                gateway = launch_gateway(conf, {"stdout": stderr, "stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+                # PySpark uses its first JVM until this process ends, so a further one would only take memory
+                gateway = SparkContext._gateway or launch_gateway(conf, {"stdout": stderr, "stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
             context = SparkContext(conf=conf, gateway=gateway)
         except PySparkRuntimeError as e:
             raise CannotJudge(f"Spark did not start with {find_java()} (it needs Java 17 or later): {e}") from e

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,15 @@ def test_a_large_log_gets_the_full_compiler_and_more_shuffle_partitions() -> Non
 )
 def test_only_local_masters_tell_their_cores(master: str, cores: int | None) -> None:
     assert cores_of(master) == cores
+
+
+def test_a_second_session_in_a_process_starts_no_further_jvm() -> None:
+    twice = """
+import psutil
+from ottla.spark_jobs.session import cluster
+for _ in range(2):
+    with cluster("local[1]") as context:
+        print(context.parallelize([1], 1).sum(), [each.name() for each in psutil.Process().children()])
+"""
+    done = subprocess.run([sys.executable, "-c", twice], stdout=subprocess.PIPE, check=True, text=True, timeout=300)
+    assert done.stdout == "1 ['java']\n" * 2
