@@ -2,13 +2,19 @@
 
 Invariants:
 - pandas cannot be imported in the workers. pyarrow imports it if it is installed, and the audit's tasks never use it.
+- The workers run the PySpark of Spark's directory, like other workers.
 - Modules that start a thread (pyarrow does) are not imported here: a process with threads must not be forked.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+ARCHIVE: Final = "python/lib/pyspark.zip"
 
 
 class NoPandas:
@@ -20,7 +26,18 @@ class NoPandas:
             raise ModuleNotFoundError("the audit's workers do without pandas", name=name)
 
 
+def unpacked(path: Sequence[str]) -> list[str]:
+    """Return Python's module path with the package of PySpark instead of its archive, if Spark's directory is this package, and without
+    JARs. Modules from archives are compiled at each start, and Python reads the list of an archive's files again for each task."""
+    archives = [each for each in path if each.endswith(ARCHIVE) and (Path(each).parents[2] / "__init__.py").is_file()]
+    if not archives:
+        return [*path]
+    packages = [str(Path(each).parents[3]) for each in archives]
+    return [each for each in path if each not in archives and not each.endswith(".jar")] + packages
+
+
 if __name__ == "__main__":
+    sys.path[:] = unpacked(sys.path)
     sys.meta_path.insert(0, NoPandas)
 
     from pyspark.daemon import manager
