@@ -72,12 +72,20 @@ NOT_IN_KAFKA_PYTHON = (
     "StreamsGroupHeartbeat",
     "StreamsGroupDescribe",
 )
-SINCE_KAFKA_4_4 = {"ApiVersions": 5, "DeleteGroups": 3, "TxnOffsetCommit": 6, "UnregisterController": 0}
+SINCE_KAFKA_4_4 = {
+    "ApiVersions": 5,
+    "DeleteGroups": 3,
+    "StreamsGroupDescribe": 1,
+    "StreamsGroupHeartbeat": 1,
+    "StreamsGroupTopologyDescriptionUpdate": 0,
+    "TxnOffsetCommit": 6,
+    "UnregisterController": 0,
+}
 """APIs and their first version that is newer than both libraries."""
 
-LACKING = {("kafka-python", name + kind): 0 for name in NOT_IN_KAFKA_PYTHON for kind in ("Request", "Response")} | {
+LACKING = {
     (oracle.name, name + kind): first for oracle in ORACLES for name, first in SINCE_KAFKA_4_4.items() for kind in ("Request", "Response")
-}
+} | {("kafka-python", name + kind): 0 for name in NOT_IN_KAFKA_PYTHON for kind in ("Request", "Response")}
 """(library, message), and the first version that the library does not have."""
 
 

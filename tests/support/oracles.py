@@ -22,7 +22,10 @@ from ottla.protocol.schema import ZERO_UUID, Message
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MILLISECOND = datetime.timedelta(milliseconds=1)
 
-_EARLIER_NAMES = {("TxnOffsetCommitRequest", "generation_id_or_member_epoch"): "generation_id"}
+_EARLIER_NAMES = {
+    ("TxnOffsetCommitRequest", "generation_id_or_member_epoch"): "generation_id",
+    ("StreamsGroupHeartbeatResponse", "acceptable_recovery_lag_legacy"): "acceptable_recovery_lag",
+}
 """Fields that Kafka renamed after the libraries were generated."""
 
 

@@ -215,6 +215,16 @@ def test_more_partitions_are_more_tasks() -> None:
     assert driver.confirm("a").tasks == active(0, 1, 2)
 
 
+def test_partitions_that_went_and_came_back_are_tasks_again_although_no_heartbeat_was_accepted_meanwhile() -> None:
+    driver = StreamsDriver()
+    driver.join("a")
+    driver.topics.set("t", 1)
+    with pytest.raises(Rejected, match="Task 1 for"):
+        driver.beat("a", 2, **owning(active(0, 1)))
+    driver.topics.set("t", 2)
+    assert driver.beat("a", 2, **owning(active(0, 1))).tasks == active(0, 1)
+
+
 @pytest.mark.parametrize(("tasks", "message"), [({"1": frozenset({0})}, "Subtopology 1 does"), ({"0": frozenset({2})}, "Task 2 for")])
 def test_tasks_that_the_topology_does_not_have_are_rejected(tasks: dict[str, frozenset[int]], message: str) -> None:
     driver = StreamsDriver()
