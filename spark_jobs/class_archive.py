@@ -1,8 +1,8 @@
 """The archive from which Spark's JVM loads its classes (Java's class data sharing), which halves the JVM's start.
 
 Invariants:
-- The first JVM writes the archive when it exits, which is after the audit's end. It writes the header last, and a JVM ignores an archive
-  without a header, or of other jars.
+- The first JVM writes the archive when it exits, which is after the audit's end. It writes the header last. If it is killed before that, the
+  next JVM replaces the file; it would ignore the archive, as it ignores an archive of other jars.
 - An archive is code, so it is only loaded from a directory of this user.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -31,12 +32,20 @@ def archive_options(java: str, spark_home: Path) -> str:
         parts = (program, spark_home / "jars")
         key = sha256(repr([(str(each), each.stat().st_mtime_ns) for each in parts]).encode()).hexdigest()[:16]
         archive = directory / f"spark-{key}.jsa"
-        if archive.exists():
+        if _has_header(archive):
             option = "SharedArchiveFile"
         else:
             option = "ArchiveClassesAtExit"
-            for old in sorted(directory.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime_ns)[: -KEPT + 1]:
+            others = [path for path in directory.glob("spark-*.jsa") if path != archive]
+            for old in sorted(others, key=lambda path: path.stat().st_mtime_ns)[: -KEPT + 1]:
                 old.unlink()
     except (OSError, RuntimeError):  # RuntimeError: this user has no home
         return ""
     return f"-Xlog:cds*=off {shlex.quote(f'-XX:{option}={archive}')}"
+
+
+def _has_header(archive: Path) -> bool:
+    """Return whether the archive exists and is complete. Until then, its header is a hole in the file."""
+    with suppress(FileNotFoundError), archive.open("rb") as file:
+        return any(file.read(4))
+    return False

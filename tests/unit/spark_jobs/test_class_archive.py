@@ -27,10 +27,16 @@ def fake_java(directory: Path) -> str:
     return str(directory / "bin" / "java")
 
 
-def test_the_first_jvm_writes_the_archive_that_the_next_one_loads_silently(home: Path) -> None:
+def java_with_classes() -> str:
+    """A real Java; the test is skipped if there is none that writes archives."""
     java = find_java()
     if java is None or not (Path(java).resolve().parents[1] / "lib" / "server" / "classes.jsa").is_file():
         pytest.skip("no Java with an archive of its own classes")
+    return java
+
+
+def test_the_first_jvm_writes_the_archive_that_the_next_one_loads_silently(home: Path) -> None:
+    java = java_with_classes()
     options = archive_options(java, home)
     assert "ArchiveClassesAtExit" in options
     for _ in range(2):
@@ -39,6 +45,27 @@ def test_the_first_jvm_writes_the_archive_that_the_next_one_loads_silently(home:
         assert not done.stderr
         options = archive_options(java, home)
         assert "SharedArchiveFile" in options
+
+
+def test_an_archive_whose_jvm_was_killed_while_writing_is_written_again(home: Path, tmp_path: Path) -> None:
+    java = java_with_classes()
+    subprocess.run([java, *shlex.split(archive_options(java, home)), "--list-modules"], capture_output=True, check=True)
+    (archive,) = (tmp_path / "user's cache" / "ottla").iterdir()
+    whole = archive.read_bytes()
+    archive.chmod(0o600)
+    # the header, which the JVM writes last, is there at the end only
+    for half in (b"", bytes(4096), bytes(4096) + whole[4096:]):
+        archive.write_bytes(half)
+        options = archive_options(java, home)
+        assert "ArchiveClassesAtExit" in options
+        subprocess.run([java, *shlex.split(options), "--list-modules"], capture_output=True, check=True)
+        options = archive_options(java, home)
+        assert "SharedArchiveFile" in options
+        loaded = subprocess.run(
+            [java, *shlex.split(options), "-Xlog:class+load", "--list-modules"], capture_output=True, check=True, text=True
+        )
+        assert "shared objects file (top)" in loaded.stdout
+        archive.chmod(0o600)
 
 
 def test_each_java_and_each_spark_have_their_own_archive(home: Path, tmp_path: Path) -> None:
