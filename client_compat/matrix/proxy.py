@@ -82,24 +82,24 @@ class Proxy:
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         try:
             from_broker, to_broker = await asyncio.open_connection(HOST, self._broker_port)
-        except OSError:
-            to_client.close()
+        except (OSError, asyncio.CancelledError):
+            to_client.transport.abort()
             return
         asked: deque[int] = deque()
         ways = [
             asyncio.ensure_future(self._requests(from_client, to_broker, asked)),
             asyncio.ensure_future(self._answers(from_broker, to_client, asked)),
         ]
-        try:
-            # Only `_end` cancels this task; asyncio would log a connection task that ends as cancelled.
-            with contextlib.suppress(asyncio.CancelledError):
+        # Only `_end` cancels this task, at any `await`; asyncio would log a connection task that ends as cancelled.
+        with contextlib.suppress(asyncio.CancelledError):
+            try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
+            finally:
+                for way in ways:
+                    way.cancel()
+                to_client.transport.abort()
+                to_broker.close()
             await asyncio.gather(*ways, return_exceptions=True)
-            to_client.transport.abort()
-            to_broker.close()
 
     async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: deque[int]) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
