@@ -5,7 +5,7 @@ Rules:
   only keeps the offsets; the transactional id decides which of the two counts.
 * Taking over is first `init_transactions`, which fences the other instance and ends its transaction, and only then reading the committed
   offsets: they can no longer change behind its back.
-* Now and then an instance stalls between writing and committing, as a process does that is paused or short of memory. Its replacement
+* Every 50 writes, an instance stalls between writing and committing, as a process does that is paused or short of memory. Its replacement
   takes over meanwhile, and what wakes up then is a zombie.
 * Whatever goes wrong, an instance takes over again: at once after a failure, after a pause when it was fenced, so that the other gets
   somewhere. The work of a transaction before that is committed whole, with its offsets, or not at all.
@@ -32,7 +32,8 @@ CLIENTS = ("aiokafka", "confluent-kafka")
 CHUNK_RECORDS = 1_000
 # librdkafka waits half a second when the transaction that it fences is not over yet: less patience than that, and it never gets its turn.
 PATIENCE_S = (0.8, 1.6)
-STALL_SHARE = 0.02  # of the chunks
+STALL_EVERY = 50  # writes of an instance, from the tenth on: each run stalls, however quick it is
+STALL_FIRST = 10
 STALL_S = 1.8  # longer than the other's patience
 FAILURE_PAUSE_S = 0.05
 TRANSACTION_TIMEOUT_MS = 20_000
@@ -110,6 +111,7 @@ class Pipeline:
         self._index, self._instance, self._job, self._board = index, instance, job, board
         self._log = logging.getLogger(f"pipeline.{CLIENTS[index]}")
         self._random = random.Random()
+        self._writes = 0
 
     async def run(self) -> None:
         board, index = self._board, self._index
@@ -140,7 +142,8 @@ class Pipeline:
                     raise Failed(f"partition {chunk.partition} goes on at {chunk.first} where {positions[chunk.partition]} was to come")
             moved = {chunk.partition: chunk.end for chunk in chunks}
             await self._instance.write([increment for chunk in chunks for increment in increments(chunk)])
-            if self._random.random() < STALL_SHARE:
+            self._writes += 1
+            if self._writes % STALL_EVERY == STALL_FIRST:
                 await asyncio.sleep(STALL_S)
             await self._instance.commit(moved)
             positions |= moved
