@@ -20,11 +20,14 @@ from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, To
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import encode_prefixed
 from ottla.testing import InProcessCluster
+from tests.support import share_group_calls, streams_group_calls
 from tests.support.browser import CSS, browser
 from tests.support.cluster_produce import produce_to
 from tests.support.console import TOKEN, Console, console, served
 from tests.support.console_page import LARGE, READABLE, SMALL, ConsolePage
-from tests.support.group_calls import commit, find_coordinator, join, sync
+from tests.support.group_calls import commit, find_coordinator, join, sync, wait_until
+from tests.support.share_calls import ACCEPT, RELEASE, ShareMember, acknowledged, acquired, configure
+from tests.support.streams_groups import topology
 from tests.support.topic_calls import produce
 from tests.support.transactions import produce_as
 from tests.support.txn_calls import init
@@ -213,6 +216,46 @@ def test_a_lag_is_seen_to_grow(page: ConsolePage, room: Console) -> None:
             ["t-1", "1", "13", "12"],
         ]
         page.pictures("lag", height=420)
+
+
+def test_a_share_groups_deliveries_are_seen_until_each_record_is_accepted(page: ConsolePage, room: Console) -> None:
+    room.broker.topics.create("jobs")
+    with room.client("worker") as client:
+        configure(client, "workers", share__auto__offset__reset="earliest", share__assignment__interval__ms="0")
+        find_coordinator(client, "workers")
+        epoch = share_group_calls.beat(client, group_id="workers", subscribed_topic_names=["jobs"]).member_epoch
+        page.open("/groups/workers")
+        page.wait_for("share group")
+        wait_until(lambda: bool(room.read("group", name="workers")["shared"]), "the share partition is initialized")
+        produce(client, "jobs", b"1", b"2", b"3")
+        member = ShareMember(client, "m", "jobs", group_id="workers")
+        assert acquired(member.fetch()) == [(0, 2, 1)]
+        assert acknowledged(member.acknowledge((0, 0, [RELEASE]), (1, 1, [ACCEPT]))) == [0]
+        page.wait_for("acknowledged")
+        rows = [line.split()[:5] for line in page.texts("[aria-label='Deliveries of workers'] tbody tr")]
+        assert rows == [
+            ["jobs-0", "0", "available", "1×", "nobody"],
+            ["jobs-0", "1", "acknowledged", "1×", "nobody"],
+            ["jobs-0", "2", "acquired", "1×", "1"],
+        ]
+        assert page.texts("[aria-label='Partitions of workers'] tbody tr")[0].split() == ["jobs-0", "0", "3", "2", "1", "1", "1", "0", "0"]
+        page.pictures("deliveries", height=620)
+        assert acknowledged(member.acknowledge((2, 2, [ACCEPT]))) == [0]
+        assert acquired(member.fetch()) == [(0, 0, 2)]
+        assert acknowledged(member.acknowledge((0, 0, [ACCEPT]))) == [0]
+        page.wait_for("No record is in flight.")
+        assert share_group_calls.beat(client, epoch=-1, group_id="workers").error_code == 0, epoch
+
+
+def test_a_streams_groups_tasks_are_seen(page: ConsolePage, room: Console) -> None:
+    room.broker.topics.create("words", 2)
+    with room.client("counter") as client:
+        configure(client, "count", streams__initial__rebalance__delay__ms="0", streams__assignment__interval__ms="0")
+        find_coordinator(client, "count")
+        assert streams_group_calls.beat(client, group_id="count", topology=topology(["words"])).error_code == 0
+        page.open("/groups/count")
+        page.wait_for("streams group")
+        assert page.texts("[aria-label='Members of count'] tbody tr")[0].split()[-3:] == ["active", "0_0", "0_1"]
 
 
 def test_the_keyboard_is_enough(page: ConsolePage, room: Console) -> None:

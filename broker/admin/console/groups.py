@@ -1,4 +1,4 @@
-"""The groups view: members, assignments, committed offsets and lag.
+"""The groups view: members, assignments, positions and lag; of a share group also the deliveries, of a streams group the tasks.
 
 A group is shown only by its coordinator. Lag is the high watermark minus the committed offset, and is known for replicas on this broker.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
+from ottla.broker.admin.console.share_groups import SharePartitionView, places, position, share_partitions
 from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.app import Broker
 from ottla.broker.groups.classic import ClassicGroup
@@ -24,6 +26,7 @@ from ottla.broker.groups.offsets import ByPartition
 from ottla.broker.groups.share_group import ShareGroup, ShareMember
 from ottla.broker.groups.streams_group import StreamsGroup
 from ottla.broker.groups.streams_member import StreamsMember
+from ottla.broker.streams.tasks import Tasks, sorted_tasks
 from ottla.broker.streams.topology import inputs_of
 
 GROUPS_MAX: Final = 300
@@ -40,12 +43,15 @@ class GroupRow(BaseModel):
     """One group in the list of groups."""
 
     group_id: str
-    kind: str = Field(description="`classic`, `consumer` (KIP-848), or `offsets`: no member ever joined, a client commits under this name")
+    kind: str = Field(
+        description="`classic`, `consumer` (KIP-848), `share` (KIP-932), `streams` (KIP-1071), or `offsets`: no member ever joined,"
+        " a client commits under this name"
+    )
     state: str
     members: int
-    partitions: int = Field(description="partitions with a committed offset")
-    lag: int = Field(description="total over the partitions with a replica here")
-    lag_unknown: int = Field(description="partitions without a replica here")
+    partitions: int = Field(description="partitions with a committed offset; of a share group, those that it may read")
+    lag: int = Field(description="total over the partitions whose lag is known here")
+    lag_unknown: int = Field(description="partitions without a replica here; of a share group also those that no member has read yet")
 
 
 class GroupRows(BaseModel):
@@ -55,16 +61,27 @@ class GroupRows(BaseModel):
     left_out: int
 
 
+class TasksView(BaseModel):
+    """The tasks of a streams group's member, at most a fixed number of each kind."""
+
+    active: list[str]
+    standby: list[str]
+    warmup: list[str]
+
+
 class MemberView(BaseModel):
-    """One member of a group."""
+    """One member of a group. A task is its subtopology's id and its partition, as in `1_0`."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
-    epoch: int | None = Field(description="the member epoch, of a member of the consumer protocol")
-    assigned: list[str] = Field(description=f"the first {ASSIGNED_MAX} assigned partitions")
+    epoch: int | None = Field(description="the member epoch; None for a member of the classic protocol")
+    assigned: list[str] = Field(
+        description=f"the first {ASSIGNED_MAX} assigned partitions; of a streams member, those that active tasks read"
+    )
     assigned_count: int
+    tasks: TasksView | None = None
 
 
 class OffsetView(BaseModel):
@@ -81,13 +98,17 @@ class OffsetView(BaseModel):
 
 
 class GroupView(GroupRow):
-    """One group with its members and offsets; `offsets_left_out` counts the offsets beyond the response's limit."""
+    """One group with its members and offsets; `…_left_out` counts what is beyond the response's limit. A share group has `shared` in place
+    of offsets."""
 
     protocol: str | None
-    generation: int = Field(description="the generation; of a group of the consumer protocol, the group epoch")
+    generation: int = Field(description="the generation; of other groups than classic ones, the group epoch")
+    problem: str | None = Field(description="why a streams group is not ready")
     member_rows: list[MemberView]
     offsets: list[OffsetView]
     offsets_left_out: int
+    shared: list[SharePartitionView]
+    shared_left_out: int
 
 
 def groups_router(broker: Broker) -> APIRouter:
@@ -112,7 +133,7 @@ def groups_router(broker: Broker) -> APIRouter:
         machine = next((each for each in broker.services.groups.machines() if name in _names(each)), None)
         if machine is None:
             raise HTTPException(404, f"this broker coordinates no group {name!r}")
-        return _shown(broker, name, machine)
+        return await _shown(broker, name, machine)
 
     return router
 
@@ -122,44 +143,64 @@ def _names(machine: GroupCoordinator) -> set[str]:
 
 
 def _row(broker: Broker, name: str, machine: GroupCoordinator) -> GroupRow:
-    group, lag, unknown, partitions = machine.groups.get(name), 0, 0, 0
-    for topic, indexes in machine.offsets.committed.of_group(name).items():
-        for index, committed in indexes.items():
-            partitions += 1
-            here = partition_of(broker, topic, index)
-            if here is None:
-                unknown += 1
-            else:
-                lag += max(0, here.log.high_watermark - committed.value.offset)
+    group = machine.groups.get(name)
+    lags = _share_lags(broker, group) if isinstance(group, ShareGroup) else _committed_lags(broker, name, machine)
     return GroupRow(
         group_id=name,
         kind="offsets" if group is None or getattr(group, "is_simple", False) else _kind(group),
         state="Empty" if group is None else str(group.state),
         members=0 if group is None else len(group.members),
-        partitions=partitions,
-        lag=lag,
-        lag_unknown=unknown,
+        partitions=len(lags),
+        lag=sum(lag for lag in lags if lag is not None),
+        lag_unknown=lags.count(None),
     )
+
+
+def _share_lags(broker: Broker, group: ShareGroup) -> list[int | None]:
+    found = [position(broker, topic, key) for topic, key in places(group)]
+    return [None if at is None else at.lag for at in found]
+
+
+def _committed_lags(broker: Broker, name: str, machine: GroupCoordinator) -> list[int | None]:
+    return [
+        None if (here := partition_of(broker, topic, index)) is None else max(0, here.log.high_watermark - committed.value.offset)
+        for topic, indexes in machine.offsets.committed.of_group(name).items()
+        for index, committed in indexes.items()
+    ]
 
 
 def _kind(group: Group) -> str:
     return group.PROTOCOL_TYPE if isinstance(group, ModernGroup) else "classic"
 
 
-def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupView:
+async def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupView:
     group = machine.groups.get(name)
+    row = _row(broker, name, machine)
     members = [] if group is None else list(_of_modern(broker, group) if isinstance(group, ModernGroup) else _of_classic(group))
-    owners = {place: member.member_id for member, places in members for place in places}
+    owners = {place: member.member_id for member, at in members for place in at}
     offsets = machine.offsets.committed.of_group(name)
-    places = sorted({*owners, *((topic, index) for topic, indexes in offsets.items() for index in indexes)})
+    read = (
+        []
+        if isinstance(group, ShareGroup)
+        else sorted({*owners, *((topic, index) for topic, indexes in offsets.items() for index in indexes)})
+    )
+    shared, shared_left_out = await share_partitions(broker, group) if isinstance(group, ShareGroup) else ([], 0)
     return GroupView(
-        **_row(broker, name, machine).model_dump(),
+        **row.model_dump(),
         protocol=None if group is None or isinstance(group, ModernGroup) else group.protocol_name,
         generation=0 if group is None else group.epoch if isinstance(group, ModernGroup) else group.generation,
+        problem=_problem(group),
         member_rows=[member for member, _ in members[:MEMBERS_MAX]],
-        offsets=[_offset(broker, place, offsets, owners.get(place)) for place in places[:OFFSETS_MAX]],
-        offsets_left_out=max(0, len(places) - OFFSETS_MAX),
+        offsets=[_offset(broker, place, offsets, owners.get(place)) for place in read[:OFFSETS_MAX]],
+        offsets_left_out=max(0, len(read) - OFFSETS_MAX),
+        shared=shared,
+        shared_left_out=shared_left_out,
     )
+
+
+def _problem(group: Group | None) -> str | None:
+    configured = group.configured if isinstance(group, StreamsGroup) else None
+    return None if configured is None or configured.problem is None else configured.problem[1]
 
 
 def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberView, list[Place]]]:
@@ -179,7 +220,17 @@ def _of_modern(broker: Broker, group: ConsumerGroup | ShareGroup | StreamsGroup)
         instance_id = each.instance_id if isinstance(each, ConsumerMember) else None
         member = _member(each.member_id, instance_id, each.client_id, each.client_host, sorted(assigned))
         member.epoch = each.epoch
+        member.tasks = TasksView(**_tasks(each)) if isinstance(each, StreamsMember) else None
         yield member, assigned
+
+
+def _tasks(member: StreamsMember) -> dict[str, list[str]]:
+    return {kind: _listed(tasks) for kind, tasks in zip(("active", "standby", "warmup"), member.assigned.kinds(), strict=True)}
+
+
+def _listed(tasks: Tasks) -> list[str]:
+    named = (f"{subtopology_id}_{index}" for subtopology_id, indexes in sorted_tasks(tasks) for index in indexes)
+    return list(islice(named, ASSIGNED_MAX))
 
 
 def _inputs(broker: Broker, group: ModernGroup[Any, Any], member: StreamsMember) -> list[Place]:

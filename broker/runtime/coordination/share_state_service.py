@@ -31,7 +31,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
 
 if TYPE_CHECKING:
-    from ottla.broker.share.state_coordinator import ShareStateCoordinator
+    from ottla.broker.share.state_coordinator import ShareState, ShareStateCoordinator
     from ottla.broker.share.state_records import ShareRecord
 
 logger = logging.getLogger(__name__)
@@ -83,6 +83,13 @@ class ShareStateService:
     def stop(self) -> None:
         """Stop all work."""
         self.shards.stop()
+
+    def find(self, key: SharePartitionKey) -> ShareState | None:
+        """Return the state if this broker coordinates the share partition, and has loaded it."""
+        try:
+            return self.shards.of(key.coordinator_key).machine.states.get(key)
+        except Rejected:
+            return None
 
     # --- requests -------------------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,10 @@ class SharePartitionManager:
         """Return the share partitions in use."""
         return list(self._in_use.values())
 
+    def find(self, key: SharePartitionKey) -> SharePartitionInUse | None:
+        """Return the share partition if it is in use; it may still be loading."""
+        return self._in_use.get(key)
+
     # --- loading -----------------------------------------------------------------------------------------------------------------
 
     def get(self, key: SharePartitionKey) -> SharePartitionInUse:

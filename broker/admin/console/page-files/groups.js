@@ -1,10 +1,12 @@
-// The room of groups: members, what each reads, and how far behind.
+// The room of groups: members, what each reads, and how far behind; the deliveries of share groups and the tasks of streams groups.
 
 import { get, getOrNone } from "./api.js";
-import { chip, count, empty, h, plural, section, table, time } from "./dom.js";
+import { chip, count, empty, h, plural, section, span, table, time } from "./dom.js";
 import { link } from "./topics.js";
 
 const STATES = { Stable: "good", Empty: "plain", Dead: "plain" };
+const KINDS = { classic: "classic protocol", consumer: "consumer protocol", share: "share group", streams: "streams group", offsets: "offsets alone" };
+const DELIVERIES = { available: "warn", acquired: "open", acknowledged: "good", archived: "bad" };
 const state = { contains: "" };
 
 export function open([name], query, ui) {
@@ -33,30 +35,76 @@ function listOf(list, chosen, ui) {
 }
 
 function detail(group) {
-  const most = Math.max(1, ...group.offsets.map(each => each.lag ?? 0));
   const names = new Map(group.member_rows.map((each, at) => [each.member_id, { each, number: at + 1 }]));
   return [
     section(group.group_id,
-      h("p.bar", null, chip(STATES[group.state] ?? "warn", group.state), chip("plain", group.kind === "consumer" ? "consumer protocol" : group.kind === "classic" ? "classic protocol" : "offsets alone"),
-        h("span.muted", null, `${group.kind === "consumer" ? "epoch" : "generation"} ${group.generation}${group.protocol ? ` · ${group.protocol}` : ""}`),
+      h("p.bar", null, chip(STATES[group.state] ?? "warn", group.state), chip("plain", KINDS[group.kind] ?? group.kind),
+        h("span.muted", null, `${group.kind === "classic" || group.kind === "offsets" ? "generation" : "epoch"} ${group.generation}${group.protocol ? ` · ${group.protocol}` : ""}`),
         group.lag ? chip("warn", `lag ${count(group.lag)}`) : chip("good", "no lag"),
-        group.lag_unknown ? h("span.muted", null, `not known of ${plural(group.lag_unknown, "partition")}, which other brokers have`) : null),
-      group.offsets.length
-        ? table(`Partitions of ${group.group_id}`, ["Partition", ["Committed", "r"], ["End", "r"], ["Lag", "r"], ["", "track"], "Read by", "Committed at"], group.offsets.map(each => offsetRow(each, most, names)), { class: "scroll mid" })
-        : empty("No offsets are committed, and no partitions are assigned."),
-      group.offsets_left_out ? h("p.muted", null, `and ${count(group.offsets_left_out)} more partitions`) : null),
+        group.lag_unknown ? h("span.muted", null, `not known of ${plural(group.lag_unknown, "partition")}, which ${group.kind === "share" ? "no member has read yet, or " : ""}other brokers have`) : null),
+      group.problem ? h("p.warn", null, group.problem) : null,
+      group.kind === "share" ? shared(group) : offsets(group, names)),
+    group.kind === "share" ? section("Deliveries", deliveries(group, names)) : null,
     section("Members",
       group.member_rows.length
-        ? table(`Members of ${group.group_id}`, ["Member", "Client", "Host", "Assigned"], group.member_rows.map((each, at) => h("tr", { "data-key": each.member_id },
+        ? table(`Members of ${group.group_id}`, ["Member", "Client", "Host", group.kind === "streams" ? "Tasks" : "Assigned"], group.member_rows.map((each, at) => h("tr", { "data-key": each.member_id },
           h("th.num", { scope: "row", title: each.member_id }, `${at + 1}`, each.instance_id === null ? null : h("bdi.muted", null, ` ${each.instance_id}`), each.epoch === null ? null : h("span.muted", null, ` epoch ${each.epoch}`)),
-          h("td", null, h("bdi", null, each.client_id)), h("td.num", null, h("bdi", null, each.host)), h("td.wrap.num", null, each.assigned.length ? h("bdi", null, each.assigned.join(" ")) : h("span.muted", null, "nothing"),
-            each.assigned_count > each.assigned.length ? h("span.muted", null, ` and ${count(each.assigned_count - each.assigned.length)} more`) : null))))
+          h("td", null, h("bdi", null, each.client_id)), h("td.num", null, h("bdi", null, each.host)), h("td.wrap.num", null, each.tasks ? tasks(each.tasks) : assigned(each)))))
         : empty("The group has no members now.")),
   ];
 }
 
+const assigned = each => [each.assigned.length ? h("bdi", null, each.assigned.join(" ")) : h("span.muted", null, "nothing"),
+  each.assigned_count > each.assigned.length ? h("span.muted", null, ` and ${count(each.assigned_count - each.assigned.length)} more`) : null];
+
+function tasks(of) {
+  const some = Object.entries({ active: of.active, standby: of.standby, "warm-up": of.warmup }).filter(([, each]) => each.length);
+  return some.length ? some.map(([kind, each]) => h("div", null, h("span.muted", null, `${kind} `), h("bdi", null, each.join(" ")))) : h("span.muted", null, "nothing");
+}
+
+function offsets(group, names) {
+  const most = Math.max(1, ...group.offsets.map(each => each.lag ?? 0));
+  return [
+    group.offsets.length
+      ? table(`Partitions of ${group.group_id}`, ["Partition", ["Committed", "r"], ["End", "r"], ["Lag", "r"], ["", "track"], "Read by", "Committed at"], group.offsets.map(each => offsetRow(each, most, names)), { class: "scroll mid" })
+      : empty("No offsets are committed, and no partitions are assigned."),
+    group.offsets_left_out ? h("p.muted", null, `and ${count(group.offsets_left_out)} more partitions`) : null,
+  ];
+}
+
+function shared(group) {
+  const known = (each, n) => h("td.r.num", null, n ?? h("span.muted", null, each.source === null ? "—" : "elsewhere"));
+  return [
+    group.shared.length
+      ? table(`Partitions of ${group.group_id}`, ["Partition", ["Start", "r"], ["End", "r"], ["Lag", "r"], ["Acquired", "r"], ["Available again", "r"], ["Accepted", "r"], ["Archived", "r"], ["Locks expired", "r"]], group.shared.map(each => h("tr", { "data-key": `${each.topic}-${each.partition}` },
+        h("th", { scope: "row" }, h("a", { href: link(each.topic, each.partition, each.start === null ? "" : `?offset=${each.start}`) }, h("bdi", null, `${each.topic}-${each.partition}`))),
+        known(each, each.start), known({ source: "" }, each.end), known(each, each.lag),
+        ["acquired", "available", "acknowledged", "archived"].map(kind => known(each, each.source === null ? null : each.records[kind])), known(each, each.locks_expired))), { class: "scroll mid" })
+      : empty("No partition is shared yet: no member has subscribed to a topic that exists."),
+    group.shared.length ? h("p.muted", null, "Start is the first record that is not finished. The counts are of records in flight, at and above it.") : null,
+    group.shared_left_out ? h("p.muted", null, `and ${count(group.shared_left_out)} more partitions`) : null,
+  ];
+}
+
+function deliveries(group, names) {
+  const rows = group.shared.flatMap(each => each.deliveries.map(one => [each, one]));
+  const left = group.shared.reduce((sum, each) => sum + each.deliveries_left_out, 0);
+  return [
+    rows.length
+      ? table(`Deliveries of ${group.group_id}`, ["Records", "State", ["Delivered", "r"], "Member", ["Lock", "r"]], rows.map(([at, each]) => h("tr", { "data-key": `${at.topic}-${at.partition}-${each.first}` },
+        h("th", { scope: "row" }, h("a", { href: link(at.topic, at.partition, `?offset=${each.first}`) }, h("bdi", null, `${at.topic}-${at.partition}`)), h("span.num", null, ` ${each.first}${each.last > each.first ? `–${each.last}` : ""}`)),
+        h("td", null, chip(DELIVERIES[each.state], each.state)), h("td.r.num", null, `${count(each.delivery_count)}×`),
+        h("td", null, each.member_id === null ? h("span.muted", null, "nobody") : member(names.get(each.member_id), each.member_id)),
+        h("td.r.num", null, each.lock_ms === null ? h("span.muted", null, "—") : span(each.lock_ms)))), { class: "scroll mid" })
+      : empty("No record is in flight."),
+    left ? h("p.muted", null, `and ${count(left)} more`) : null,
+  ];
+}
+
+const member = (found, id) => found ? [h("span.num", null, found.number), h("bdi.muted", null, ` ${found.each.client_id}`)] : h("bdi.muted", null, id);
+
 function offsetRow(each, most, names) {
-  const member = names.get(each.member_id);
+  const found = names.get(each.member_id);
   return h("tr", { "data-key": `${each.topic}-${each.partition}` },
     h("th", { scope: "row" }, h("a", { href: link(each.topic, each.partition, each.committed === null ? "" : `?offset=${each.committed}`) }, h("bdi", null, `${each.topic}-${each.partition}`))),
     h("td.r.num", null, each.committed ?? h("span.muted", null, "none")),
@@ -64,6 +112,6 @@ function offsetRow(each, most, names) {
     h("td.r.num", null, each.lag === null ? h("span.muted", null, "—") : each.lag ? h("b.warn", null, count(each.lag)) : "0"),
     h("td.track", null, each.lag === null ? null : h("svg", { role: "img", "aria-label": `lag ${each.lag}`, height: 12, width: "100%" },
       h("line.rest", { x1: "0%", x2: "100%", y1: 6, y2: 6 }), each.lag ? h("rect.warn", { x: "0%", y: 2, height: 8, rx: 2, width: `${Math.max(1, (each.lag / most) * 100)}%` }) : null)),
-    h("td", null, member ? [h("span.num", null, member.number), h("bdi.muted", null, ` ${member.each.client_id}`)] : h("span.muted", null, "nobody")),
+    h("td", null, found ? member(found) : h("span.muted", null, "nobody")),
     h("td", null, each.committed_at === null ? h("span.muted", null, "—") : time(each.committed_at)));
 }
