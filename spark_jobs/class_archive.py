@@ -1,8 +1,8 @@
 """The archive from which Spark's JVM loads its classes (Java's class data sharing), which halves the JVM's start.
 
 Invariants:
-- The first JVM writes the archive when it exits, which is after the audit's end. It writes the header last. If it is killed before that, the
-  next JVM replaces the file; it would ignore the archive, as it ignores an archive of other jars.
+- The first JVM writes the archive when it exits, which is after the audit's end. It writes the header last. If it is killed before that,
+  the next JVM replaces the file; it would ignore the archive, as it ignores an archive of other jars.
 - An archive is code, so it is only loaded from a directory of this user.
 """
 
