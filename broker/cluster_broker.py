@@ -267,7 +267,13 @@ class ClusterComponents:
 
     def _make_life(self, listeners: Sequence[Listener]) -> BrokerLife:
         settings, environment = self._settings, self._environment
-        incarnation = incarnation_of(settings, self._log_dir, registered_listeners(settings, listeners), environment.random.randbytes)
+        incarnation = incarnation_of(
+            settings,
+            self._log_dir,
+            registered_listeners(settings, listeners),
+            environment.random.randbytes,
+            resumed_id=environment.incarnation_id,
+        )
         return BrokerLife(
             self._channel("heartbeat", _session_ms(settings) // 2),  # KAFKA-14392
             incarnation,

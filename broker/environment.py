@@ -24,3 +24,6 @@ class Environment:
     network: Network = field(default_factory=Sockets)
     random: Random = field(default_factory=SystemRandom)
     threads: Threads = ThreadPoolExecutor
+    incarnation_id: bytes | None = None
+    """The cluster broker's incarnation; None draws a new one. A broker that returns to an earlier state is the incarnation of that time, so
+    that its controller, which returned too, leaves its leaderships and ISRs alone."""

@@ -60,7 +60,8 @@ MOVES: Final[Mapping[State, frozenset[State]]] = {
 class Incarnation:
     """The identity with which one broker process registers. `incarnation_id` is random.
 
-    `previous_epoch` is the broker epoch of the directory's last process if that was shut down cleanly, otherwise -1.
+    `previous_epoch` is the broker epoch of the directory's last process if that was shut down cleanly, otherwise -1. `is_resumed`: the
+    controller knows this incarnation, and it does not ask to be fenced until it has caught up.
     """
 
     broker_id: int
@@ -71,6 +72,7 @@ class Incarnation:
     rack: str | None = None
     previous_epoch: int = NO_EPOCH
     features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: REGISTERED)
+    is_resumed: bool = False
 
     def registration(self) -> BrokerRegistrationRequest:
         """Return the registration request."""
@@ -183,7 +185,7 @@ class LifeCycle:
             broker_id=self._incarnation.broker_id,
             broker_epoch=self.epoch,
             current_metadata_offset=published_offset,
-            want_fence=not self._ready,
+            want_fence=not self._ready and not self._incarnation.is_resumed,
             want_shut_down=self.state is State.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline),
             cordoned_log_dirs=self._cordoned() if self.metadata_level >= _CORDONED_LEVEL and self.state >= State.RECOVERY else None,

@@ -35,10 +35,12 @@ from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.cluster_controls import ClusterClockControl, ClusterTopicControl
+from ottla.broker.testing.cluster_marks import mark, returned_to
 from ottla.broker.testing.cluster_nodes import CONTROLLER, ClusterNodes
 from ottla.broker.testing.controller_thread import InProcessController
 from ottla.broker.testing.in_process import InProcessBroker, import_ahead
 from ottla.broker.testing.links import Way
+from ottla.broker.testing.marks import Mark, Marks
 
 
 class InProcessCluster(ClusterNodes):
@@ -59,6 +61,7 @@ class InProcessCluster(ClusterNodes):
     ) -> None:
         super().__init__(brokers, data_dir, settings, faults=faults)
         self._recording = False
+        self._marks: Marks | None = None
         self.topics = ClusterTopicControl(self)
         self.clock = ClusterClockControl(self)
 
@@ -96,7 +99,11 @@ class InProcessCluster(ClusterNodes):
         return self
 
     def stop(self) -> None:
-        """Stop all running nodes cleanly, as SIGTERM does, brokers before the controller. With a temporary directory, kill them instead."""
+        """Stop all running nodes cleanly, as SIGTERM does, brokers before the controller. With a temporary directory, kill them instead.
+        Remove all marks."""
+        if self._marks is not None:
+            self._marks.discard()
+            self._marks = None
         if self._temporary:
             self.kill_all()
             shutil.rmtree(self.data_dir, ignore_errors=True)
@@ -133,6 +140,34 @@ class InProcessCluster(ClusterNodes):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+
+    # --- marks -----------------------------------------------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        """Remember the present state of all nodes, for `rewind`; `stop` forgets it. Waits until all replicas have all records; then no node
+        answers while the files are saved and copied.
+
+        Raises RuntimeError if a node does not run or a broker is cut off, TimeoutError if replicas stay behind, ForkRefused if the files
+        cannot be copied.
+        """
+        if self._marks is None:
+            self._marks = Marks(self.data_dir)
+        return mark(self, self._marks)
+
+    def rewind(self, mark: Mark) -> None:
+        """Return to the state at the mark, whatever happened since to nodes and links: topics, records, leaders, ISRs, groups, offsets,
+        producers, open transactions, ACLs, users, quotas, settings and the clock. Recorded histories end there, too. Fault rules stay.
+
+        All connections are closed, and clients connect again to the same ports. A mark can be returned to any number of times, and marks
+        made later stay valid. Raises ValueError for a mark of another cluster, or from before a `stop`.
+        """
+        if self._marks is None or mark not in self._marks:
+            raise ValueError("this mark was made by another cluster, or before this one was stopped")
+        self.heal()
+        self.kill_all()
+        self._marks.restore(mark)
+        with returned_to(self, mark):
+            self.start()
 
     # --- faults of brokers -----------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -50,9 +51,11 @@ class ClusterBroker(InProcessBroker):
         self._world_of = environment_of
         super().__init__(directory, settings, faults=faults, clock=self.movable)
         self.number = number
+        self.incarnation_id: bytes | None = None
+        """The incarnation to start as; None for a new one."""
 
     def _environment(self) -> Environment:
-        return self._world_of(self._clock)
+        return replace(self._world_of(self._clock), incarnation_id=self.incarnation_id)
 
     def _exit(self, code: int) -> None:
         super()._exit(code)

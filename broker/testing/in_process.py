@@ -264,7 +264,7 @@ class InProcessBroker(NodeThread[Broker]):
 
     async def _mark(self) -> Mark:
         if (standalone := self.broker.standalone) is None:
-            raise RuntimeError("a cluster broker has no state of its own: mark a standalone node")
+            raise RuntimeError("a cluster broker has no state of its own: mark the cluster")
         await standalone.controller.voter.committed()
         await standalone.published()
         # From here to the end is one turn of the event loop, so that no request is answered between two files.
@@ -273,7 +273,7 @@ class InProcessBroker(NodeThread[Broker]):
             raise RuntimeError(f"not all partitions in {self.data_dir} can be saved, because a disk error took one offline")
         if self._marks is None:
             self._marks = Marks(self.data_dir)
-        return self._marks.add(self._clock.now_ms(), self.history.length(), log_dir.mark_as_clean)
+        return self._marks.add(self._clock.now_ms(), log_dir.mark_as_clean, [self.history.length()])
 
     def rewind(self, mark: Mark) -> None:
         """Return to the state at the mark, whatever the broker did since, also if it was killed: topics, records, groups, offsets,
@@ -290,7 +290,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._marks.restore(mark)
         if isinstance(self._clock, MovableClock):
             self._clock.rewind_to(mark.now_ms)
-        self.history.cut(mark.history_length)
+        self.history.cut(*mark.histories)
         self.start()
 
     def keep(self) -> Path:

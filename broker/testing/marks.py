@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,10 @@ class Mark:
 
     directory: Path
     now_ms: int
-    history_length: tuple[int, int, int]
+    histories: Sequence[tuple[int, int, int]]
+    """The length of each broker's recorded history."""
+    incarnations: Mapping[int, bytes]
+    """The incarnation of each broker of a cluster."""
 
 
 class Marks:
@@ -49,10 +52,16 @@ class Marks:
     def __contains__(self, mark: Mark) -> bool:
         return mark in self._copies
 
-    def add(self, now_ms: int, history_length: tuple[int, int, int], mark_as_clean: Callable[[Path], object]) -> Mark:
+    def add(
+        self,
+        now_ms: int,
+        mark_as_clean: Callable[[Path], object],
+        histories: Sequence[tuple[int, int, int]] = (),
+        incarnations: Mapping[int, bytes] | None = None,
+    ) -> Mark:
         """Fork the directory, which must not change meanwhile and have everything saved. Raises ForkRefused."""
         self._made += 1
-        mark = Mark(self._root / f"{self._made}", now_ms, history_length)
+        mark = Mark(self._root / f"{self._made}", now_ms, histories, incarnations or {})
         fork(self._data_dir, mark.directory, finish=mark_as_clean)
         self._copies[mark] = self._pool.submit(self._copied, mark)
         return mark

@@ -182,17 +182,24 @@ class BrokerLife:
 
 
 def incarnation_of(
-    settings: BrokerSettings, log_dir: LogDir, listeners: Sequence[Endpoint], random_bytes: Callable[[int], bytes]
+    settings: BrokerSettings,
+    log_dir: LogDir,
+    listeners: Sequence[Endpoint],
+    random_bytes: Callable[[int], bytes],
+    *,
+    resumed_id: bytes | None = None,
 ) -> Incarnation:
-    """Return what a starting broker process registers with; `listeners` are the advertised listeners with their actual ports."""
+    """Return what a starting broker process registers with; `listeners` are the advertised listeners with their actual ports. `resumed_id`
+    is that of an incarnation to continue."""
     return Incarnation(
         settings.node_id,
         log_dir.cluster_id,
-        random_id(random_bytes),
+        resumed_id or random_id(random_bytes),
         listeners,
         [log_dir.meta.directory_id],
         settings.broker_rack,
         log_dir.previous_broker_epoch,
+        is_resumed=resumed_id is not None,
     )
 
 

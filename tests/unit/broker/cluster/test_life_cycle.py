@@ -17,9 +17,9 @@ EPOCH = 77
 class Told:
     """A life cycle, its clock, and a scripted controller. Each request must be due in exactly the expected millisecond."""
 
-    def __init__(self, rack: str | None = None, previous_epoch: int = -1) -> None:
+    def __init__(self, rack: str | None = None, previous_epoch: int = -1, *, is_resumed: bool = False) -> None:
         listeners = [Endpoint("PLAINTEXT", "h", 9092, 0)]
-        incarnation = Incarnation(5, "cluster", b"\x07" * 16, listeners, [DIRECTORY, OTHER], rack, previous_epoch)
+        incarnation = Incarnation(5, "cluster", b"\x07" * 16, listeners, [DIRECTORY, OTHER], rack, previous_epoch, is_resumed=is_resumed)
         self.life = LifeCycle(incarnation, Pace(INTERVAL, 60_000, 30_000))
         self.now = 1_000
         self.life.start(self.now)
@@ -134,6 +134,15 @@ def test_a_broker_sends_heartbeats_every_10_ms_until_it_has_caught_up() -> None:
     told.hears()
     assert told.is_in(State.RECOVERY)
     assert told.beats(10).want_fence
+
+
+def test_a_resumed_incarnation_never_asks_to_be_fenced() -> None:
+    told = Told(is_resumed=True).registered()
+    assert not told.beats().want_fence
+    told.hears(fenced=False)
+    assert not told.beats(10).want_fence
+    told.hears(fenced=False)
+    assert told.is_in(State.RUNNING)
 
 
 def test_a_ready_broker_requests_unfencing_at_once() -> None:

@@ -1,0 +1,103 @@
+"""The states that a cluster in this process can return to: all nodes stand still at the same moment, and their directories are copied.
+
+Invariants:
+- At a mark every replica has every record, and every broker has applied all metadata. Otherwise records that only a leader had would depend
+  on which broker leads after a rewind.
+- After a rewind each broker is the incarnation that it was at the mark. The controller, which knows it, changes no leader and no ISR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.testing import broker_thread
+from ottla.broker.testing.broker_thread import NodeThread
+from ottla.broker.testing.cluster_nodes import LOOK_S, ClusterNodes
+from ottla.broker.testing.marks import Mark, Marks
+
+
+def mark(cluster: ClusterNodes, marks: Marks) -> Mark:
+    """Add a mark of the whole cluster. Raises RuntimeError, TimeoutError, ForkRefused."""
+    down = sorted(cluster.brokers.keys() - set(cluster.in_touch))
+    if down or not cluster.controller.running or cluster.controller.paused:
+        named = ", ".join([*(f"broker {number}" for number in down), *(() if down else ("the controller",))])
+        raise RuntimeError(f"a mark needs all nodes: {named} does not run, is paused, or is cut off")
+    end = monotonic() + broker_thread.PATIENCE_S
+    while monotonic() < end:
+        with _standing_still(cluster):
+            if _is_settled(cluster):
+                return _marked(cluster, marks)
+        sleep(LOOK_S)
+    raise TimeoutError(f"timed out after {broker_thread.PATIENCE_S:.0f} s waiting until all replicas have all records and metadata")
+
+
+@contextmanager
+def returned_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
+    """Give the nodes, which must not run, the clocks, incarnations and histories of the mark; the next start is the one in the context."""
+    cluster.controller.clock.rewind_to(mark.now_ms)
+    for broker, history in zip(cluster.brokers.values(), mark.histories, strict=True):
+        broker.movable.rewind_to(mark.now_ms)
+        broker.history.cut(history)
+        broker.incarnation_id = mark.incarnations[broker.number]
+    try:
+        yield
+    finally:
+        for broker in cluster.brokers.values():
+            broker.incarnation_id = None
+
+
+@contextmanager
+def _standing_still(cluster: ClusterNodes) -> Iterator[None]:
+    """Pause all nodes. Afterwards the controller counts every broker as heard of just now."""
+    nodes: list[NodeThread[object]] = [*cluster.brokers.values(), cluster.controller]  # type: ignore[list-item] # only paused
+    with ExitStack() as stack:
+        for node in nodes:
+            node.pause()
+            stack.callback(node.resume, (lambda: _hear_all(cluster)) if node is cluster.controller else (lambda: None))
+        yield
+
+
+def _hear_all(cluster: ClusterNodes) -> None:
+    state, now_ms = cluster.controller.node.role.state, cluster.controller.clock.mono_ms()
+    for broker in state.image.brokers.values():
+        if not broker.fenced:
+            state.sessions.touch(Contact(broker.broker_id, broker.epoch), now_ms)
+
+
+def _is_settled(cluster: ClusterNodes) -> bool:
+    """Return whether everything is committed, replicated and applied; the nodes stand still, so their state can be read from here."""
+    role = cluster.controller.node.role
+    newest, image = role.newest.provenance.offset, role.newest.image
+    if role.voter.high_watermark < role.voter.end_offset or newest != role.voter.end_offset - 1:
+        return False
+    brokers = {number: broker.node for number, broker in cluster.brokers.items()}
+    if any(broker.services.features().epoch != newest for broker in brokers.values()):
+        return False
+    logs = {number: {(each.topic, each.index): each for each in broker.services.partitions} for number, broker in brokers.items()}
+    for topic in image.topics.values():
+        for index, found in topic.partitions.items():
+            replicas = [logs[number].get((topic.name, index)) for number in found.replicas]
+            ends = {None if each is None else each.log.log_end_offset for each in replicas}
+            leader = logs.get(found.leader, {}).get((topic.name, index))
+            if leader is None or not leader.leads or sorted(found.isr) != sorted(found.replicas) or ends != {leader.log.high_watermark}:
+                return False
+    return True
+
+
+def _marked(cluster: ClusterNodes, marks: Marks) -> Mark:
+    log_dirs = [cluster.controller.node.log_dir, *(broker.node.log_dir for broker in cluster.brokers.values())]
+    for log_dir in log_dirs:
+        if not log_dir.save():
+            raise RuntimeError(f"not all partitions in {log_dir.path} can be saved")
+
+    def mark_as_clean(copy: Path) -> None:
+        for log_dir in log_dirs:
+            log_dir.mark_as_clean(copy / log_dir.path.relative_to(cluster.data_dir))
+
+    image, histories = cluster.controller.node.role.newest.image, [broker.history.length() for broker in cluster.brokers.values()]
+    incarnations = {number: image.brokers[number].incarnation_id for number in cluster.brokers}
+    return marks.add(cluster.controller.clock.now_ms(), mark_as_clean, histories, incarnations)
