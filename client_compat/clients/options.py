@@ -79,9 +79,7 @@ def in_go() -> str:
     kinds = {int: "*int", bool: "*bool", str: "*string"}
     for name, op, declared in (("ProducerOpen", "producer.open", ProducerOptions), ("ConsumerOpen", "consumer.open", ConsumerOptions)):
         options = options_of(declared)
-        members = {
-            option: "".join(each.upper() if each in _INITIALISMS else each.title() for each in option.split("_")) for option in options
-        }
+        members = {option: _go_name(option) for option in options}
         widest = max(map(len, members.values()))
         rows = [f'\t{members[each]:<{widest}} {kinds[kind]:<7} `json:"{each}"`' for each, kind in options.items()]
         parts.append(f"// {name} is {op}. A nil member was not asked for.\ntype {name} struct {{\n\tOpen\n" + "\n".join(rows) + "\n}\n")

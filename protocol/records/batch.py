@@ -182,9 +182,3 @@ def pack_header(header: BatchHeader, tail: Buffer) -> bytes:
     crc = crc32c(tail, crc32c(covered))
     length = HEADER_BYTES - LOG_OVERHEAD + len(tail)
     return _BEFORE_CRC.pack(header.base_offset, length, header.partition_leader_epoch, header.magic, crc) + covered
-
-
-def restamp(buf: Buffer, header: BatchHeader, *, attributes: int, max_timestamp: int) -> tuple[bytes, memoryview]:
-    """Change attributes and maximum timestamp of the batch in `buf`, with a new CRC; return the new head and the unchanged tail."""
-    tail = memoryview(buf)[HEADER_BYTES:]
-    return pack_header(header._replace(attributes=attributes, max_timestamp=max_timestamp), tail), tail

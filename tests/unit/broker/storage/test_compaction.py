@@ -7,7 +7,7 @@ import pytest
 
 from ottla.broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap, key_digest
 from ottla.broker.storage.txn_index import AbortedTxn
-from ottla.protocol.records.batch import HEADER_BYTES, crc_ok, pack_header, read_header, restamp
+from ottla.protocol.records.batch import HEADER_BYTES, crc_ok, pack_header, read_header
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.control import end_txn_marker
 from ottla.protocol.records.errors import CorruptBatch
@@ -204,8 +204,8 @@ def test_a_short_key_never_equals_the_digest_of_a_long_one() -> None:
 
 def test_an_append_time_batch_with_a_tombstone_keeps_its_time_under_a_horizon() -> None:
     plain = batch(0, ("a", None))
-    head, tail = restamp(plain, read_header(plain), attributes=8, max_timestamp=777)
-    [once] = clean([head + bytes(tail)])
+    stamped = read_header(plain)._replace(attributes=8, max_timestamp=777)
+    [once] = clean([pack_header(stamped, plain[HEADER_BYTES:]) + plain[HEADER_BYTES:]])
     assert content([once]) == [(0, b"a", None, 777)]
     assert read_header(once).base_timestamp == HORIZON
 

@@ -7,12 +7,10 @@ import pytest
 
 from ottla.protocol.records.batch import (
     HEADER_BYTES,
-    LOG_APPEND_TIME,
     STAMPED_BYTES,
     crc_ok,
     pack_header,
     read_header,
-    restamp,
     split_batches,
     stamp,
 )
@@ -156,23 +154,12 @@ def test_stamping_and_checking_copy_no_body() -> None:
     try:
         head, tail = stamp(large, 5, 5)
         assert crc_ok(large, header)
-        new_head, new_tail = restamp(large, header, attributes=LOG_APPEND_TIME, max_timestamp=7)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert (len(head), len(new_head)) == (STAMPED_BYTES, HEADER_BYTES)
+    assert len(head) == STAMPED_BYTES
     assert tail.obj is large
-    assert new_tail.obj is large
     assert peak < 64 << 10
-
-
-def test_restamping_gives_a_valid_crc_for_the_new_attributes_and_timestamp() -> None:
-    head, tail = restamp(BATCH, read_header(BATCH), attributes=0x18, max_timestamp=777)
-    again = head + bytes(tail)
-    header = read_header(again)
-    assert crc_ok(again, header)
-    assert (header.attributes, header.max_timestamp, header.base_timestamp, header.base_offset) == (0x18, 777, 1000, 40)
-    assert again[HEADER_BYTES:] == BATCH[HEADER_BYTES:]
 
 
 def test_packing_computes_length_and_crc_from_the_bytes() -> None:
