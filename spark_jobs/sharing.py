@@ -5,8 +5,8 @@ Invariants:
   partition; and all partitions of `__consumer_offsets`, `__share_group_state` or `__transaction_state` of a directory, because in a damaged
   log several of these partitions may hold the same id.
 - Tasks have about equal sizes. A partition that is larger than a task's share is read in slices, by a task each: a slice is whole segments,
-  and hands on one row per batch, as `tables` reads it. One further task judges the rows of all its slices, so the cuts cannot change a
-  finding.
+  and hands on one row per batch, as `tables` reads it, and one per record if rules read records, with hashes in place of contents. One
+  further task judges the rows of all slices, so the cuts cannot change a finding.
 - Tasks exchange pairs of a share's number and bytes, which both an RDD and a DataFrame can hold.
 """
 
@@ -17,7 +17,7 @@ import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
@@ -33,7 +33,7 @@ from ottla.spark_jobs.kept import Kept
 from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE, LogDirectory, LogFile
 from ottla.spark_jobs.merging import Merged
 from ottla.spark_jobs.reports.pictures import Drawn, Where
-from ottla.spark_jobs.steps import HANDED, Answer, Question, draw, judge_across, judge_partitions
+from ottla.spark_jobs.steps import HANDED, Answer, Given, Question, draw, judge_across, judge_partitions, record_query
 from ottla.spark_jobs.tables.filters import Filters
 from ottla.spark_jobs.views import RAW_BATCHES_NEED
 
@@ -41,15 +41,18 @@ Row = tuple[int, bytes]
 """The number of a share, and the pickled data for it."""
 ANSWER: Final = -1
 """A value in place of a share's number; it marks a row as an `Answer` for the driver."""
+END: Final = "end"
+"""In place of a level: the slice was read. With it come its `Slice.judged` and `Slice.slices`."""
 Task = list[LogDirectory]
 """The input of a task: a subset of each directory's partitions."""
 
 
 class Slice(NamedTuple):
-    """Some segments of a partition that several tasks read. `number`: the partition's place among these partitions. `judged`: the whole
-    partition with its index files, in its first slice only."""
+    """Some segments of a partition (with --replicas, of all copies) that several tasks read. `number`: the partition's place among these
+    partitions. `slices`: the number of its slices. `judged`: the whole partition with its index files, in its first slice only."""
 
     number: int
+    slices: int
     read: Task
     judged: Task | None
 
@@ -128,9 +131,9 @@ def plan(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> Pl
     """Do the same as `share_out`, but split partitions that would keep one core busy after all others are done, and those larger than
     SHARE_BYTES_MAX.
 
-    A partition is not split if its records are read (--deep, --key-field, --replicas, internal topics): its task would read them alone.
+    The topics READ_TWICE are not split: the rules about groups and transactional ids decode their records.
     """
-    return _plan(_units(logs, question), question, cores)
+    return _plan(_units(logs, question), cores)
 
 
 def plan_rest(kept: Kept, logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> tuple[list[Task], Plan]:
@@ -142,36 +145,35 @@ def plan_rest(kept: Kept, logs: Sequence[LogDirectory], question: Question, core
         covered = [keys[digest] for digest in sorted(digests) if digest in keys]
         if len(covered) == len(digests) and rest.keys() >= set(covered):  # two results may cover the same partition
             taken.append(_merged(part for key in covered for part in rest.pop(key)))
-    return taken, _plan(rest, question, cores)
+    return taken, _plan(rest, cores)
 
 
-def _plan(units: dict[tuple[Any, ...], Task], question: Question, cores: int) -> Plan:
+def _plan(units: dict[tuple[Any, ...], Task], cores: int) -> Plan:
     total = sum(map(_cost, units.values()))
     target = _target(total, cores)
     largest = max(2 * target, min(SHARE_BYTES_MAX, total // cores))
-    reads_records = question.deep or question.key_place is not None
     slices: list[Slice] = []
     split = 0
     for key, unit in list(units.items()):
-        if not reads_records and key[-1] not in READ_TWICE and _cost(unit) > largest and len(cuts := _cut(unit, target)) > 1:
-            slices += [Slice(split, cut, None if i else unit) for i, cut in enumerate(cuts)]
+        if key[-1] not in READ_TWICE and _cost(unit) > largest and len(cuts := _cut(unit, target)) > 1:
+            slices += [Slice(split, len(cuts), cut, None if i else unit) for i, cut in enumerate(cuts)]
             split += 1
             del units[key]
     return Plan(_packed(units, target), slices, split)
 
 
 def _cut(unit: Task, target: int) -> list[Task]:
-    """Cut a partition between segments, into slices of about `target` bytes."""
+    """Cut a partition between segments, into slices of about `target` bytes of one copy."""
     cuts: list[Task] = []
-    room = 0
-    (found,) = unit  # several directories have copies of a partition, which are not split
-    for segment in found.segments:
-        size = segment.size_bytes + FILE_BYTES
-        if not cuts or size > room:
-            cuts.append([LogDirectory(found.path)])
-            room = target
-        cuts[-1][0].segments.append(segment)
-        room -= size
+    for found in unit:
+        room = 0
+        for segment in found.segments:
+            size = segment.size_bytes + FILE_BYTES
+            if size > room:
+                cuts.append([LogDirectory(found.path)])
+                room = max(target, size)
+            cuts[-1][0].segments.append(segment)
+            room -= size
     return cuts
 
 
@@ -259,55 +261,77 @@ def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
             yield from work.kept.once(digests, partial(_judge_task, work, task))
 
 
-def _judge_task(work: Work, task: Task, rows: Iterable[pa.RecordBatch] | None = None) -> Iterator[Row]:
+def _judge_task(work: Work, task: Task, given: Given | None = None) -> Iterator[Row]:
     with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
-        answer, made = judge_partitions(engine, work.question, task, rows)
+        answer, made = judge_partitions(engine, work.question, task, given)
         yield ANSWER, pickle.dumps(answer)
         for share, blobs in _handed_on(engine, work, HANDED.keys() & made.views):
             yield share, pickle.dumps(blobs)
 
 
 def read_slices(work: Work, slices: Iterable[Row]) -> Iterator[Row]:
-    """Read slices: yield the whole partition's listing, once, and Arrow streams of its batches, with the partition's number as share.
-    Raises OSError."""
+    """Read slices: yield the name of a level with an Arrow stream of its rows, and END at a slice's end, with the partition's number as
+    share. Raises OSError."""
     for _, content in slices:
-        number, cut, judged = _unpacked(content)
-        if judged is not None:
-            yield number, pickle.dumps(judged)
-        read = partial(_read_slice, work.question, cut)
-        for _, rows in read() if work.kept is None else work.kept.once([work.kept.digest(cut)], read):
-            yield number, rows
+        number, count, cut, judged = _unpacked(content)
+        read = partial(_read_slice, work, cut)
+        for _, part in read() if work.kept is None else work.kept.once([work.kept.digest(cut)], read):
+            yield number, part
+        yield number, pickle.dumps((END, (judged, count)))
 
 
-def _read_slice(question: Question, cut: Task) -> Iterator[Row]:
-    schema = arrow_schema(RAW_BATCHES_NEED)
-    for batch in gathered(tables.read("batches", cut, schema.names, Filters(topics=frozenset(question.topics)))):
-        yield 0, pickle.dumps(_stream(pa.Table.from_batches([batch])))
+def _read_slice(work: Work, cut: Task) -> Iterator[Row]:
+    for batch in gathered(_rows_of("batches", cut, RAW_BATCHES_NEED, work.question)):
+        yield 0, pickle.dumps(("batches", _stream(pa.Table.from_batches([batch]))))
+    if work.question.reads_records:
+        need, keyed = record_query(work.question)
+        with embedded_engine(0, work.memory_mb, threads=1) as engine:
+            for rows in engine.mapped("records", _rows_of("records", cut, need, work.question), keyed, work.question.args):
+                yield 0, pickle.dumps(("records", _stream(rows)))
+
+
+def _rows_of(level: str, cut: Task, columns: str, question: Question) -> Iterator[pa.RecordBatch]:
+    """Read a level. The first batch is empty, so that there is a schema even if the slice has no rows."""
+    schema = arrow_schema(columns)
+    yield pa.RecordBatch.from_pylist([], schema)
+    yield from tables.read(level, cut, schema.names, Filters(topics=frozenset(question.topics)))
 
 
 def judge_slices(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the first step on partitions that were read in slices; all rows of a partition are adjacent. Pass on failures of reading."""
+    """Run the first step on partitions that were read in slices, if all slices were; all rows of a partition are adjacent. Pass on failures
+    of reading."""
     for number, group in groupby(rows, itemgetter(0)):
         if number == ANSWER:
             yield from group
             continue
-        with tempfile.TemporaryFile(prefix="ottla-audit-") as spool:
+        with ExitStack() as stack:
+            spools: dict[str, IO[bytes]] = {}
             task: Task = []
+            ended, slices = 0, 1
             for _, content in group:
-                found = pickle.loads(content)
-                if isinstance(found, bytes):
-                    pickle.dump(found, spool)
+                level, part = pickle.loads(content)
+                if level == END:
+                    judged, slices = part
+                    task, ended = judged or task, ended + 1
                 else:
-                    task = found
-            spool.seek(0)
-            judge = partial(_judge_task, work, task, _spooled(spool))
+                    if level not in spools:
+                        spools[level] = stack.enter_context(tempfile.TemporaryFile(prefix="ottla-audit-"))
+                    pickle.dump(part, spools[level])
+            if ended < slices:  # a slice could not be read, which a row with number ANSWER tells
+                continue
+            judge = partial(_judge_task, work, task, {level: _spooled(spool) for level, spool in spools.items()})
             yield from judge() if work.kept is None else work.kept.once([work.kept.digest(task)], judge)
 
 
-def _spooled(spool: IO[bytes]) -> Iterator[pa.RecordBatch]:
-    with suppress(EOFError):
-        while True:
-            yield from pa.ipc.open_stream(pickle.load(spool))
+def _spooled(spool: IO[bytes]) -> pa.RecordBatchReader:
+    def streams() -> Iterator[bytes]:
+        with suppress(EOFError):
+            while True:
+                yield pickle.load(spool)
+
+    spool.seek(0)
+    first = next(streams())
+    return pa.RecordBatchReader.from_batches(pa.ipc.open_stream(first).schema, _batches(chain([first], streams())))
 
 
 Blobs = dict[str, list[bytes]]

@@ -9,7 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from ottla.spark_jobs.engines.embedded import EmbeddedEngine
 
+Given = Mapping[str, "pa.RecordBatchReader"]
+"""What other tasks have read of the logs: under `batches` the columns RAW_BATCHES_NEED, under `records` the rows of KEYED_RECORDS."""
 Answer = dict[str, list[Row]]
 """Rows by name: `findings`, `counts`, `producers`, `costs`, `deliveries`, `keys`, `extents`, and those that `pictures.material` returns."""
 
@@ -53,6 +55,11 @@ class Question:
     namesakes: Sequence[tuple[str, int]] = ()
     topic_ids: Sequence[tuple[str, str, str]] = ()
     draws: bool = False
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether rules read records, and not only batches."""
+        return self.key_place is not None or self.deep
 
     @property
     def rules(self) -> list[Rule]:
@@ -107,11 +114,11 @@ HANDED: Final[dict[str, Handed]] = {
 
 
 def judge_partitions(
-    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], rows: Iterable[pa.RecordBatch] | None = None
+    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None = None
 ) -> tuple[Answer, Made]:
-    """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. `rows`: the columns
-    RAW_BATCHES_NEED of all batches, if other tasks have read them. Raises OSError."""
-    made = make_views(engine, question, logs, rows)
+    """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. `given`: None if the
+    logs are read here. Raises OSError."""
+    made = make_views(engine, question, logs, given)
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
     if "visible_records" in made.views and question.key_place is not None:
         answer["keys"] = engine.rows("SELECT count(*) AS records, count(business_key) AS keyed FROM visible_records", {})
@@ -139,17 +146,15 @@ def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[s
     return answer
 
 
-def make_views(
-    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], rows: Iterable[pa.RecordBatch] | None = None
-) -> Made:
+def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None = None) -> Made:
     """Make the views of whole partitions (see `judge_partitions`). Views for transactions, group offsets, index files, snapshots and high
     watermarks are made only if the logs contain any."""
-    made = _make_batch_views(engine, question, logs, rows)
+    made = _make_batch_views(engine, question, logs, given)
     if question.replicas:
         _make_replica_views(engine, question, logs)
         made.views.add("replicas")
-    if question.key_place is not None or question.deep:
-        _make_record_views(engine, question, logs)
+    if question.reads_records:
+        _make_record_views(engine, question, logs, given)
         made.views.add("visible_records")
     kinds = {file.kind for found in logs for file in found.of_topics(question.topics).side_files}
     commits = any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.of_topics(question.topics).segments)
@@ -182,13 +187,11 @@ def make_views(
     return made
 
 
-def _make_batch_views(
-    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], rows: Iterable[pa.RecordBatch] | None = None
-) -> Made:
-    if rows is None:
+def _make_batch_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None = None) -> Made:
+    if given is None:
         engine.read("raw_batches", "batches", logs, question.topics, views.RAW_BATCHES_NEED)
     else:
-        engine.take_batches("raw_batches", rows, logs, views.RAW_BATCHES_NEED)
+        engine.take_batches("raw_batches", given["batches"], logs)
     made = Made({"raw_batches"})
     for name, query in (
         ("batches", views.batches()),
@@ -211,11 +214,20 @@ def _make_replica_views(engine: EmbeddedEngine, question: Question, logs: Sequen
     engine.table("namesakes", "topic string, partition int", question.namesakes)
 
 
-def _make_record_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> None:
+def _make_record_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], given: Given | None) -> None:
+    need, keyed = record_query(question)
+    if given is None:
+        engine.read("records", "records", logs, question.topics, need, keep=False)
+    else:
+        engine.show("keyed_records", given["records"])
+        keyed = "SELECT * FROM keyed_records"
+    engine.define("visible_records", views.VISIBLE_RECORDS.format(keyed=keyed), question.args)
+
+
+def record_query(question: Question) -> tuple[str, str]:
+    """Return the columns of level `records` to read for the question, and the query KEYED_RECORDS over them."""
     place = question.key_place or "none"
-    need = views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else "")
-    engine.read("records", "records", logs, question.topics, need, keep=False)
-    engine.define("visible_records", views.VISIBLE_RECORDS.format(key=views.KEYS[place]), question.args)
+    return views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else ""), views.KEYED_RECORDS.format(key=views.KEYS[place])
 
 
 def _make_transaction_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], made: Made) -> None:

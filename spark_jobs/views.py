@@ -274,7 +274,16 @@ RECORDS_NEED: Final = (
 """The columns of level `records` that all rules on records need."""
 HEADERS_NEED: Final = ", headers array<struct<key:string,value:binary>>"
 
-VISIBLE_RECORDS: Final = f"""
+KEYED_RECORDS: Final = f"""
+    SELECT log_dir, topic, partition, offset, {bounded("timestamp")} AS timestamp, file, position, producer_id, producer_epoch,
+        xxhash64(key, value) AS content, {{key}} AS business_key
+    FROM records
+    WHERE NOT control AND NOT startswith(topic, '__')
+"""
+"""Each record in the columns that rules read; `{key}` is one of KEYS. `content`: a hash of key and value. The query looks at one record at
+a time, so several tasks may run it over parts of a partition."""
+
+VISIBLE_RECORDS: Final = """
     WITH aborted AS (
         SELECT log_dir, file, position FROM (
             SELECT log_dir, file, position, control,
@@ -282,17 +291,12 @@ VISIBLE_RECORDS: Final = f"""
                                                 ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS outcome
             FROM batches WHERE transactional
         ) WHERE outcome = 'abort' AND NOT control
-    ), keyed AS (
-        SELECT log_dir, topic, partition, offset, {bounded("timestamp")} AS timestamp, file, position, producer_id, producer_epoch,
-            xxhash64(key, value) AS content, {{key}} AS business_key
-        FROM records
-        WHERE NOT control AND NOT startswith(topic, '__')
     )
-    SELECT /*+ BROADCAST(aborted) */ *, xxhash64(log_dir, topic, business_key) AS key_hash FROM keyed
+    SELECT /*+ BROADCAST(aborted) */ *, xxhash64(log_dir, topic, business_key) AS key_hash FROM ({keyed}) AS keyed
     LEFT ANTI JOIN aborted USING (log_dir, file, position)
 """
-"""Records that a read_committed consumer receives, or will receive if their open transaction commits; `{key}` is one of KEYS. `content`:
-a hash of key and value. `key_hash`: a hash of the columns that must be unique together, so that a sort compares numbers instead of paths
+"""Records that a read_committed consumer receives, or will receive if their open transaction commits; `{keyed}` is KEYED_RECORDS or its
+rows. `key_hash`: a hash of the columns that must be unique together, so that a sort compares numbers instead of paths
 with long common prefixes."""
 
 KEYS: Final = {

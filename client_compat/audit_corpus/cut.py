@@ -12,12 +12,12 @@ from ottla.spark_jobs.corpus.score import write
 
 
 def cut_corpus(root: Path, some: slice = slice(None)) -> list[Path]:
-    """Write the corpus cases of one directory each, with a segment per batch, and return their directories."""
-    names = [name for name, case in CASES.items() if not case.directories][some]
+    """Write the corpus cases with a segment per batch, and return the directories of those that have one each."""
+    names = [*CASES][some]
     write({name: CASES[name] for name in names}, root)
-    for log in root.rglob("*.log"):
+    for log in list(root.rglob("*.log")):
         cut_at_every_batch(log)
-    return [root / name for name in names]
+    return [root / name for name in names if not CASES[name].directories]
 
 
 def cut_at_every_batch(segment: Path) -> None:

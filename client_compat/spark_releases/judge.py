@@ -27,15 +27,15 @@ def judge(engine: str, root: Path) -> list[Verdict]:
     return verdicts
 
 
-def judge_in_slices(engine: str, root: Path) -> Verdict:
-    """Return the verdict on all logs below `root`. On Spark, a task reads each segment of a partition, and a further task judges it."""
+def judge_in_slices(engine: str, root: Path) -> list[Verdict]:
+    """Do the same as `judge`. On Spark, a task reads each segment of a partition, and a further task judges it."""
     sharing.SHARE_BYTES_MAX = sharing.TASK_BYTES_MAX = 1  # type: ignore[misc] # real logs of the corpus's size are never cut
-    return audit(sorted(root.iterdir()), samples=EVERY, engine=engine, deep=False)
+    return judge(engine, root)
 
 
 def main(engine: str, root: str, cut: str, file: str) -> None:
     """Judge, and write the file."""
-    verdicts = [*judge(engine, Path(root)), judge_in_slices(engine, Path(cut))]
+    verdicts = [*judge(engine, Path(root)), *judge_in_slices(engine, Path(cut))]
     Path(file).write_text(json.dumps([asdict(found) for each in verdicts for found in each.directories], indent=1), encoding="utf-8")
 
 

@@ -1,4 +1,7 @@
-"""Rule `business-key`: no two visible records of a topic have the same business key."""
+"""Rule `business-key`: no two visible records of a topic have the same business key.
+
+It shuffles one row per record by the key. If a partition is larger than a task's share, several tasks read it and parse the keys.
+"""
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity
 

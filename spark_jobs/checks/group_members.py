@@ -1,4 +1,8 @@
-"""Rule `group-members`: the records of consumer, share and streams groups fit together."""
+"""Rule `group-members`: the records of consumer, share and streams groups fit together.
+
+It is local: one task reads all partitions of `__consumer_offsets` of a directory, and they are never split, because in a
+damaged log several of them may hold the same group.
+"""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 

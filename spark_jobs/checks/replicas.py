@@ -1,4 +1,8 @@
-"""Rule `replicas`: the replicas of a partition are equal byte for byte."""
+"""Rule `replicas`: the replicas of a partition are equal byte for byte.
+
+It is local: one task compares all copies of a partition. If they are larger than a task's share, several tasks read them, and hand on one
+row per batch and per record.
+"""
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity
 

@@ -1,4 +1,8 @@
-"""Rule `share-state`: each record of a share group's state can follow the records before it."""
+"""Rule `share-state`: each record of a share group's state can follow the records before it.
+
+It is local: one task reads all partitions of `__share_group_state` of a directory, and they are never split, because in a
+damaged log several of them may hold the same share partition.
+"""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 

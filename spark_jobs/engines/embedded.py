@@ -84,9 +84,16 @@ class EmbeddedEngine:
         else:
             self._connection.register(view, rows)
 
-    def take_batches(self, view: str, rows: Iterable[pa.RecordBatch], paths: Sequence[LogDirectory], columns: str) -> None:
+    def take_batches(self, view: str, rows: pa.RecordBatchReader, paths: Sequence[LogDirectory]) -> None:
         """Make a table of rows of level `batches`, which other tasks read from the logs at `paths`, as `read` would."""
-        self.take(view, pa.RecordBatchReader.from_batches(arrow_schema(columns), rows), self._number_names(paths, ()))
+        self.take(view, rows, self._number_names(paths, ()))
+
+    def mapped(self, view: str, batches: Iterable[pa.RecordBatch], query: str, args: Mapping[str, Any]) -> Iterator[pa.Table]:
+        """Run a query over each record batch by itself, as the view, and yield the results."""
+        for batch in gathered(batches):
+            self.show(view, pa.Table.from_batches([batch]))
+            text = translated(query)
+            yield self._connection.sql(text, params=_named(text, args)).to_arrow_table()
 
     def _watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
@@ -111,9 +118,9 @@ class EmbeddedEngine:
         arrays = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
         self._connection.register(view, pa.Table.from_arrays(arrays, schema=schema))
 
-    def show(self, view: str, table: pa.Table) -> None:
-        """Make a view of an Arrow table."""
-        self._connection.register(view, table)
+    def show(self, view: str, rows: pa.Table | pa.RecordBatchReader) -> None:
+        """Make a view of Arrow rows. Only one query may read a view of a reader."""
+        self._connection.register(view, rows)
 
     def arrow(self, view: str) -> pa.Table:
         """Return the rows of a view as an Arrow table."""
@@ -144,7 +151,7 @@ class EmbeddedEngine:
 
     def _execute(self, query: str, args: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
         try:
-            return self._connection.execute(query, {name: args[name] for name in PARAMETER.findall(query)})
+            return self._connection.execute(query, _named(query, args))
         except (duckdb.Error, RuntimeError) as e:
             if str(e) == "Query interrupted" or str(e).rstrip().endswith("\nKeyboardInterrupt"):
                 # DuckDB reports Ctrl-C as one of these errors, both in its own code and in the Python code that feeds it
@@ -152,6 +159,10 @@ class EmbeddedEngine:
             if self._failed is not None:
                 raise self._failed from e
             raise
+
+
+def _named(query: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: args[name] for name in PARAMETER.findall(query)}
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from ottla.spark_jobs.sharing import (
     Row,
     Work,
     draw_tasks,
+    failures_told,
     judge_shares,
     judge_slices,
     judge_tasks,
@@ -47,9 +48,13 @@ class SharedJudge:
         rows: list[Row] = []
         for task in tasks:
             rows += judge_tasks(work, iter([(0, packed(task))]))
-        read = [row for each in rest.slices for row in read_slices(work, iter([(0, packed(each))]))]
+        read = [row for each in rest.slices for row in failures_told(read_slices(work, iter([(0, packed(each))])))]
         rows += judge_slices(work, iter(read))
-        return [pickle.loads(content) for _, content in judge_shares(work, iter(rows))]
+        answers = [pickle.loads(content) for _, content in judge_shares(work, iter(rows))]
+        for failure in answers:
+            if isinstance(failure, Exception):
+                raise failure
+        return answers
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         some, ends, early = bounded(logs, drawn, found)

@@ -17,13 +17,15 @@ from typing import Any
 
 import pytest
 
+from client_compat.audit_corpus.cut import cut_at_every_batch
 from client_compat.bench_audit import logs
 from ottla.spark_jobs import audit as audit_module
-from ottla.spark_jobs import sharing
+from ottla.spark_jobs import sharing, tables
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
 from ottla.spark_jobs.corpus.score import write
 from ottla.spark_jobs.kept import RESULT, Kept, code_digest
+from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.steps import Question
 from tests.support.shares import SharedJudge
@@ -74,6 +76,31 @@ def test_the_whole_corpus_has_the_same_verdict_from_kept_results(
 def three_partitions(root: Path) -> Path:
     logs.big(root, 200_000, partitions=3)
     return root
+
+
+def test_a_partition_with_a_slice_that_could_not_be_read_leaves_no_result(
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CASES["planted"].write(tmp_path / "log")
+    for segment in list(tmp_path.rglob("*.log")):
+        cut_at_every_batch(segment)
+    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
+    monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
+    read = tables.read
+
+    def failing(level: str, cut: list[LogDirectory], *rest: Any) -> Iterator[Any]:
+        if cut[0].segments[0].base_offset:
+            raise OSError("the disk failed")
+        return read(level, cut, *rest)
+
+    with monkeypatch.context() as failure:
+        failure.setattr(tables, "read", failing)
+        with pytest.raises(CannotJudge, match="the disk failed"):
+            judged(tmp_path / "log", deep=True)
+    resumed = judged(tmp_path / "log", deep=True)
+    assert shared.slices > 1
+    monkeypatch.undo()
+    assert resumed == judged(tmp_path / "log", deep=True)
 
 
 @pytest.mark.parametrize("change", ["appended", "rewritten"])

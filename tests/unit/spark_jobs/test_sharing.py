@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from client_compat.audit_corpus.cut import cut_corpus
+from client_compat.audit_corpus.cut import cut_at_every_batch, cut_corpus
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.spark_jobs import audit as audit_module
 from ottla.spark_jobs import sharing
 from ottla.spark_jobs.audit import audit
@@ -55,16 +57,54 @@ def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(
     assert drawn_in_tasks == drawn_in_one
 
 
-def test_the_corpus_is_judged_alike_in_slices(tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("first", "options"), [(0, {"deep": False}), (2, {"deep": True, "key_field": "row"})])
+def test_the_corpus_is_judged_alike_in_slices(
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, first: int, options: dict[str, Any]
+) -> None:
     """The log of every fourth case, cut at every batch. `make spark-releases` judges all of them on Spark."""
-    paths = cut_corpus(tmp_path, slice(0, None, 4))
-    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
-    monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
-    in_slices = audit(paths, engine="duckdb", deep=False).directories
+    paths = cut_corpus(tmp_path, slice(first, None, 4))
+    _make_each_segment_a_slice(monkeypatch)
+    in_slices = audit(paths, engine="duckdb", **options).directories
     assert shared.slices > 100
     monkeypatch.undo()
-    for sliced, whole in zip(in_slices, audit(paths, engine="duckdb", deep=False).directories, strict=True):
+    for sliced, whole in zip(in_slices, audit(paths, engine="duckdb", **options).directories, strict=True):
         assert asdict(sliced) == asdict(whole)
+
+
+@pytest.mark.parametrize(
+    ("rule", "options"),
+    [("suspected-replay", {"deep": True}), ("business-key", {"key_field": "row"}), ("business-key", {"key_field": "key:"})],
+)
+def test_copies_in_two_slices_are_found(
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, rule: str, options: dict[str, Any]
+) -> None:
+    CASES["replay_under_another_id"].write(tmp_path)
+    for segment in list(tmp_path.rglob("*.log")):
+        cut_at_every_batch(segment)
+    _make_each_segment_a_slice(monkeypatch)
+    (sliced,) = audit(tmp_path, engine="duckdb", **options).directories
+    assert shared.slices > 1
+    assert sliced.rules[rule].samples
+    monkeypatch.undo()
+    (whole,) = audit(tmp_path, engine="duckdb", **options).directories
+    assert asdict(sliced) == asdict(whole)
+
+
+def test_slices_read_headers_for_a_key_in_one(tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = PartitionWriter(tmp_path, "t", 0)
+    for _ in range(2):
+        log.batch(build_batch([SimpleRecord(None, b"v", 1, [("id", b"7")])]))
+        log.roll()
+    _make_each_segment_a_slice(monkeypatch)
+    (verdict,) = audit(tmp_path, engine="duckdb", key_field="header:id").directories
+    assert shared.slices > 1
+    (finding,) = verdict.rules["business-key"].samples
+    assert (finding.offset, finding.evidence["business_key"], finding.evidence["first_offset"]) == (1, "7", 0)
+
+
+def _make_each_segment_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
+    monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
 
 
 def test_a_topics_costs_count_its_partitions_without_transactions(
@@ -97,7 +137,7 @@ def test_a_large_partition_is_read_in_slices_and_judged_by_one_task(tmp_path: Pa
     assert [each.judged is not None for each in planned.slices] == [True, False, False, False]
     assert sum(len(found.segments) for task in planned.judged for found in task) == 5
     for question in (replace(QUESTION, deep=True, replicas=True), replace(QUESTION, key_place="key")):
-        assert not plan(found, question).slices
+        assert len(plan(found, question).slices) == 4
 
 
 def test_the_picture_of_a_large_partition_shows_its_beginning_and_the_batches_of_findings(
@@ -126,11 +166,19 @@ def _judged(paths: list[Path]) -> tuple[list[dict[str, object]], dict[str, dict[
     return [asdict(directory) for directory in verdict.directories], {path: asdict(each) for path, each in pictures.items()}
 
 
+@pytest.mark.parametrize("sliced", [False, True])
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.directories])
-def test_replicas_are_compared_alike_in_tasks(tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_replicas_are_compared_alike_in_tasks(
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, name: str, sliced: bool
+) -> None:
     write({name: CASES[name]}, tmp_path)
+    if sliced:
+        for segment in list(tmp_path.rglob("*.log")):
+            cut_at_every_batch(segment)
+        _make_each_segment_a_slice(monkeypatch)
     paths = [tmp_path / name / directory for directory in CASES[name].directories]
     in_tasks = audit(paths, replicas=True, engine="duckdb")
+    assert (shared.slices > 1) == sliced
     monkeypatch.undo()
     assert [asdict(d) for d in in_tasks.directories] == [asdict(d) for d in audit(paths, replicas=True, engine="duckdb").directories]
 

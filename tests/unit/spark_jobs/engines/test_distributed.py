@@ -79,7 +79,7 @@ def test_a_log_in_slices_has_the_embedded_engines_verdict(
     CASES[name].write(tmp_path / "log")
     for segment in list(tmp_path.rglob("*.log")):
         cut_at_every_batch(segment)
-    expected = audit(tmp_path / "log", engine="duckdb", deep=False).directories
+    expected = audit(tmp_path / "log", engine="duckdb", key_field="row", deep=True).directories
     monkeypatch.setattr(sharing, "SHARE_BYTES_MAX", 1)
     monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1 << 16)  # one batch
     cut: list[int] = []
@@ -90,7 +90,8 @@ def test_a_log_in_slices_has_the_embedded_engines_verdict(
         return over_frames(spark, rows, steps, shares, split) if connect else over_rdds(context, rows, steps, shares, split)
 
     monkeypatch.setattr(distributed, "over_rdds", over)
-    assert [asdict(each) for each in audit(tmp_path / "log", engine="spark").directories] == [asdict(each) for each in expected]
+    found = audit(tmp_path / "log", engine="spark", key_field="row", deep=True).directories
+    assert [asdict(each) for each in found] == [asdict(each) for each in expected]
     assert cut[0] > 1
 
 
