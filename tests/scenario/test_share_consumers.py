@@ -1,15 +1,20 @@
-"""Java's share consumer and Kafka's tools of share groups: the same commands have the same results with Ottla and with Apache Kafka."""
+"""Share consumers of Java, librdkafka and franz-go, and Kafka's tools of share groups: the same commands have the same results with Ottla
+and with Apache Kafka.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from client_compat.kafka.reference import ReferenceBroker
-from client_compat.kafka.share_member import ShareMember
+from client_compat.kafka.share_member import CLIENTS, JAVA, ShareMember
 from client_compat.kafka.tools import Tools
+from client_compat.matrix.clients import GO
 from client_compat.support.brokers import HOST
 from ottla.broker.core.clock import MovableClock
 from ottla.protocol.client import Client
@@ -21,22 +26,29 @@ from tests.support.topic_calls import create, produce
 
 SETTINGS = {"group.share.min.record.lock.duration.ms": "1000", "group.share.heartbeat.interval.ms": "1000"}
 SETTINGS |= {"group.share.min.heartbeat.interval.ms": "1000"}
+NUMBERS = itertools.count()
 SHORT_LOCK_MS = "2000"
+RENEWED_LOCK_MS = 6_000
 
 
 class Scene:
     """A broker with a topic of six records in as many batches, and a group that starts with the first."""
 
-    def __init__(self, bootstrap: str, port: int, topic: str) -> None:
-        self.bootstrap, self.port, self.topic, self.group = bootstrap, port, topic, f"of-{topic}"
-        with Client(HOST, port) as client:
-            create(client, topic)
-            configure(client, self.group, share__auto__offset__reset="earliest")
+    def __init__(self, bootstrap: str, port: int, topic: str, client: str = JAVA) -> None:
+        self.bootstrap, self.port, self.topic, self.group, self.client = bootstrap, port, topic, f"of-{topic}", client
+        with Client(HOST, port) as admin:
+            create(admin, topic)
+            configure(admin, self.group, share__auto__offset__reset="earliest")
             for value in range(6):
-                produce(client, topic, b"%d" % value)
+                produce(admin, topic, b"%d" % value)
 
     def member(self, acknowledgement: str = "explicit", **settings: str) -> ShareMember:
-        return ShareMember(self.bootstrap, self.group, self.topic, acknowledgement=acknowledgement, **settings)
+        return ShareMember(self.bootstrap, self.group, self.topic, client=self.client, acknowledgement=acknowledgement, **settings)
+
+    def configure(self, **settings: str) -> None:
+        """Set settings of the group."""
+        with Client(HOST, self.port) as admin:
+            configure(admin, self.group, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +62,22 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
         yield {"ottla": ours.port, "kafka": reference.port}
 
 
+@pytest.fixture
+def client() -> str:
+    """The client; tests of several clients parametrize it."""
+    return JAVA
+
+
 @pytest.fixture(params=["ottla", "kafka"])
-def scene(request: pytest.FixtureRequest, ports: dict[str, int]) -> Scene:
+def scene(request: pytest.FixtureRequest, ports: dict[str, int], client: str) -> Scene:
     """The topic of one test, on one of the brokers."""
+    if client == "franz-go" and (missing := GO.missing()):
+        pytest.skip(missing)
     port = ports[request.param]
-    return Scene(f"{HOST}:{port}", port, request.node.originalname.removeprefix("test_")[:40])
+    return Scene(f"{HOST}:{port}", port, f"{request.node.originalname.removeprefix('test_')[:40]}-{next(NUMBERS)}", client)
+
+
+every_client = pytest.mark.parametrize("client", CLIENTS)
 
 
 ALL = "0:0:1 1:1:1 2:2:1 3:3:1 4:4:1 5:5:1"
@@ -70,6 +93,7 @@ def everything(member: ShareMember, count: int = 6) -> list[str]:
     return found
 
 
+@every_client
 def test_explicit_acknowledgements_accept_release_and_reject(scene: Scene) -> None:
     with scene.member() as member:
         assert everything(member) == ALL.split()
@@ -80,6 +104,7 @@ def test_explicit_acknowledgements_accept_release_and_reject(scene: Scene) -> No
         member.close()
 
 
+@every_client
 def test_implicit_acknowledgements_accept_what_was_polled_before(scene: Scene) -> None:
     with scene.member("implicit") as member:
         assert everything(member) == ALL.split()
@@ -90,6 +115,7 @@ def test_implicit_acknowledgements_accept_what_was_polled_before(scene: Scene) -
         member.close()
 
 
+@every_client
 def test_a_member_that_crashes_leaves_its_records_to_the_next(scene: Scene) -> None:
     with scene.member() as member:
         assert everything(member) == ALL.split()
@@ -99,8 +125,7 @@ def test_a_member_that_crashes_leaves_its_records_to_the_next(scene: Scene) -> N
 
 
 def test_a_lock_that_is_not_renewed_expires(scene: Scene) -> None:
-    with Client(HOST, scene.port) as client:
-        configure(client, scene.group, share__record__lock__duration__ms=SHORT_LOCK_MS)
+    scene.configure(share__record__lock__duration__ms=SHORT_LOCK_MS)
     with scene.member() as member:
         assert everything(member) == ALL.split()
         assert member.say("lock") == SHORT_LOCK_MS
@@ -110,6 +135,56 @@ def test_a_lock_that_is_not_renewed_expires(scene: Scene) -> None:
             assert all(int(count) >= 2 for _, _, count in again)  # a busy machine may let several locks expire
         assert member.say("accept 0 1 2 3 4 5") == "done"
         assert member.say("commit") == "InvalidRecordStateException"
+
+
+@pytest.mark.parametrize("client", [JAVA, "franz-go"])
+def test_a_renewed_lock_keeps_the_records_from_others_beyond_its_first_end(scene: Scene) -> None:
+    scene.configure(share__record__lock__duration__ms=str(RENEWED_LOCK_MS))
+    with scene.member() as member, scene.member() as other:
+        assert everything(member) == ALL.split()
+        for _ in range(2):
+            assert [member.say("renew 0 1 2 3 4 5"), member.say("commit")] == ["done", "ok"]
+            assert other.say(f"poll {RENEWED_LOCK_MS * 2 // 3}") == "nothing"
+            if scene.client == JAVA:
+                assert member.say("poll") == ALL  # its client gives renewed records to the program again
+        assert [member.say("accept 0 1 2 3 4 5"), member.say("commit")] == ["done", "ok"]
+        assert other.say("poll 1500") == "nothing"
+
+
+@pytest.mark.parametrize("mode", ["auto", "sync"])
+def test_the_verifiable_share_consumer_acknowledges_what_it_consumes(scene: Scene, tools: Tools, mode: str) -> None:
+    options = ("--topic", scene.topic, "--group-id", f"{scene.topic}-{mode}", "--offset-reset-strategy", "earliest")
+    command = (*options, "--max-messages", "6", "--acknowledgement-mode", mode)
+    events = [json.loads(line) for line in run(tools, scene, "kafka-verifiable-share-consumer", *command).splitlines()]
+    for name in ("records_consumed", "offsets_acknowledged"):
+        assert sum(event["count"] for event in events if event["name"] == name) == 6, events
+    assert all(event["success"] for event in events if event["name"] == "offsets_acknowledged")
+    assert events[-1]["name"] == "shutdown_complete"
+
+
+def test_the_share_groups_tool_describes_resets_and_deletes_a_group(scene: Scene, tools: Tools) -> None:
+    def share_groups(*arguments: str) -> str:
+        return run(tools, scene, "kafka-share-groups", *arguments)
+
+    of_group = ("--group", scene.group)
+    with scene.member() as member:
+        assert everything(member) == ALL.split()
+        assert [member.say("accept 0 1 2"), member.say("release 3 4 5"), member.say("commit")] == ["done", "done", "ok"]
+        (state,) = table(share_groups("--describe", *of_group, "--state").replace("COORDINATOR (ID)", "ADDRESS ID"), "GROUP")
+        assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
+        (one,) = table(share_groups("--describe", *of_group, "--members"), "GROUP")
+        assert one["ASSIGNMENT"] == f"{scene.topic}:0"
+        member.close()
+    (offsets,) = table(share_groups("--describe", *of_group, "--offsets"), "GROUP")
+    assert (offsets["START-OFFSET"], offsets["LAG"]) == ("0", "3")  # the start offset as of the last write, which accepted the records
+    (reset,) = table(share_groups("--reset-offsets", *of_group, "--topic", scene.topic, "--to-earliest", "--execute"), "GROUP")
+    assert reset["NEW-OFFSET"] == "0"
+    with scene.member() as member:
+        assert everything(member) == ALL.split()
+        member.close()
+    assert "Successful" in share_groups("--delete-offsets", *of_group, "--topic", scene.topic)
+    assert "successful" in share_groups("--delete", *of_group)
+    assert scene.group not in share_groups("--list").split()
 
 
 def test_the_console_share_consumer_and_the_share_groups_tool_see_the_group(scene: Scene, tools: Tools) -> None:
