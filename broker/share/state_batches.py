@@ -12,12 +12,12 @@ _Sorted = tuple[int, int, int, int]
 """First offset, last offset, delivery count, delivery state: the order in which batches are compared."""
 
 
-def combine(so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+def combine(so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int, *, joins: bool = False) -> list[StateBatch]:
     """Return batches that do not overlap, in order, without offsets below the start offset.
 
     Of two states for an offset, the one with the higher delivery count is newer; with equal counts, that with the higher state. Batches
-    that touch and have the same state become one, unless a batch between them was replaced: the result equals Kafka's to the batch,
-    because it is written to the log.
+    that touch and have the same state become one, unless a batch between them was replaced, and with `joins` (Kafka 4.4) in any case. The
+    result equals Kafka's to the batch, because it is written to the log.
     """
     heap = [_sorted(kept) for batch in chain(so_far, new) if (kept := _from(start_offset, batch)) is not None]
     heapq.heapify(heap)
@@ -29,7 +29,10 @@ def combine(so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offse
                 heapq.heappush(heap, piece)
         else:
             first, last, count, state = batch
-            combined.append(StateBatch(first, last, state, count))
+            if joins and combined and combined[-1] == (combined[-1].first_offset, first - 1, state, count):
+                combined[-1] = combined[-1]._replace(last_offset=last)
+            else:
+                combined.append(StateBatch(first, last, state, count))
     return combined
 
 

@@ -54,7 +54,8 @@ class ShareStateCoordinator:
     """The share partitions and their state. A `Machine` of `ottla.broker.runtime.coordination.shard`.
 
     `has_partition` tells whether a topic with this id and partition exists. With `is_strict` (Kafka 4.4), every request names its epochs, a
-    batch is not empty, and a write lowers neither the start offset nor, at the same start offset, the count of completed deliveries.
+    batch is not empty, a write lowers neither the start offset nor, at the same start offset, the count of completed deliveries, and
+    batches that touch and have the same state are joined.
     """
 
     def __init__(self, updates_per_snapshot: int, has_partition: Callable[[bytes, int], bool], *, is_strict: bool = False) -> None:
@@ -153,7 +154,7 @@ class ShareStateCoordinator:
         """Apply a record of the log."""
         key, value = record.key, record.value
         if isinstance(value, ShareUpdateValue):
-            self.states[key] = _updated(self.states.get(key), value)
+            self.states[key] = _updated(self.states.get(key), value, joins=self._is_strict)
             return
         self._snapshots.pop(key, None)
         self._snapshots[key] = record_offset
@@ -215,7 +216,7 @@ class ShareStateCoordinator:
                 leader_epoch=leader_epoch,
                 start_offset=state.start_offset,
                 delivery_complete_count=state.delivery_complete_count,
-                state_batches=_logged(combine((), state.batches, state.start_offset)),
+                state_batches=_logged(combine((), state.batches, state.start_offset, joins=self._is_strict)),
             )
             return ShareRecord(key, update)
         start_offset = found.start_offset if state.start_offset == _UNCHANGED else state.start_offset
@@ -224,7 +225,7 @@ class ShareStateCoordinator:
             leader_epoch=leader_epoch,
             start_offset=start_offset,
             delivery_complete_count=state.delivery_complete_count,
-            batches=combine(found.batches, state.batches, start_offset),
+            batches=combine(found.batches, state.batches, start_offset, joins=self._is_strict),
             created_ms=now_ms,
             written_ms=now_ms,
         )
@@ -253,7 +254,7 @@ def _never_lower(found: ShareState, state: WrittenState) -> WrittenState:
     return replace(state, start_offset=max(state.start_offset, found.start_offset), delivery_complete_count=max(counts))
 
 
-def _updated(before: ShareState | None, value: ShareUpdateValue) -> ShareState:
+def _updated(before: ShareState | None, value: ShareUpdateValue, *, joins: bool) -> ShareState:
     if before is None:
         return ShareState(
             snapshot_epoch=value.snapshot_epoch,
@@ -273,7 +274,7 @@ def _updated(before: ShareState | None, value: ShareUpdateValue) -> ShareState:
         start_offset=start_offset,
         delivery_complete_count=value.delivery_complete_count,
         leader_epoch=before.leader_epoch if value.leader_epoch == _UNCHANGED else value.leader_epoch,
-        batches=combine(before.batches, _state_batches(value.state_batches), start_offset),
+        batches=combine(before.batches, _state_batches(value.state_batches), start_offset, joins=joins),
         fencing_leader_epoch=max(before.fencing_leader_epoch, value.leader_epoch),
         updates=before.updates + 1,
     )

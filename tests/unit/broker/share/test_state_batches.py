@@ -29,3 +29,10 @@ def test_batches_are_combined_as_kafka_does(
     expected: list[tuple[int, int, int, int]],
 ) -> None:
     assert combine([StateBatch(*one) for one in so_far], [StateBatch(*one) for one in new], start) == expected
+
+
+def test_batches_that_touch_are_joined_as_kafka_4_4_does() -> None:
+    so_far, new = [StateBatch(1, 1, 4, 1), StateBatch(2, 3, 3, 1)], [StateBatch(2, 3, 4, 1)]
+    assert combine(so_far, new, 0) == [StateBatch(1, 1, 4, 1), StateBatch(2, 3, 4, 1)]
+    assert combine(so_far, new, 0, joins=True) == [StateBatch(1, 3, 4, 1)]
+    assert combine([], [StateBatch(1, 1, 4, 1), StateBatch(3, 3, 4, 1)], 0, joins=True) == [StateBatch(1, 1, 4, 1), StateBatch(3, 3, 4, 1)]
