@@ -64,7 +64,7 @@ SHARE_RECORDS: Final = f"""
     WITH wide AS (
         SELECT log_dir, partition, offset, first_offset, last_offset, delivery_state, delivery_count,
             {bounded("last_offset")} - {bounded("first_offset")} AS width
-        FROM raw_share_states WHERE batch IS NOT NULL AND delivery_state IN (0, 2, 4) AND first_offset >= 0
+        FROM raw_share_states WHERE batch IS NOT NULL AND delivery_state IN (0, 2, 3, 4) AND first_offset >= 0
     ), opened AS (
         SELECT log_dir, partition, offset AS at, delivery_state, delivery_count,
             explode(sequence(first_offset, last_offset)) AS record_offset
@@ -85,7 +85,7 @@ SHARE_RECORDS: Final = f"""
 """
 """One row per record of a topic in each state batch, with the state that the share partition gave it. `rank` orders the states of a record:
 a higher delivery count is newer, and with equal counts a higher state (PersisterStateBatchCombiner). `previous_end`: the highest rank
-before with a final state, acknowledged or archived."""
+before with a final state: acknowledged, or given up, whether it is archived (4) or on its way to a dead letter queue (3)."""
 
 SHARE_ENDS: Final = """
     SELECT s.log_dir, s.topic, s.partition, s.offset, s.file, s.position, s.group_id, s.topic_id, s.share_partition, s.life,
@@ -103,7 +103,7 @@ SHARE_DELIVERIES: Final = """
     SELECT e.log_dir, e.group_id, e.topic_id, e.share_partition, max(e.start_offset) AS start_offset, max(e.last_offset) AS last_offset,
         count(r.rank) AS records,
         count_if(r.rank % 8 = 2) AS accepted,
-        count_if(r.rank % 8 = 4) AS archived,
+        count_if(r.rank % 8 IN (3, 4)) AS archived,
         count_if(r.rank % 8 = 0) AS waiting,
         count_if(r.rank >= 16) AS redelivered,
         coalesce(max(CAST(floor(r.rank / 8) AS BIGINT)), 0) AS deliveries_max

@@ -212,6 +212,11 @@ class Metrics:
             if kind is not AcknowledgeType.GAP:
                 count = share.partitions.acknowledged[kind]
                 samples.counter("kafka_server_sharegroupmetrics_recordacknowledgements", count, ackType=kind.name.capitalize())
+        queues = share.dead_letters
+        for group, requests in queues.requests.items():
+            samples.counter("kafka_server_sharegroupmetrics_deadletterqueuetotalproducerequests", requests, group=group)
+            samples.counter("kafka_server_sharegroupmetrics_deadletterqueuefailedproducerequests", queues.failed[group], group=group)
+            samples.counter("kafka_server_sharegroupmetrics_deadletterqueuerecordcount", queues.records[group], group=group)
         samples.counter("kafka_server_share_coordinator_metrics_write", share.state.writes)
         async for shared in _in_turns(share.partitions.in_use()):
             labels = {"group": shared.key.group_id, "topic": shared.partition.topic, "partition": str(shared.key.partition)}

@@ -36,13 +36,16 @@ GROUP_LEVEL: Final = 1
 SHARE_LEVEL: Final = 1
 """The level that enables the share groups of KIP-932."""
 
+DEAD_LETTER_LEVEL: Final = 2
+"""The level of share.version that enables dead letter queues (KIP-1191), and the highest that a standalone node supports."""
+
 STREAMS_LEVEL: Final = 1
 """The level that enables the streams groups of KIP-1071."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, NEWEST_METADATA_LEVEL),
     GROUP_VERSION: (0, GROUP_LEVEL),
-    SHARE_VERSION: (0, SHARE_LEVEL),
+    SHARE_VERSION: (0, DEAD_LETTER_LEVEL),
     STREAMS_VERSION: (0, STREAMS_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
@@ -82,7 +85,7 @@ def new_levels(transaction_level: int, like: Likeness) -> dict[str, int]:
     levels = {
         METADATA_VERSION: NEWEST_METADATA_LEVEL if METADATA_VERSION in like.table.features else METADATA_LEVEL,
         GROUP_VERSION: GROUP_LEVEL,
-        SHARE_VERSION: SHARE_LEVEL,
+        SHARE_VERSION: DEAD_LETTER_LEVEL,
         STREAMS_VERSION: STREAMS_LEVEL,
         TRANSACTION_VERSION: transaction_level,
     }
@@ -100,6 +103,11 @@ def share_groups_enabled(stored: Mapping[str, int]) -> bool:
     return stored.get(SHARE_VERSION, 0) >= SHARE_LEVEL
 
 
+def dead_letters_enabled(stored: Mapping[str, int]) -> bool:
+    """Return whether share groups can have dead letter queues, given the levels of a metadata log."""
+    return stored.get(SHARE_VERSION, 0) >= DEAD_LETTER_LEVEL
+
+
 def streams_groups_enabled(stored: Mapping[str, int]) -> bool:
     """Return whether streams groups are served, given the levels of a metadata log."""
     return stored.get(STREAMS_VERSION, 0) >= STREAMS_LEVEL
@@ -110,7 +118,7 @@ def finalized(stored: Mapping[str, int]) -> dict[str, int]:
     levels = {
         METADATA_VERSION: stored.get(METADATA_VERSION, METADATA_LEVEL),
         GROUP_VERSION: stored.get(GROUP_VERSION, GROUP_LEVEL),
-        SHARE_VERSION: min(stored.get(SHARE_VERSION, 0), SHARE_LEVEL),
+        SHARE_VERSION: min(stored.get(SHARE_VERSION, 0), DEAD_LETTER_LEVEL),
         STREAMS_VERSION: min(stored.get(STREAMS_VERSION, 0), STREAMS_LEVEL),
         TRANSACTION_VERSION: transaction_level(stored),
     }

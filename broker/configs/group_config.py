@@ -40,6 +40,9 @@ _ISOLATION_LEVEL: Final = "share.isolation.level"
 _RENEW_ENABLE: Final = "share.renew.acknowledge.enable"
 _OF_SHARE_PARTITIONS: Final = (RECORD_LOCK_DURATION_MS, DELIVERY_COUNT_LIMIT, MAX_RECORD_LOCKS)
 
+DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
+_COPY_ENABLE: Final = "errors.deadletterqueue.copy.record.enable"
+
 STANDBYS = "streams.num.standby.replicas"
 INITIAL_REBALANCE_DELAY_MS = "streams.initial.rebalance.delay.ms"
 _OFFLOAD: Final = "Whether assignments are computed on a background thread, which does not exist here. Stored, without effect."
@@ -98,10 +101,17 @@ LATER_GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
             one_of("sticky"),
             synonyms=(Synonym("group.streams.assignors"),),
         ),
+        ConfigKey(
+            DEAD_LETTER_TOPIC,
+            ConfigType.STRING,
+            "",
+            "The topic to which the records that a share group gives up are written. Empty: none.",
+        ),
+        ConfigKey(_COPY_ENABLE, ConfigType.BOOLEAN, False, "Whether dead letters have the keys and values of their records."),
     )
 }
-"""The settings that Kafka 4.4 brought, but for those of dead letter queues and warm-up tasks, which do not exist here. An internal one is
-described only for a group that has it.
+"""The settings that Kafka 4.4 brought, but for those of warm-up tasks, which do not exist here. An internal one is described only for a
+group that has it.
 """
 _ALL: Final = {**GROUP_KEYS, **LATER_GROUP_KEYS}
 
@@ -131,6 +141,13 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
         )
         if session <= heartbeat:
             raise Rejected(ErrorCode.INVALID_CONFIG, f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
+    if is_reserved_dead_letter_topic(str(values.get(DEAD_LETTER_TOPIC, ""))):
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"{DEAD_LETTER_TOPIC}: DLQ topic name must not start with '__'")
+
+
+def is_reserved_dead_letter_topic(name: str) -> bool:
+    """Return whether no dead letter queue may have this name: it is one of Kafka's own topics."""
+    return name.startswith("__")
 
 
 def effective_group_values(kind: str, overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
@@ -144,8 +161,10 @@ def effective_value(name: str, overrides: Mapping[str, str], settings: BrokerSet
     return _in_force(name, overrides.get(name), settings)
 
 
-def share_settings(overrides: Mapping[str, str], settings: BrokerSettings) -> ShareSettings:
-    """Return the settings in force of a share group, as far as its share partitions apply them."""
+def share_settings(overrides: Mapping[str, str], settings: BrokerSettings, *, dead_letters: bool = False) -> ShareSettings:
+    """Return the settings in force of a share group, as far as its share partitions apply them. `dead_letters` tells whether share.version
+    allows dead letter queues.
+    """
     reset, _, duration = str(_parsed(OFFSET_RESET, overrides.get(OFFSET_RESET, LATEST))).partition(":")
     values = {name: effective_value(name, overrides, settings) for name in _OF_SHARE_PARTITIONS}
     return ShareSettings(
@@ -156,6 +175,8 @@ def share_settings(overrides: Mapping[str, str], settings: BrokerSettings) -> Sh
         reset_duration_ms=_duration_ms(duration),
         read_committed=overrides.get(_ISOLATION_LEVEL) == "read_committed",
         renew_acknowledge_enable=overrides.get(_RENEW_ENABLE, "true").strip().lower() == "true",
+        dead_letter_topic=overrides.get(DEAD_LETTER_TOPIC, "").strip() if dead_letters else "",
+        copies_dead_letters=overrides.get(_COPY_ENABLE, "false").strip().lower() == "true",
     )
 
 

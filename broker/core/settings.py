@@ -384,6 +384,12 @@ class BrokerSettings:
     group_share_max_partition_max_record_locks: int = _key(
         _INT, 4_000, "Highest number of record locks of a share group.", between(2_000, 10_000)
     )
+    errors_deadletterqueue_auto_create_topics_enable: bool = _key(
+        _BOOLEAN, False, "Whether the dead letter queue of a share group is created, if it does not exist.", dynamic=True
+    )
+    errors_deadletterqueue_topic_name_prefix: str = _key(
+        _STRING, "dlq.", "How the names of dead letter queues begin. Empty: any name is allowed.", dynamic=True
+    )
     share_coordinator_load_buffer_size: int = _key(_INT, 5_242_880, "Bytes read at a time when share state is loaded.", _POSITIVE)
     share_coordinator_snapshot_update_records_per_snapshot: int = _key(
         _INT, 500, "Number of updates of a share partition's state between two snapshots of it.", between(0, 500)

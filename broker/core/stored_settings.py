@@ -15,7 +15,6 @@ from ottla.broker.core.config_keys import INT64_MAX, ConfigKey, ConfigType, Vali
 
 _T = ConfigType
 _POSITIVE, _NOT_NEGATIVE, _BUFFER = at_least(1), at_least(0), at_least(512 * 1024)
-_DEAD_LETTERS = "Dead letter queues of share groups, which do not exist here."
 _TICKETS = "Renewal of Kerberos tickets in a JVM."
 _LOG_IN = "Renewal of OAUTHBEARER logins in a JVM."
 _THREADS_DOC = "Size of a thread pool of Kafka's, which does not exist here."
@@ -67,8 +66,6 @@ _DYNAMIC = (
     _key(
         "share.coordinator.cached.buffer.max.bytes", _T.INT, 1_048_588, "Largest write buffer that a coordinator keeps for reuse.", _BUFFER
     ),
-    _key("errors.deadletterqueue.auto.create.topics.enable", _T.BOOLEAN, False, f"{_DEAD_LETTERS} Whether their topics are created."),
-    _key("errors.deadletterqueue.topic.name.prefix", _T.STRING, "dlq.", f"{_DEAD_LETTERS} The prefix of their topics' names."),
     _key("remote.fetch.max.wait.ms", _T.INT, 500, "Tiered storage: longest wait of a Fetch.", _POSITIVE),
     _key("remote.list.offsets.request.timeout.ms", _T.LONG, 30_000, "Tiered storage: longest wait of a ListOffsets request.", _POSITIVE),
     _key(

@@ -114,7 +114,7 @@ _KEYS = (
         "errors.deadletterqueue.group.enable",
         _T.BOOLEAN,
         False,
-        "Whether share groups may use the topic as a dead letter queue. Stored, without effect.",
+        "Whether share groups may use the topic as a dead letter queue.",
     ),
     _key("local.retention.bytes", _T.LONG, -2, "Tiered storage only. Stored, without effect.", at_least(-2), "log.local.retention.bytes"),
     _key("local.retention.ms", _T.LONG, -2, "Tiered storage only. Stored, without effect.", at_least(-2), "log.local.retention.ms"),

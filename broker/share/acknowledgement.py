@@ -32,7 +32,6 @@ _STATES: Final = {
     AcknowledgeType.GAP: RecordState.ARCHIVED,
     AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
     AcknowledgeType.RELEASE: RecordState.AVAILABLE,
-    AcknowledgeType.REJECT: RecordState.ARCHIVED,
 }
 
 _CHANGING: Final = "The record state is invalid. The acknowledgement of delivery could not be completed."
@@ -139,8 +138,11 @@ class _Acknowledging:
             if not self.partition.settings().renew_acknowledge_enable:
                 raise _invalid_state("Renewing acquisition locks is not enabled for the group.")
             run.state.lock_deadline_ms = self.partition.lock(run.first_offset, run.last_offset, self.now_ms)
-        elif not self.partition.begin(self.update, run, _STATES[kind]):
+        elif not self.partition.begin(self.update, run, self._state(kind)):
             raise _invalid_state(_UNABLE)
+
+    def _state(self, kind: AcknowledgeType) -> RecordState:
+        return self.partition.settings().given_up if kind is AcknowledgeType.REJECT else _STATES[kind]
 
 
 def _last(segment: _Segment) -> int:

@@ -25,21 +25,27 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Given up, and on its way to the group's dead letter queue (KIP-1191)."""
     ARCHIVED = 4
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the record is never delivered again."""
-        return self >= RecordState.ACKNOWLEDGED
+        """Whether nothing more happens to the record. It is not delivered again while it is archiving, either."""
+        return self is RecordState.ACKNOWLEDGED or self is RecordState.ARCHIVED
 
 
 MOVES: Final[dict[RecordState, frozenset[RecordState]]] = {
     RecordState.AVAILABLE: frozenset({RecordState.ACQUIRED}),
-    RecordState.ACQUIRED: frozenset({RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}),
+    RecordState.ACQUIRED: frozenset(
+        {RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVING, RecordState.ARCHIVED},
+    ),
     RecordState.ACKNOWLEDGED: frozenset(),
+    RecordState.ARCHIVING: frozenset({RecordState.ARCHIVED}),
     RecordState.ARCHIVED: frozenset(),
 }
-"""What members and lock timeouts may do. `archive` also ends records that are not acquired, because the log no longer has them."""
+"""What members, lock timeouts and dead letters may do. `archive` also ends records that are not acquired, because the log no longer has
+them."""
 
 
 class InFlightState:
@@ -81,25 +87,25 @@ class InFlightState:
         self.member_id = member_id
         self.lock_deadline_ms = lock_deadline_ms
 
-    def move(self, state: RecordState, delivery_count_limit: int) -> bool:
+    def move(self, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
         """Take the record from its owner, at once. Return False if this is not allowed now.
 
-        A record that was delivered as often as the limit allows is archived instead of made available.
+        A record that was delivered as often as the limit allows gets the state `given_up` instead of becoming available.
         """
         if self.change is not None:
             return False
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit:
-            state = RecordState.ARCHIVED
+            state = given_up
         if state not in MOVES[self.state]:
             return False
         self.state = state
         self.member_id = NO_MEMBER
         return True
 
-    def begin(self, change: object, state: RecordState, delivery_count_limit: int) -> bool:
+    def begin(self, change: object, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
         """Begin a transition, which `commit` or `roll_back` ends. Return False if this is not allowed now."""
         before = self.state, self.member_id, delivery_count_limit
-        moved = self.move(state, delivery_count_limit)
+        moved = self.move(state, delivery_count_limit, given_up)
         if moved:
             self._before, self.change = before, change
         return moved
@@ -124,7 +130,7 @@ class InFlightState:
             self.state, self.member_id = state, member_id
 
     def archive(self) -> None:
-        """End the record for good, because the log no longer has it or its transaction was aborted."""
+        """End the record for good, because the log no longer has it, its transaction was aborted, or it is in the dead letter queue."""
         self._archived = True
         self.state = RecordState.ARCHIVED
         self.member_id = NO_MEMBER

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.broker.share.in_flight import RecordState
+
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 BY_DURATION: Final = "by_duration"
@@ -22,6 +24,15 @@ class ShareSettings:
     reset_duration_ms: int = 0
     read_committed: bool = False
     renew_acknowledge_enable: bool = True
+    dead_letter_topic: str = ""
+    """The topic to which records that are given up are written (KIP-1191). Empty: there is none, or share.version does not allow it."""
+    copies_dead_letters: bool = False
+    """Whether dead letters have the key and the value of their records."""
+
+    @property
+    def given_up(self) -> RecordState:
+        """The state of a record that is rejected, or was delivered too often."""
+        return RecordState.ARCHIVING if self.dead_letter_topic else RecordState.ARCHIVED
 
     @property
     def throttle_from(self) -> int:

@@ -7,6 +7,8 @@ Invariants:
 * A delivery count never decreases. It increases with each acquisition.
 * Acknowledgements and releases take effect when their write succeeds (`begun`, then `written` or `not_written`). An expired lock takes
   effect at once, because the member may not keep the record, whatever happens to the write.
+* If the group has a dead letter queue, a record that is given up is archiving until its dead letter was written, or could not be. Its
+  dead letter is begun when that state was written, and again when it is read at the start.
 * The state that is read at the start may lack records that were in flight when it was written: offsets between its batches. They are
   fetched again as long as the *gap* is open.
 """
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, DeadLetters
 from ottla.broker.share.in_flight import NO_LOCK, InFlight, InFlightBatch, InFlightState, RecordState, Run
 from ottla.broker.share.persister import ReadState, StateBatch, WrittenState
 from ottla.broker.share.settings import ShareSettings
@@ -43,10 +46,11 @@ class AcquiredRecords(NamedTuple):
 class Update:
     """Transitions that wait for one write."""
 
-    __slots__ = ("batches",)
+    __slots__ = ("batches", "dead_letters")
 
     def __init__(self) -> None:
         self.batches: list[StateBatch] = []
+        self.dead_letters: list[DeadLetters] = []
 
 
 class SharePartition:
@@ -63,6 +67,8 @@ class SharePartition:
         self.in_flight = InFlight()
         self.may_have_available = False
         """Whether there may be available records in flight, so that the next fetch has to look for them."""
+        self.dead_letters: list[DeadLetters] = []
+        """Archiving records, as persisted, whose dead letters have not been begun."""
         self._gap: tuple[int, int] | None = None
         """The first offset that may have to be fetched again, and the end offset at the start: behind it, nothing is missing."""
         self._locks: list[tuple[int, int, int]] = []
@@ -85,6 +91,9 @@ class SharePartition:
             batch = InFlightBatch(first, last, InFlightState(RecordState(state), delivery_count))
             self.in_flight.add(batch)
             self.delivery_complete_count += len(batch) if batch.whole.state.is_terminal else 0
+            if batch.whole.state is RecordState.ARCHIVING:
+                cause = DELIVERED_TOO_OFTEN if delivery_count >= self.settings().delivery_count_limit else REJECTED
+                self.dead_letters.append(DeadLetters(first, last, delivery_count, cause))
         if self.in_flight:
             self.may_have_available = True
             self.end_offset = self.in_flight.last.last_offset
@@ -189,20 +198,31 @@ class SharePartition:
         if state.state is not RecordState.ACQUIRED or not NO_LOCK < state.lock_deadline_ms <= now_ms:
             return
         gone = run.last_offset < self.start_offset
-        if not state.move(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, self.settings().delivery_count_limit):
+        settings = self.settings()
+        if not state.move(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, settings.delivery_count_limit, settings.given_up):
             return
         state.lock_deadline_ms = NO_LOCK
         expired.append(_persisted(run))
         self._count_if_terminal(run)
         self.may_have_available = True
 
+    def expired_written(self, expired: Iterable[StateBatch]) -> None:
+        """Note the dead letters of records whose locks have expired, after the attempt to write their state."""
+        for first, last, state, delivery_count in expired:
+            if state == RecordState.ARCHIVING:
+                self.dead_letters.append(DeadLetters(first, last, delivery_count, DELIVERED_TOO_OFTEN))
+
     # --- transitions -------------------------------------------------------------------------------------------------------------
 
     def begin(self, update: Update, run: Run, state: RecordState) -> bool:
         """Begin the transition of acquired records. Return False if it is not allowed now."""
-        if not run.state.begin(update, state, self.settings().delivery_count_limit):
+        settings = self.settings()
+        if not run.state.begin(update, state, settings.delivery_count_limit, settings.given_up):
             return False
         update.batches.append(_persisted(run))
+        if run.state.state is RecordState.ARCHIVING:
+            cause = REJECTED if state is RecordState.ARCHIVING else DELIVERED_TOO_OFTEN
+            update.dead_letters.append(DeadLetters(run.first_offset, run.last_offset, run.state.delivery_count, cause))
         self._count_if_terminal(run)
         return True
 
@@ -212,7 +232,20 @@ class SharePartition:
             run.state.commit()
             if run.state.state is RecordState.AVAILABLE:
                 self.may_have_available = True
+        self.dead_letters += [each for each in update.dead_letters if any(self._archiving(each))]
         return self.trim()
+
+    def dead_letters_ended(self, letters: DeadLetters) -> StateBatch:
+        """Archive records whose dead letters were written, or could not be. Return the change, which has to be written."""
+        for run in self._archiving(letters):
+            run.state.archive()
+        self.delivery_complete_count += self._count_in_flight(letters.first_offset, letters.last_offset)
+        return StateBatch(letters.first_offset, letters.last_offset, RecordState.ARCHIVED, letters.delivery_count)
+
+    def _archiving(self, letters: DeadLetters) -> Iterator[Run]:
+        for run in self.runs(letters.first_offset, letters.last_offset):
+            if run.state.state is RecordState.ARCHIVING:
+                yield run
 
     def not_written(self, update: Update, now_ms: int) -> None:
         """Undo the update's transitions, because they could not be written or are not all allowed."""

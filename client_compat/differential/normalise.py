@@ -183,7 +183,7 @@ def _batch(data: bytes, header: Any, names: Names) -> dict[str, Plain]:
     }
     shown |= {name: getattr(header, name) for name in ("producer_epoch", "base_sequence", "record_count")}
     shown["producer_id"] = _number("producer_id", header.producer_id, names)
-    shown["values"] = [repr((r.offset_delta, bytes(r.key or b""), bytes(r.value or b""))) for r in iter_records(data)]
+    shown["values"] = [repr((r.offset_delta, r.key, r.value, *r.headers)) for r in iter_records(data)]
     return shown
 
 

@@ -59,13 +59,13 @@ RULE = Rule(
                     WHEN first_offset < 0 OR last_offset < first_offset THEN 'impossible state batch'
                     WHEN first_offset <= previous_last THEN 'overlapping state batches'
                     WHEN first_offset < start_offset THEN 'state below the start offset'
-                    WHEN delivery_state NOT IN (0, 2, 4) THEN 'impossible delivery state'
+                    WHEN delivery_state NOT IN (0, 2, 3, 4) THEN 'impossible delivery state'
                     WHEN delivery_count < 0 OR delivery_count > {DELIVERY_COUNT_MAX} THEN 'impossible delivery count'
                 END AS kind,
                 CASE
                     WHEN first_offset < 0 OR last_offset < first_offset THEN last_offset
                     WHEN first_offset <= previous_last OR first_offset < start_offset THEN first_offset
-                    WHEN delivery_state NOT IN (0, 2, 4) THEN CAST(delivery_state AS BIGINT)
+                    WHEN delivery_state NOT IN (0, 2, 3, 4) THEN CAST(delivery_state AS BIGINT)
                     ELSE CAST(delivery_count AS BIGINT)
                 END AS value,
                 CASE

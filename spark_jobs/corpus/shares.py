@@ -26,7 +26,7 @@ from ottla.spark_jobs.corpus.case import Case, Expected
 from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
 
 TOPIC_ID = bytes(range(16))
-AVAILABLE, ACQUIRED, ACCEPTED, ARCHIVED = 0, 1, 2, 4
+AVAILABLE, ACQUIRED, ACCEPTED, ARCHIVING, ARCHIVED = 0, 1, 2, 3, 4
 State = tuple[int, int, int, int]
 """First and last offset, delivery state, delivery count."""
 
@@ -161,6 +161,14 @@ def delivered_again(root: Path) -> None:
     queue.update((2, 3, AVAILABLE, 2))
     queue.update((3, 3, ACCEPTED, 3))
     queue.update((5, 5, ACCEPTED, 6))
+
+
+def dead_lettered(root: Path) -> None:
+    queue = Queue(root)
+    queue.snapshot()
+    queue.update((0, 1, ARCHIVING, 1), (2, 2, ARCHIVING, 5))
+    queue.update((0, 1, ARCHIVED, 1))
+    queue.snapshot((0, 1, ARCHIVED, 1), (2, 2, ARCHIVING, 5), epoch=1)
 
 
 def answered_late(root: Path) -> None:
@@ -339,6 +347,7 @@ SHARES: dict[str, Case] = {
             delivery("warning", "delivered again after it was archived", 4),
         ],
     ),
+    "share_records_dead_lettered": Case(dead_lettered, []),
     "share_update_answered_late": Case(answered_late, []),
     "share_snapshot_forgets": Case(
         forgetful_snapshot,

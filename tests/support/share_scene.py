@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.share.share_fetch import FetchResult, Results, ShareFetch, ShareFetches
 from ottla.broker.runtime.share.share_partitions import SharePartitionManager
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.broker.share.dead_letters import DeadLetters
 from ottla.broker.share.persister import SharePartitionKey
 from ottla.broker.share.sessions import TopicPartition
 from ottla.broker.share.settings import ShareSettings
@@ -32,14 +35,29 @@ class ShareScene:
         self.logs = PartitionScene(path, self.clock, partitions=partitions)
         self.persister = MemoryPersister(start_offset)
         known = settings or ShareSettings()
+        self.dead_letters: list[DeadLetters] = []
+        self.queue_refusal: Rejected | None = None
+        self.nursery = Nursery(self.timers, self.clock, self.logs.failures.append)
         self.shares = SharePartitionManager(
-            self.logs.partitions, self.persister, self.clock, self.timers, settings_of=lambda _: known, max_sessions=10
+            self.logs.partitions,
+            self.persister,
+            self.clock,
+            self.timers,
+            settings_of=lambda _: known,
+            max_sessions=10,
+            write_dead_letters=self._write_dead_letters,
+            nursery=self.nursery,
         )
         self.fetches = ShareFetches(self.shares, self.timers, Turns(self.clock))
         self.on_closed: dict[object, Callable[[], object]] = {}
 
     def partition(self, index: int = 0) -> Partition:
         return self.logs.partitions.get("t", index)
+
+    async def _write_dead_letters(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
+        if self.queue_refusal is not None:
+            raise self.queue_refusal
+        self.dead_letters.append(letters)
 
     def append(self, *values: bytes, index: int = 0) -> None:
         self.partition(index).append(one_batch(*values, timestamp=self.clock.now_ms()))

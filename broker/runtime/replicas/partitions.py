@@ -6,8 +6,10 @@ a partition that only other brokers have fails with NOT_LEADER_OR_FOLLOWER, so t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.clock import Clock
@@ -17,6 +19,8 @@ from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.error_codes import ErrorCode
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,10 @@ class Partitions:
         self._by_id: dict[bytes, TopicPartitions] = {}
         self._appended_before = Appended()
         """Appends to topics that were removed since."""
+
+    def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run CPU-bound work on the thread that checks large batches."""
+        return self._flusher.compute(work)
 
     def add(self, log: PartitionLog) -> Partition:
         """Register and serve the partition of `log`, which must be open and recovered."""

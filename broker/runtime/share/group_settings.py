@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import dead_letters_enabled
 from ottla.broker.cluster.image import MetadataImage, ResourceType
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.group_config import share_settings
@@ -26,5 +27,7 @@ class GroupSettings:
             self._known, self._image, self._settings = {}, image, settings
         known = self._known.get(group_id)
         if known is None:
-            known = self._known[group_id] = share_settings(self._catalog.configs(ResourceType.GROUP, group_id), settings)
+            known = self._known[group_id] = share_settings(
+                self._catalog.configs(ResourceType.GROUP, group_id), settings, dead_letters=dead_letters_enabled(image.features)
+            )
         return known

@@ -6,6 +6,8 @@ Invariants:
   acquisition is never persisted.
 * An acknowledgement is answered when its state is persisted. If the write fails, the records belong to their member again.
 * Each share partition has at most one timer, never later than its next expiring lock. It runs on the broker's clock.
+* A record that is given up is written to the group's dead letter queue once it is persisted that it is archiving. Then it is archived,
+  whether or not that succeeded. No acknowledgement waits for either.
 * Whatever may let a waiting fetch complete calls `SharePartitionInUse.wake`.
 """
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,7 +26,9 @@ from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.coordination.shard import failure_of
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.share.acknowledgement import AcknowledgementBatch, acknowledge
+from ottla.broker.share.dead_letters import DeadLetters
 from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, Persister, ReadState, SharePartitionKey, StateBatch
 from ottla.broker.share.sessions import ShareSession, ShareSessions
 from ottla.broker.share.settings import EARLIEST, LATEST, ShareSettings
@@ -78,7 +82,10 @@ class SharePartitionInUse:
 
 
 class SharePartitionManager:
-    """All share partitions in use, with the share sessions. `settings_of` returns a group's current settings."""
+    """All share partitions in use, with the share sessions. `settings_of` returns a group's current settings.
+
+    `write_dead_letters` writes dead letters of a group for records of a partition. It raises Rejected if that is impossible.
+    """
 
     def __init__(
         self,
@@ -89,12 +96,16 @@ class SharePartitionManager:
         *,
         settings_of: Callable[[str], ShareSettings],
         max_sessions: int,
+        write_dead_letters: Callable[[str, Partition, DeadLetters], Awaitable[None]],
+        nursery: Nursery,
     ) -> None:
         self.sessions = ShareSessions(max_sessions)
         self.settings_of = settings_of
         self.clock = clock
         self.acknowledged = Counter[int]()
         """The number of persisted acknowledgements, by type."""
+        self._write_to_queue = write_dead_letters
+        self._nursery = nursery
         self._partitions = partitions
         self._persister = persister
         self._timers = timers
@@ -154,6 +165,7 @@ class SharePartitionManager:
                 raise self._failed(shared, error) from error
         shared.state.load(read, start)
         shared.loaded = True
+        self._begin_dead_letters(shared)
         shared.wake()
 
     def _reset_offset(self, shared: SharePartitionInUse) -> int:
@@ -245,6 +257,7 @@ class SharePartitionManager:
 
     def _written(self, shared: SharePartitionInUse, update: Update) -> None:
         shared.state.written(update)
+        self._begin_dead_letters(shared)
         shared.wake()
 
     def _undo(self, shared: SharePartitionInUse, update: Update, error: Rejected) -> Rejected:
@@ -271,29 +284,48 @@ class SharePartitionManager:
         expired = shared.state.expire_locks(self.clock.mono_ms())
         if expired:
             shared.lock_timeouts += sum(batch.last_offset - batch.first_offset + 1 for batch in expired)
-            self._persist_expired(shared, expired)
+            self._persist_ended(shared, expired)
             shared.wake()
         self.watch_locks(shared)
 
-    def _persist_expired(self, shared: SharePartitionInUse, expired: list[StateBatch]) -> None:
+    def _persist_ended(self, shared: SharePartitionInUse, ended: list[StateBatch]) -> None:
         """Write what has already happened. If the write fails, the next one for these records makes up for it."""
 
-        def trim(failure: Rejected | None) -> None:
+        def go_on(failure: Rejected | None) -> None:
             if failure is not None:
                 partition = shared.partition
-                logger.warning("The expired locks of %s-%d could not be written: %s", partition.topic, partition.index, failure)
+                logger.warning("The share state of %s-%d could not be written: %s", partition.topic, partition.index, failure)
+            shared.state.expired_written(ended)
+            self._begin_dead_letters(shared)
             if shared.state.trim():
                 shared.wake()
 
         try:
-            written = self._persister.write(shared.key, shared.state.to_write(expired))
+            written = self._persister.write(shared.key, shared.state.to_write(ended))
         except Rejected as error:
-            trim(error)
+            go_on(error)
             return
         if written is None:
-            trim(None)
+            go_on(None)
         else:
-            written.add_done_callback(lambda done: trim(failure_of(done)))
+            written.add_done_callback(lambda done: go_on(failure_of(done)))
+
+    # --- dead letters ------------------------------------------------------------------------------------------------------------
+
+    def _begin_dead_letters(self, shared: SharePartitionInUse) -> None:
+        if shared.state.dead_letters:
+            letters, shared.state.dead_letters = shared.state.dead_letters, []
+            self._nursery.run("dead letters of a share group", partial(self._write_dead_letters, shared, letters))
+
+    async def _write_dead_letters(self, shared: SharePartitionInUse, letters: Sequence[DeadLetters]) -> None:
+        group_id, partition = shared.key.group_id, shared.partition
+        for each in letters:
+            try:
+                await self._write_to_queue(group_id, partition, each)
+            except Rejected as error:
+                lost = "The records %d to %d of %s-%d are not in the dead letter queue of share group %s: %s"
+                logger.error(lost, each.first_offset, each.last_offset, partition.topic, partition.index, group_id, error)
+            self._persist_ended(shared, [shared.state.dead_letters_ended(each)])
 
     # --- sessions and leadership -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from ottla.broker.runtime.coordination.share_group_service import ShareGroupServ
 from ottla.broker.runtime.coordination.share_persister import SharePersister
 from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.metadata.parts import MetadataParts
+from ottla.broker.runtime.share.dead_letter_queues import DeadLetterQueues
 from ottla.broker.runtime.share.group_settings import GroupSettings
 from ottla.broker.runtime.share.share_fetch import ShareFetches
 from ottla.broker.runtime.share.share_partitions import SharePartitionManager
@@ -27,6 +28,7 @@ class ShareServices:
     groups: ShareGroupService
     partitions: SharePartitionManager
     fetches: ShareFetches
+    dead_letters: DeadLetterQueues
 
     async def load(self) -> None:
         """Load the share state that this broker coordinates."""
@@ -48,17 +50,21 @@ def share_services(
     peers = None if metadata.other_brokers is None else metadata.other_brokers.share_peers()
     state = ShareStateService(settings, nursery, partitions, create_topic=metadata.topics.ensure, catalog=catalog)
     persister = SharePersister(state, catalog, settings.node_id, nursery, peers)
+    settings_of = GroupSettings(catalog, metadata.broker_configs)
+    queues = DeadLetterQueues(partitions, catalog, metadata.topics, metadata.broker_configs, clock=clock, settings_of=settings_of)
     led = SharePartitionManager(
         partitions,
         persister,
         clock,
         timers,
-        settings_of=GroupSettings(catalog, metadata.broker_configs),
+        settings_of=settings_of,
         max_sessions=settings.group_share_max_share_sessions,
+        write_dead_letters=queues.write,
+        nursery=nursery,
     )
     state.shards.follow(publisher)
     publisher.on_deleted.append(lambda topic: state.forget_topic(topic.topic_id))
     publisher.on_resigned.append(led.resigned)
     end_offsets = EndOffsets(partitions, catalog, settings.node_id, peers)
     group_service = ShareGroupService(groups, persister, end_offsets, nursery)
-    return ShareServices(state, persister, group_service, led, ShareFetches(led, timers, turns))
+    return ShareServices(state, persister, group_service, led, ShareFetches(led, timers, turns), queues)

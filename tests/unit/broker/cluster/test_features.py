@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from ottla.broker.cluster.features import finalized, new_levels, share_groups_enabled, streams_groups_enabled
-from ottla.broker.releases.likeness import default_likeness
+from ottla.broker.cluster.features import dead_letters_enabled, finalized, new_levels, share_groups_enabled, streams_groups_enabled
+from ottla.broker.releases.likeness import default_likeness, likeness
 
 
 def test_a_new_directory_has_the_feature_levels_of_kafka_4_3() -> None:
@@ -36,6 +36,11 @@ def test_an_unsupported_feature_is_not_finalized() -> None:
 def test_share_groups_are_disabled_in_an_older_directory() -> None:
     assert not share_groups_enabled({"metadata.version": 27, "group.version": 1})
     assert share_groups_enabled(new_levels(2, default_likeness()))
+
+
+def test_dead_letter_queues_came_with_kafka_4_4() -> None:
+    assert not dead_letters_enabled(new_levels(2, default_likeness()))
+    assert dead_letters_enabled(new_levels(2, likeness("4.4")))
 
 
 def test_streams_groups_are_disabled_in_an_older_directory() -> None:

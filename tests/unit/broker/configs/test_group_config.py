@@ -4,11 +4,13 @@ import pytest
 
 from ottla.broker.configs.group_config import (
     ASSIGNMENT_INTERVAL_MS,
+    DEAD_LETTER_TOPIC,
     HEARTBEAT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
     check_group_configs,
     described_group_value,
     effective_group_values,
+    share_settings,
 )
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -126,9 +128,19 @@ def test_settings_of_4_4_are_known_since_then(name: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("streams.assignor.name", "random"), ("share.assignor.offload.enable", "maybe"), ("errors.deadletterqueue.topic.name", "dlq.t")],
+    [("streams.assignor.name", "random"), ("share.assignor.offload.enable", "maybe"), ("errors.deadletterqueue.topic.name", "__t")],
 )
-def test_invalid_values_of_4_4s_settings_and_dead_letter_queues_are_refused(name: str, value: str) -> None:
+def test_invalid_values_of_4_4s_settings_are_refused(name: str, value: str) -> None:
     with pytest.raises(Rejected) as refused:
         check_group_configs({name: value}, BrokerSettings(like=likeness("4.4")))
     assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_a_group_has_a_dead_letter_queue_if_share_version_allows_it() -> None:
+    overrides = {DEAD_LETTER_TOPIC: "dlq.t", "errors.deadletterqueue.copy.record.enable": "true"}
+    settings = BrokerSettings(like=likeness("4.4"))
+    check_group_configs(overrides, settings)
+    allowed = share_settings(overrides, settings, dead_letters=True)
+    assert (allowed.dead_letter_topic, allowed.copies_dead_letters) == ("dlq.t", True)
+    assert share_settings(overrides, settings).dead_letter_topic == ""
+    assert share_settings({}, settings, dead_letters=True).dead_letter_topic == ""

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.share.acknowledgement import AcknowledgementBatch, acknowledge
+from ottla.broker.share.acknowledgement import AcknowledgementBatch, AcknowledgeType, acknowledge
 from ottla.broker.share.acquisition import Acquisition, Fetched, acquire
+from ottla.broker.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, DeadLetters
 from ottla.broker.share.persister import ReadState, StateBatch
 from ottla.broker.share.settings import ShareSettings
 from ottla.broker.share.share_partition import SharePartition
@@ -155,3 +156,42 @@ def test_at_the_limit_of_record_locks_only_released_records_can_be_acquired() ->
     accept(partition, 3, 3, 2)
     assert partition.can_acquire
     assert fetch(partition, (0, 9), (10, 12)) == [(3, 3, 2)]
+
+
+def test_records_that_are_given_up_are_archiving_until_their_dead_letters_are_written() -> None:
+    settings = ShareSettings(dead_letter_topic="dlq.q", delivery_count_limit=2)
+    partition = SharePartition(lambda: settings, leader_epoch=0)
+    partition.load(ReadState(0, 0, [StateBatch(0, 1, 0, 1)]), 0)
+    acquire(partition, Acquisition("m", 2, 2, False, 0), 0, [Fetched(0, 1)])
+    acquire(partition, Acquisition("m", 2, 2, False, 0), 2, [Fetched(2, 3)])
+    types = [AcknowledgeType.RELEASE, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.ACCEPT]
+    update = acknowledge(partition, "m", [AcknowledgementBatch(0, 3, types)], 0)
+    assert update.batches == [StateBatch(0, 1, 3, 2), StateBatch(2, 2, 3, 1), StateBatch(3, 3, 2, 1)]
+    assert partition.dead_letters == []
+    partition.written(update)
+    often, rejected = partition.dead_letters
+    assert often == DeadLetters(0, 1, 2, DELIVERED_TOO_OFTEN)
+    assert rejected == DeadLetters(2, 2, 1, REJECTED)
+    assert (partition.start_offset, partition.delivery_complete_count) == (0, 1)
+    assert [partition.dead_letters_ended(each) for each in (rejected, often)] == [StateBatch(2, 2, 4, 1), StateBatch(0, 1, 4, 2)]
+    assert partition.trim()
+    assert (partition.start_offset, partition.delivery_complete_count) == (4, 0)
+
+
+def test_the_dead_letters_of_records_that_the_log_has_lost_end_without_a_trace() -> None:
+    settings = ShareSettings(dead_letter_topic="dlq.q")
+    partition = SharePartition(lambda: settings, leader_epoch=0)
+    partition.load(ReadState(0, 0, [StateBatch(0, 1, 3, 1), StateBatch(2, 2, 0, 1)]), 0)
+    partition.log_starts_at(2)
+    partition.dead_letters_ended(partition.dead_letters[0])
+    partition.trim()
+    assert (partition.start_offset, partition.delivery_complete_count) == (2, 0)
+
+
+@pytest.mark.parametrize(("count", "cause"), [(1, REJECTED), (5, DELIVERED_TOO_OFTEN)])
+def test_a_new_leader_begins_the_dead_letters_of_archiving_records_again(count: int, cause: str) -> None:
+    settings = ShareSettings(dead_letter_topic="dlq.q")
+    partition = SharePartition(lambda: settings, leader_epoch=0)
+    partition.load(ReadState(0, 0, [StateBatch(0, 1, 3, count)]), 0)
+    assert partition.dead_letters == [DeadLetters(0, 1, count, cause)]
+    assert acquire(partition, Acquisition("m", 2, 2, False, 0), 0, [Fetched(0, 1)]) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,14 +8,15 @@ import pytest
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.acknowledgement import AcknowledgementBatch
-from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, SharePartitionKey, StateBatch
+from ottla.broker.share.dead_letters import DELIVERED_TOO_OFTEN, REJECTED, DeadLetters
+from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, ReadState, SharePartitionKey, StateBatch
 from ottla.broker.share.sessions import TopicPartition
 from ottla.broker.share.settings import BY_DURATION, EARLIEST, LATEST, ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.partition_logs import TOPIC_ID
 from tests.support.share_scene import KEY, LOCK_MS, ShareScene, acquired
 
-ACCEPT = [AcknowledgementBatch(0, 1, [1])]
+ACCEPT, REJECT = [AcknowledgementBatch(0, 1, [1])], [AcknowledgementBatch(0, 1, [3])]
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def test_an_expired_lock_takes_effect_even_if_it_cannot_be_persisted(scene: Shar
     scene.fetch()
     scene.persister.refusal = Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     scene.advance(LOCK_MS)
-    assert "The expired locks of t-0 could not be written" in caplog.text
+    assert "The share state of t-0 could not be written" in caplog.text
     assert acquired(scene.fetch("n")) == [(0, 1, 2)]
 
 
@@ -151,3 +153,56 @@ def test_a_duration_without_a_record_in_it_has_no_offset(tmp_path: Path) -> None
         scene.shares.get(KEY)
     assert refused.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
     scene.logs.close()
+
+
+@pytest.fixture
+def queued(tmp_path: Path) -> Iterator[ShareScene]:
+    """The same partition for a group with a dead letter queue."""
+    opened = ShareScene(tmp_path / "queued", settings=ShareSettings(dead_letter_topic="dlq.q", delivery_count_limit=2))
+    opened.append(b"a", b"b")
+    yield opened
+    opened.logs.close()
+
+
+async def test_a_rejected_record_is_dead_lettered_when_that_is_persisted(queued: ShareScene) -> None:
+    queued.fetch()
+    queued.persister.holds_back = True
+    durable = queued.shares.acknowledge(KEY, "m", REJECT)
+    await asyncio.sleep(0)
+    assert queued.dead_letters == []
+    queued.persister.let_go()
+    assert durable is not None
+    await durable
+    assert queued.persister.state(KEY).batches == [StateBatch(0, 1, 3, 1)]
+    await asyncio.sleep(0)
+    assert queued.dead_letters == [DeadLetters(0, 1, 1, REJECTED)]
+    queued.persister.let_go()
+    await asyncio.sleep(0)
+    assert queued.persister.state(KEY).batches == [StateBatch(0, 1, 4, 1)]
+    assert queued.shares.get(KEY).state.start_offset == 2
+
+
+async def test_a_record_whose_lock_expires_for_the_last_time_is_dead_lettered(queued: ShareScene) -> None:
+    for _ in range(2):
+        queued.fetch()
+        queued.advance(LOCK_MS)
+    await asyncio.sleep(0)
+    assert queued.dead_letters == [DeadLetters(0, 1, 2, DELIVERED_TOO_OFTEN)]
+
+
+async def test_a_record_is_archived_even_if_the_queue_refuses_it(queued: ShareScene, caplog: pytest.LogCaptureFixture) -> None:
+    queued.queue_refusal = Rejected(ErrorCode.INVALID_CONFIG, "there is no such topic")
+    queued.fetch()
+    queued.shares.acknowledge(KEY, "m", REJECT)
+    await asyncio.sleep(0)
+    assert (
+        "The records 0 to 1 of t-0 are not in the dead letter queue of share group g: INVALID_CONFIG: there is no such topic" in caplog.text
+    )
+    assert queued.shares.get(KEY).state.start_offset == 2
+
+
+async def test_dead_letters_that_a_crash_has_prevented_are_written_by_the_next_leader(queued: ShareScene) -> None:
+    queued.persister.states[KEY] = ReadState(0, 0, [StateBatch(0, 1, 3, 1)])
+    queued.shares.get(KEY)
+    await asyncio.sleep(0)
+    assert queued.dead_letters == [DeadLetters(0, 1, 1, REJECTED)]

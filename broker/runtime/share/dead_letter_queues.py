@@ -1,0 +1,140 @@
+"""Writes the records that share groups give up to their dead letter queues (KIP-1191; Kafka's ShareGroupDLQStateManager).
+
+Rules:
+* The broker writes as itself: neither the member nor the producer of the record needs access to the queue. In return a topic is a queue
+  only if its errors.deadletterqueue.group.enable says so, and if its name begins with errors.deadletterqueue.topic.name.prefix.
+* A queue that does not exist is created, with the broker's defaults, only with errors.deadletterqueue.auto.create.topics.enable.
+* The dead letters of a partition go to the queue's partition with the same number, modulo the queue's partition count.
+* Dead letters are written in the order in which their records were given up, one range at a time, as with acks=all.
+* Only a standalone node has queues, because only it has a share.version that allows them: it leads every partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import ResourceType, TopicImage
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.configs.group_config import is_reserved_dead_letter_topic
+from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.waits import REPLICATED
+from ottla.broker.runtime.metadata.topic_making import TopicMaker
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.share.dead_letters import Copied, DeadLetters, RecordSource, copied, dead_letter_batch
+from ottla.broker.share.settings import ShareSettings
+from ottla.broker.storage.batch_check import TooMuchAtOnce
+from ottla.broker.storage.partition_log import Isolation
+from ottla.protocol.error_codes import ErrorCode
+
+_ENABLE: Final = "errors.deadletterqueue.group.enable"
+_READ_BYTES: Final = limits.MIB
+"""The bytes of the log that are read at a time to copy records (Kafka's DLQ_MAX_FETCH_BYTES)."""
+
+
+class DeadLetterQueues:
+    """The dead letter queues of all share groups. `settings_of` returns a group's current settings."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        catalog: Catalog,
+        topics: TopicMaker,
+        broker_configs: BrokerConfigs,
+        *,
+        clock: Clock,
+        settings_of: Callable[[str], ShareSettings],
+    ) -> None:
+        self.requests = Counter[str]()
+        self.failed = Counter[str]()
+        self.records = Counter[str]()
+        """The number of batches for a queue, of those that it refused, and of its records, by group."""
+        self._partitions = partitions
+        self._catalog = catalog
+        self._topics = topics
+        self._broker_configs = broker_configs
+        self._clock = clock
+        self._settings_of = settings_of
+        self._one_at_a_time = asyncio.Lock()
+
+    async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
+        """Write the dead letters of records of `source`. Raises Rejected if the group has no usable queue, or the queue refuses them."""
+        async with self._one_at_a_time:
+            settings = self._settings_of(group_id)
+            topic = await self._queue(group_id, settings.dead_letter_topic)
+            target = self._partitions.get(topic.topic_id, source.index % len(topic.partitions))
+            origin = RecordSource(group_id, source.topic, source.index)
+            offset = letters.first_offset
+            while offset <= letters.last_offset:
+                records = _read(source, offset) if settings.copies_dead_letters else None
+                sizes = {"max_bytes": target.log.config.max_message_bytes, "now_ms": self._clock.now_ms()}
+                batch, end = await self._partitions.compute(partial(_next_batch, origin, letters, offset, records, **sizes))
+                self.requests[group_id] += 1
+                try:
+                    await _append(target, batch)
+                except Rejected:
+                    self.failed[group_id] += 1
+                    raise
+                self.records[group_id] += end - offset
+                offset = end
+
+    async def _queue(self, group_id: str, name: str) -> TopicImage:
+        """Return the group's queue; create it if that is allowed. Raises Rejected."""
+        settings, topic = self._broker_configs.settings, self._catalog.topic(name)
+        prefix = settings.errors_deadletterqueue_topic_name_prefix
+        if not name:
+            raise _unusable(f"share group {group_id} has no dead letter queue any more")
+        if is_reserved_dead_letter_topic(name):
+            raise _unusable(f"the name of the dead letter queue {name} begins with __")
+        if topic is not None and self._catalog.configs(ResourceType.TOPIC, name).get(_ENABLE, "").strip().lower() != "true":
+            raise _unusable(f"the topic {name} does not have {_ENABLE}=true")
+        if topic is None and not settings.errors_deadletterqueue_auto_create_topics_enable:
+            raise _unusable(f"the topic {name} does not exist, and errors.deadletterqueue.auto.create.topics.enable is false")
+        if not name.startswith(prefix):
+            raise _unusable(f"the name {name} does not begin with {prefix} (errors.deadletterqueue.topic.name.prefix)")
+        if topic is not None:
+            return topic
+        configs = ((_ENABLE, "true"), ("message.timestamp.type", "CreateTime"))
+        refused = (await self._topics.create([NewTopic(name, configs=configs)]))[name]
+        if refused is not None:
+            raise refused
+        return await self._topics.ensure(name)
+
+
+def _next_batch(
+    origin: RecordSource, letters: DeadLetters, offset: int, records: bytes | None, *, max_bytes: int, now_ms: int
+) -> tuple[bytes, int]:
+    last = letters.last_offset
+    copies = Copied({}, last) if records is None else copied(records, offset, last, max_bytes)
+    return dead_letter_batch(origin, letters, copies, offset, max_bytes=max_bytes, now_ms=now_ms)
+
+
+def _read(source: Partition, offset: int) -> bytes:
+    """Return records of the log from `offset` on; nothing if they cannot be read."""
+    try:
+        return bytes(source.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records)
+    except Rejected:
+        return b""
+
+
+async def _append(target: Partition, batch: bytes) -> None:
+    try:
+        info = target.append(batch, acks_all=True)
+    except TooMuchAtOnce:
+        checked = await target.check(batch)
+        info = target.append(batch, acks_all=True, checked=checked)
+    written = target.when(REPLICATED, info)
+    if written is not None:
+        await written
+
+
+def _unusable(why: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_CONFIG, why)

@@ -1,0 +1,107 @@
+"""Dead letters: the records that a broker writes to a share group's dead letter queue (KIP-1191). Pure.
+
+Rules, as in Kafka 4.4.0's ShareGroupDLQStateManager and ShareGroupDLQRecordFetcher:
+* Each offset that is given up becomes one record. Its headers say where it comes from and why it was given up; the record's own headers are
+  not copied.
+* With errors.deadletterqueue.copy.record.enable it has the key and the value of its record, if the log still has it. A record that alone
+  exceeds the queue's max.message.bytes, and a compressed batch that does so when decompressed, is not copied.
+* A batch stays below the queue's max.message.bytes, unless it has one record only: the queue's own check decides about that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.protocol.records.batch import HEADER_BYTES, split_batches
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.errors import BatchTooLarge, RecordsError
+from ottla.protocol.records.record import DECOMPRESSED_MAX_BYTES, Header, SimpleRecord, build_batch, encode_record, iter_records
+
+REJECTED: Final = "Offset rejected by client."
+DELIVERED_TOO_OFTEN: Final = "Offset delivery count exceeded the threshold."
+
+Content = tuple[bytes | None, bytes | None]
+"""The key and the value of a record."""
+
+
+class DeadLetters(NamedTuple):
+    """Neighbouring records that were given up for one cause."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    cause: str
+
+
+class RecordSource(NamedTuple):
+    """The partition from which dead letters come, and the share group that gave their records up."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class Copied(NamedTuple):
+    """What the log has of the records up to `last_offset`, by offset. Dead letters of other offsets have no key and no value."""
+
+    contents: Mapping[int, Content]
+    last_offset: int
+
+
+def copied(records: bytes, first_offset: int, last_offset: int, max_bytes: int) -> Copied:
+    """Return the contents of records from `first_offset` on, at most `max_bytes`, given what was read of the log there.
+
+    If there is nothing, or something unreadable, the rest of the dead letters is written without.
+    """
+    contents: dict[int, Content] = {}
+    resolved, size = first_offset - 1, 0
+    try:
+        for position, header in split_batches(records):
+            batch = records[position : position + header.size_bytes]
+            plain = header.codec is Codec.NONE
+            try:
+                for record in iter_records(batch, DECOMPRESSED_MAX_BYTES if plain else max_bytes, from_offset=first_offset):
+                    if record.offset > last_offset:
+                        return Copied(contents, last_offset)
+                    length = len(encode_record(record.offset_delta, record.timestamp_delta, record.key, record.value, record.headers))
+                    if not (plain and length > max_bytes):
+                        if size + length > max_bytes:
+                            return Copied(contents, resolved)
+                        contents[record.offset] = record.key, record.value
+                        size += length
+                    resolved = record.offset
+            except BatchTooLarge:
+                resolved = min(header.last_offset, last_offset)
+    except RecordsError:
+        return Copied(contents, last_offset)
+    return Copied(contents, last_offset if resolved < first_offset else resolved)
+
+
+def dead_letter_batch(
+    origin: RecordSource, letters: DeadLetters, copies: Copied, first_offset: int, *, max_bytes: int, now_ms: int
+) -> tuple[bytes, int]:
+    """Return the next batch for the dead letter queue, and the first offset that is not in it."""
+    records: list[SimpleRecord] = []
+    size, offset = HEADER_BYTES, first_offset
+    while offset <= max(first_offset, min(copies.last_offset, letters.last_offset)):
+        key, value = copies.contents.get(offset, (None, None))
+        record = SimpleRecord(key, value, now_ms, _headers(origin, letters, offset))
+        size += len(encode_record(len(records), 0, key, value, record.headers))
+        if size > max_bytes and records:
+            break
+        records.append(record)
+        offset += 1
+    return build_batch(records), offset
+
+
+def _headers(origin: RecordSource, letters: DeadLetters, offset: int) -> list[Header]:
+    texts = {
+        "topic": origin.topic,
+        "partition": str(origin.partition),
+        "offset": str(offset),
+        "group": origin.group_id,
+        "delivery.count": str(letters.delivery_count),
+        "message": letters.cause,
+    }
+    return [(f"__dlq.errors.{name}", text.encode()) for name, text in texts.items()]

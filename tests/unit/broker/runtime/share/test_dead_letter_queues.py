@@ -1,0 +1,110 @@
+"""Dead letter queues of a broker that is like Kafka 4.4, over a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k84_read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import Record, iter_records
+from tests.support.group_calls import wait_until
+from tests.support.running_broker import RunningBroker
+from tests.support.share_calls import REJECT, ShareMember, acknowledged, acquired, configure, initialize
+from tests.support.topic_calls import create, describe, produce
+
+ENABLED = {"errors.deadletterqueue.group.enable": "true"}
+AUTO_CREATE, PREFIX = "errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.topic.name.prefix"
+TOPIC = 2
+
+
+@pytest.fixture
+def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
+    with RunningBroker(tmp_path / "data", getattr(request, "param", None), like="4.4") as broker, broker.client() as connected:
+        yield connected
+
+
+def reject(client: Client, queue: str, *, partition: int = 0, value: bytes = b"first", **settings: str) -> None:
+    """Let a group with that queue reject the records 0 and 1, and wait until they are archived."""
+    configure(client, "g", errors__deadletterqueue__topic__name=queue, **settings)
+    create(client, "t", partition + 1)
+    initialize(client, "t", partition, start_offset=0)
+    produce(client, "t", value, b"second", partition=partition)
+    member = ShareMember(client, "m", partitions=(partition,))
+    assert acquired(member.fetch(max_wait_ms=10_000)) == [(0, 1, 1)]
+    assert acknowledged(member.acknowledge((0, 1, [REJECT]), partition=partition)) == [0]
+    asked = ReadShareGroupStateRequest("g", [ReadStateData(member.topic_id, [PartitionData(partition, 0)])])
+
+    def archived() -> bool:
+        (found,) = client.call(asked).results[0].partitions
+        return [(one.first_offset, one.last_offset, one.delivery_state) for one in found.state_batches] == [(0, 1, 4)]
+
+    wait_until(archived, "the records are archived")
+
+
+def dead_letters(client: Client, queue: str, partition: int = 0) -> list[Record]:
+    topic_id = describe(client, queue)[0].topic_id
+    part = FetchPartition(partition, partition_max_bytes=1 << 20)
+    records = bytes(client.call(FetchRequest(topics=[FetchTopic(queue, topic_id, [part])])).responses[0].partitions[0].records)
+    return [record for at, header in split_batches(records) for record in iter_records(records[at : at + header.size_bytes])]
+
+
+def test_rejected_records_are_copied_to_the_queue(client: Client) -> None:
+    create(client, "dlq.q", 2, ENABLED)
+    reject(client, "dlq.q", partition=3, errors__deadletterqueue__copy__record__enable="true")
+    found = dead_letters(client, "dlq.q", 1)
+    assert [record.value for record in found] == [b"first", b"second"]
+    assert [dict(record.headers)["__dlq.errors.offset"] for record in found] == [b"0", b"1"]
+
+
+def test_by_default_dead_letters_have_only_headers(client: Client) -> None:
+    create(client, "dlq.q", 1, ENABLED)
+    reject(client, "dlq.q")
+    assert [(record.key, record.value) for record in dead_letters(client, "dlq.q")] == [(None, None)] * 2
+
+
+def test_records_that_fill_several_batches_are_all_in_the_queue(client: Client) -> None:
+    create(client, "dlq.q", 1, ENABLED | {"max.message.bytes": "400"})
+    reject(client, "dlq.q", value=b"x" * 150, errors__deadletterqueue__copy__record__enable="true")
+    assert [record.value for record in dead_letters(client, "dlq.q")] == [b"x" * 150, b"second"]
+
+
+@pytest.mark.parametrize(
+    ("queue", "configs"),
+    [("dlq.plain", {}), ("other", ENABLED), ("dlq.small", ENABLED | {"max.message.bytes": "100"})],
+    ids=["not enabled", "another prefix", "records too large"],
+)
+def test_a_queue_that_cannot_be_used_stays_empty(client: Client, queue: str, configs: dict[str, str]) -> None:
+    create(client, queue, 1, configs)
+    reject(client, queue)
+    assert dead_letters(client, queue) == []
+
+
+@pytest.mark.parametrize(
+    ("client", "queue", "code"),
+    [
+        ({}, "dlq.q", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({AUTO_CREATE: "true"}, "dlq.q", ErrorCode.NONE),
+        ({AUTO_CREATE: "true"}, "other", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({AUTO_CREATE: "true", PREFIX: ""}, "other", ErrorCode.NONE),
+    ],
+    indirect=["client"],
+)
+def test_a_queue_is_created_only_if_the_broker_allows_it(client: Client, queue: str, code: ErrorCode) -> None:
+    reject(client, queue)
+    assert describe(client, queue)[0].error_code == code
+
+
+@pytest.mark.parametrize("client", [{AUTO_CREATE: "true", "log.message.timestamp.type": "LogAppendTime"}], indirect=True)
+def test_a_created_queue_is_enabled_and_has_the_times_of_the_dead_letters(client: Client) -> None:
+    reject(client, "dlq.q")
+    (found,) = client.call(DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "dlq.q", None)])).results
+    values = {entry.name: entry.value for entry in found.configs}
+    assert (values["errors.deadletterqueue.group.enable"], values["message.timestamp.type"]) == ("true", "CreateTime")
+    assert len(dead_letters(client, "dlq.q")) == 2
