@@ -333,7 +333,7 @@ class Broker:
         )
 
     def _authorizer(self, catalog: Catalog) -> Authorizer | None:
-        if not self.settings.authorizer_class_name:
+        if not self.settings.authorizer_class_name and not self.settings.read_only:
             return None
         from ottla.broker.api.authorizer import authorizer_of  # noqa: PLC0415 # keeps it out of the start-up time without one
 

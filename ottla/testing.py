@@ -15,6 +15,7 @@ __all__ = [
     "CONTROLLER",
     "AclControl",
     "Anomaly",
+    "AtOffset",
     "ClockControl",
     "ClusterClockControl",
     "ClusterTopicControl",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings_load import SettingsError
     from ottla.broker.faults.rules import FaultRule, FaultSyntax
     from ottla.broker.process import StartError
+    from ottla.broker.storage.as_of import AtOffset
     from ottla.broker.testing.acl_control import AclControl
     from ottla.broker.testing.anomalies import Anomaly
     from ottla.broker.testing.cluster import InProcessCluster
@@ -61,6 +63,7 @@ else:  # type checkers do not see this __getattr__, with which they would accept
         {
             "AclControl": "broker.testing.acl_control",
             "Anomaly": "broker.testing.anomalies",
+            "AtOffset": "broker.storage.as_of",
             "CONTROLLER": "broker.testing.cluster_nodes",
             "ClockControl": "broker.testing.controls",
             "ClusterClockControl": "broker.testing.cluster_controls",

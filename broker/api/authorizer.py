@@ -28,6 +28,9 @@ from ottla.protocol.api_keys import ApiKey
 
 AUDIT: Final = "kafka.authorizer.logger"
 """Kafka's name of the audit logger."""
+READS: Final = frozenset({Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.DESCRIBE_TOKENS})
+"""The operations that a read-only node allows. A consumer group's requests are reads (of the group)."""
+_NO_ACLS: Final[Mapping[bytes, AccessControlEntryRecord]] = {}
 _ANY_NAME: Final = "hardcode"
 """The resource name with which Kafka first checks whether the principal is a super user."""
 
@@ -153,6 +156,21 @@ class Authorizer:
         return AclVerdict(True, None, False) if self._is_open and not verdict.covered else verdict
 
 
+class ReadOnlyAuthorizer(Authorizer):
+    """Authorizes nothing but reads, whatever ACLs allow and whoever asks, also super users."""
+
+    def is_super_user(self, peer: Known) -> bool:
+        """Return False: nobody is authorized for everything."""
+        return False
+
+    def allowed_somewhere(self, asking: Asking, operation: Operation, resource: Resource) -> bool:
+        """Return whether the operation is a read that the client may perform on any resource of the type."""
+        return operation in READS and super().allowed_somewhere(asking, operation, resource)
+
+    def _judged(self, asked: _Check) -> AclVerdict:
+        return super()._judged(asked) if asked.operation in READS else AclVerdict(False)
+
+
 class DenialLines:
     """The audit log of denials."""
 
@@ -198,9 +216,10 @@ def authorizer_of(
     settings: BrokerSettings, acls: Callable[[], Mapping[bytes, AccessControlEntryRecord]], clock: Clock
 ) -> Authorizer | None:
     """Return the configured authorizer, or None if every request is authorized."""
+    made = ReadOnlyAuthorizer if settings.read_only else Authorizer
     if settings.authorizer_class_name != STANDARD_AUTHORIZER:
-        return None
-    return Authorizer(
+        return made((), True, lambda: _NO_ACLS, clock) if settings.read_only else None
+    return made(
         super_users(settings.super_users), settings.allow_everyone_if_no_acl_found, acls, clock, ranges=settings.like.has_address_ranges
     )
 

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from ottla.broker.cli.common import CliError
 from ottla.broker.cli.forking import fork_directory, told
 from ottla.broker.cli.metadata_dir import METADATA_DIR, read_image
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings_load import SettingsError, parse_assignments, source_of
 from ottla.broker.layout import brokers_in
 from ottla.broker.process import StartError
+from ottla.broker.storage.as_of import AtOffset, cut_at, text_of
+from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.fork import ForkRefused, node_directories
 from ottla.broker.storage.meta_properties import FILE_NAME, MetaProperties, decode_meta
+from ottla.protocol.records.errors import RecordsError
+
+_AT_OFFSET: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})@(?P<offset>\d{1,18})")
 
 
 @contextmanager
@@ -28,8 +37,10 @@ def on_copy(options: argparse.Namespace) -> Iterator[None]:
     Raises SettingsError for options that contradict each other or the directory, StartError.
     """
     if options.on_copy_of is None:
-        raise SettingsError("--alone goes with --on-copy-of DIR, the directory of one node of a cluster")
+        given = "--alone" if options.alone else "--as-of"
+        raise SettingsError(f"{given} goes with --on-copy-of DIR, the directory of one node{' of a cluster' if options.alone else ''}")
     source: Path = options.on_copy_of
+    moment = None if options.as_of is None else parsed_moment(options.as_of)
     try:
         directories = node_directories(source)
         if directories == [source]:
@@ -39,10 +50,26 @@ def on_copy(options: argparse.Namespace) -> Iterator[None]:
         with _place(options, source) as target:
             report = fork_directory(source, target)
             print(f"ottla serve: {told(report)}", file=sys.stderr)
+            if moment is not None:
+                options.moment_ms = cut_at(target, moment, Clock().now_ms())
+                print(f"ottla serve: cut at {text_of(options.moment_ms)}, read only", file=sys.stderr)
             options.data_dir = str(target)
             yield
-    except ForkRefused as refused:
+    except (ForkRefused, LogDirRefused, RecordsError) as refused:
         raise StartError(str(refused)) from refused
+
+
+def parsed_moment(text: str) -> int | AtOffset:
+    """Parse `--as-of`: Unix time in ms, ISO 8601 (UTC unless it has a zone), or `orders-0@1234`. Raises SettingsError."""
+    if text.isdecimal():
+        return int(text)
+    if found := _AT_OFFSET.fullmatch(text):
+        return AtOffset(found["topic"], int(found["partition"]), int(found["offset"]))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(f"--as-of {text}: use a time such as 2026-01-31T12:00Z, Unix time in ms, or orders-0@1234") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 @contextmanager
@@ -90,6 +117,8 @@ def _check_is_whole(source: Path, meta: MetaProperties) -> None:
 
 def _as_cluster(options: argparse.Namespace, source: Path, directories: list[Path]) -> None:
     """Serve the copy like the original was, by `--brokers`."""
+    if options.as_of is not None:
+        raise SettingsError(f"--as-of is for one node: name its directory, such as {directories[0]}, with --alone")
     if options.alone:
         raise SettingsError(f"{source} is the directory of several nodes: name the one to serve alone, such as {directories[0]}")
     count = brokers_in(source, directories)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.app import Broker, run
 from ottla.broker.cli.admin_ports import AdminPorts, add_admin_options, wants_admin
 from ottla.broker.cli.logs import log_to_stderr
-from ottla.broker.core.clock import Clock
+from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import Loaded, SettingsError, data_dir, load, parse_assignments, source_of
 from ottla.broker.environment import Environment
@@ -74,18 +74,7 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     made.add_argument("--data-dir", metavar="DIR", help="the data directory (log.dir; default ottla-data)")
-    made.add_argument(
-        "--on-copy-of",
-        type=Path,
-        metavar="DIR",
-        help="serve a copy (ottla fork) of this data directory of Ottla or Apache Kafka, in use or not, and never change it; the copy "
-        "is --data-dir, or a temporary directory beside DIR that is removed at the end (docs/fork-and-rewind.md)",
-    )
-    made.add_argument(
-        "--alone",
-        action="store_true",
-        help="with --on-copy-of a directory of one node of a cluster: lead every partition that it has, without the other nodes",
-    )
+    _add_copying(made)
     made.add_argument("--port", type=_port, help="the port to listen on; 0 chooses a free one (default 9092)")
     made.add_argument("--host", help="the address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
     made.add_argument(
@@ -125,6 +114,28 @@ def parser() -> argparse.ArgumentParser:
     add_admin_options(made, _port)
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
+
+
+def _add_copying(made: argparse.ArgumentParser) -> None:
+    made.set_defaults(moment_ms=None)
+    made.add_argument(
+        "--on-copy-of",
+        type=Path,
+        metavar="DIR",
+        help="serve a copy (ottla fork) of this data directory of Ottla or Apache Kafka, in use or not, and never change it; the copy "
+        "is --data-dir, or a temporary directory beside DIR that is removed at the end (docs/fork-and-rewind.md)",
+    )
+    made.add_argument(
+        "--alone",
+        action="store_true",
+        help="with --on-copy-of a directory of one node of a cluster: lead every partition that it has, without the other nodes",
+    )
+    made.add_argument(
+        "--as-of",
+        metavar="TIME",
+        help="with --on-copy-of: serve the copy as of an earlier moment, read only: a time (2026-01-31T12:00Z, or Unix time in ms), or "
+        "orders-0@1234, when this partition ended at this offset",
+    )
 
 
 def _add_interception(made: argparse.ArgumentParser) -> None:
@@ -194,7 +205,7 @@ def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
 
 
 def _copied(options: argparse.Namespace) -> AbstractContextManager[None]:
-    if options.on_copy_of is None and not options.alone:
+    if options.on_copy_of is None and not options.alone and options.as_of is None:
         return nullcontext()
     from ottla.broker.cli.on_copy import on_copy  # noqa: PLC0415 # most starts copy nothing
 
@@ -234,7 +245,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
         like=options.like,
     )
     settings = loaded.settings
-    settings.users = dict(options.users)
+    settings.users, settings.read_only = dict(options.users), options.moment_ms is not None
     _check_lock(settings, tls=options.tls)
     faults = Faults(parse_rule(text) for text in options.fault)
     if options.log_requests is not None:
@@ -247,15 +258,18 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     beside = _with_topics(options.topics)
     start = partial(run, settings, faults, options.port_file, prepare=prepare)
     ports = _ports_of_admin(options)
+    clock = MovableClock() if ports is None else ports.clock
+    if options.moment_ms is not None:
+        clock.rewind_to(options.moment_ms)
     if ports is None:
-        return start(tell=tell, beside=beside)
+        return start(tell=tell, beside=beside, clock=clock if settings.read_only else None)
 
     @asynccontextmanager
     async def beside_both(broker: Broker) -> AsyncIterator[None]:
         async with (beside or nullcontext)(broker), ports.beside(broker, faults):
             yield
 
-    return start(clock=ports.clock, beside=beside_both, tell=ports.told_after(tell))
+    return start(clock=clock, beside=beside_both, tell=ports.told_after(tell))
 
 
 def _log_requests(faults: Faults, path: str) -> None:

@@ -475,6 +475,9 @@ class BrokerSettings:
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Passwords of users in addition to those of JAAS and of the metadata; for development brokers."""
 
+    read_only: bool = False
+    """Whether clients may only read, as on a fork at an earlier moment; consumer groups may commit offsets."""
+
     login_file: str | None = None
     """The JAAS file that KAFKA_OPTS names."""
     kerberos_file: str | None = None

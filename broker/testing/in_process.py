@@ -22,6 +22,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,7 +36,9 @@ from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
 from ottla.broker.security.client_properties import client_properties
+from ottla.broker.storage.as_of import AtOffset, cut_at
 from ottla.broker.storage.files import FILES, Files
+from ottla.broker.storage.fork import fork
 from ottla.broker.testing.acl_control import AclControl
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.broker_thread import NodeThread
@@ -98,6 +101,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._port = port
         self._crashed = False
         self._temporary = data_dir is None
+        self._read_only = False
         self._marks: Marks | None = None
         self.files: Files = UnsyncedFiles() if data_dir is None else FILES
         """The broker's files, used from the next start on."""
@@ -158,7 +162,7 @@ class InProcessBroker(NodeThread[Broker]):
             name, given = LISTENER, {**self._security.settings, **self.settings}
         wanted = {"log.dir": str(self.data_dir), "listeners": f"{name}://{HOST}:{self._port}", **given}
         settings = load(wanted, {}, None, like=self._like).settings
-        settings.users = self._users
+        settings.users, settings.read_only = self._users, self._read_only
         check_secured(settings, tls=self._tls)
         self.node = Broker(settings, self.script, self._environment(), exit_now=self._exit)
         await self.node.start()
@@ -263,17 +267,19 @@ class InProcessBroker(NodeThread[Broker]):
         return self.call_async(self._mark())
 
     async def _mark(self) -> Mark:
+        await self._save()
+        if self._marks is None:
+            self._marks = Marks(self.data_dir)
+        return self._marks.add(self._clock.now_ms(), self.broker.log_dir.mark_as_clean, [self.history.length()])
+
+    async def _save(self) -> None:
+        """Save all files. Until the caller waits again, nothing changes: one turn of the event loop, in which no request is answered."""
         if (standalone := self.broker.standalone) is None:
             raise RuntimeError("a cluster broker has no state of its own: mark the cluster")
         await standalone.controller.voter.committed()
         await standalone.published()
-        # From here to the end is one turn of the event loop, so that no request is answered between two files.
-        log_dir = self.broker.log_dir
-        if not log_dir.save():
+        if not self.broker.log_dir.save():
             raise RuntimeError(f"not all partitions in {self.data_dir} can be saved, because a disk error took one offline")
-        if self._marks is None:
-            self._marks = Marks(self.data_dir)
-        return self._marks.add(self._clock.now_ms(), log_dir.mark_as_clean, [self.history.length()])
 
     def rewind(self, mark: Mark) -> None:
         """Return to the state at the mark, whatever the broker did since, also if it was killed: topics, records, groups, offsets,
@@ -292,6 +298,33 @@ class InProcessBroker(NodeThread[Broker]):
             self._clock.rewind_to(mark.now_ms)
         self.history.cut(*mark.histories)
         self.start()
+
+    def as_of(self, moment: datetime | int | AtOffset) -> InProcessBroker:
+        """Start a broker on a fork of this one's data, cut at an earlier moment, for looking: clients may only read, and commit offsets.
+
+        `moment` is a time by this broker's clock (a datetime, or Unix time in ms), or an `AtOffset`: when a partition's log ended at an
+        offset. The new broker's clock continues from the moment. Stop it, or use it as a context manager; this one is not changed.
+        Raises ForkRefused if the moment cannot be shown, for instance because its metadata was removed.
+        """
+        wanted = round(moment.timestamp() * 1000) if isinstance(moment, datetime) else moment
+        path, clock = Path(tempfile.mkdtemp(prefix=f".{self.data_dir.name}-as-of-", dir=self.data_dir.parent)), MovableClock()
+        path.rmdir()  # a fork makes its directory
+        made = InProcessBroker(path, self.settings, clock=clock, tls=self._tls, users=self._users, like=self._like)
+        made.files, made._temporary, made._read_only = UnsyncedFiles(), True, True
+        try:
+            if self.running:
+                self.call_async(self._fork(made.data_dir))
+            else:
+                fork(self.data_dir, made.data_dir)
+            clock.rewind_to(cut_at(made.data_dir, wanted, self._clock.now_ms(), files=made.files))
+            return made.start()
+        except BaseException:
+            made._remove_temporary()
+            raise
+
+    async def _fork(self, target: Path) -> None:
+        await self._save()
+        fork(self.data_dir, target, finish=self.broker.log_dir.mark_as_clean)
 
     def keep(self) -> Path:
         """Keep the temporary directory after the stop; return its path."""

@@ -137,9 +137,26 @@ def test_a_copy_of_a_cluster_is_a_cluster_of_its_own_and_one_node_serves_what_it
     assert hashes(source) == before
 
 
+def test_a_copy_is_served_as_of_an_earlier_moment(original: RunningBroker, tmp_path: Path) -> None:
+    with original.client() as client:
+        produce(client, "t", b"later")
+    with ServedCopy(tmp_path / "copy", original.data_dir, "--as-of", f"t-0@{len(VALUES)}") as copy:
+        assert read(copy.bootstrap, "t") == VALUES
+        argv = [sys.executable, "-m", "ottla", "produce", "t", "-b", copy.bootstrap]
+        done = subprocess.run(argv, input=b"x\n", check=False, timeout=30, capture_output=True)
+        assert done.returncode == 1
+        assert b"AuthorizationFailed" in done.stderr
+        assert copy.stop() == 0
+    refused = ottla("serve", "--on-copy-of", original.data_dir, "--as-of", "2001-01-01")
+    assert refused.returncode == 1
+    assert "the metadata of that moment (2001-01-01T00:00:00.000Z) was removed, or is older than the node" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
+        (["--as-of", "t-0@1"], "--as-of goes with --on-copy-of"),
+        (["--on-copy-of", "{original}", "--as-of", "yesterday"], "--as-of yesterday: use a time such as"),
         (["--alone"], "--alone goes with --on-copy-of"),
         (["--on-copy-of", "{original}", "--brokers", "3"], "is the directory of one node: leave out --brokers"),
         (["--on-copy-of", "{original}", "--set", "process.roles=broker,controller"], "must not join a cluster"),

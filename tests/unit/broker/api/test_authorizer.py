@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ottla.broker.api.authorizer import AUDIT, Authorizer, java_host
+from ottla.broker.api.authorizer import AUDIT, Authorizer, ReadOnlyAuthorizer, java_host
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core import limits
 from ottla.broker.core.acl import SUPPORTED, Operation, Pattern, Permission, Resource, bits
@@ -48,6 +48,16 @@ class Scene:
 
     def may(self, operation: Operation = Operation.READ, name: str = "orders", *, quietly: bool = False, count: int = 1) -> bool:
         return self.authorizer.allowed(Asking(), operation, Resource.TOPIC, name, quietly=quietly, count=count)
+
+
+@pytest.mark.parametrize("super_users", [(), ("User:ann",)])
+def test_a_read_only_node_authorizes_reads_alone(super_users: tuple[str, ...]) -> None:
+    authorizer = ReadOnlyAuthorizer(super_users, True, dict, VirtualClock())
+    allowed = {each for each in SUPPORTED[Resource.TOPIC] if authorizer.allowed(Asking(), each, Resource.TOPIC, "orders")}
+    assert allowed == {Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS}
+    assert not authorizer.allowed_somewhere(Asking(), Operation.WRITE, Resource.TOPIC)
+    assert authorizer.allowed_somewhere(Asking(), Operation.READ, Resource.TOPIC)
+    assert not authorizer.is_super_user(Somebody())
 
 
 def test_super_users_are_authorized_against_acls() -> None:

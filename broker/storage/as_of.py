@@ -1,0 +1,125 @@
+"""Cuts a copy of a data directory at an earlier moment of its logs.
+
+Invariants:
+- A log keeps the batches before the first one whose newest record is later than the moment. Times are those of records: of producers in
+  topics with CreateTime, of the broker in internal topics and in the metadata log.
+- The metadata is cut, too, so topics, settings, ACLs and users are those of the moment. Without its metadata no moment can be shown.
+- What retention, compaction or a deletion has removed since does not come back.
+- The copy is left as after a clean shutdown.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.storage.files import FILES, Files
+from ottla.broker.storage.fork import ForkRefused
+from ottla.broker.storage.log_dir import Key, LogDir
+from ottla.broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
+from ottla.broker.storage.meta_properties import decode_meta
+from ottla.broker.storage.partition_log import PartitionLog
+
+_METADATA: Final[Key] = (CLUSTER_METADATA, 0)
+
+
+class AtOffset(NamedTuple):
+    """The moment at which the log of a partition ended at `offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+def cut_at(directory: Path, moment: int | AtOffset, now_ms: int, *, files: Files = FILES) -> int:
+    """Cut all logs of one node's directory, which nothing uses, at a moment: Unix time in ms, or an offset. Return the moment in ms.
+
+    Raises ForkRefused if the moment cannot be shown, LogDirRefused, OSError, RecordsError.
+    """
+    meta = decode_meta((directory / META_PROPERTIES).read_bytes())
+    log_dir = LogDir.open(directory, BrokerSettings(node_id=meta.node_id), now_ms, files=files)
+    try:
+        if isinstance(moment, AtOffset):
+            log = _log_at(log_dir, moment)
+            moment_ms = min(_time_before(log, moment.offset), now_ms)
+            _cut(log_dir, log, moment.offset, now_ms)
+        elif moment > now_ms:
+            raise ForkRefused("the moment is in the future")
+        else:
+            moment_ms = moment
+        _cut_metadata(log_dir, moment_ms, now_ms)
+        for log in list(log_dir.logs.values()):
+            _cut(log_dir, log, first_later(log, moment_ms), now_ms)
+    except BaseException:
+        log_dir.close(clean=False)
+        raise
+    log_dir.close(clean=True)
+    return moment_ms
+
+
+def first_later(log: PartitionLog, moment_ms: int) -> int:
+    """Return the base offset of the first batch with a record of later than `moment_ms`; the log's end if there is none."""
+    for segment in log.segments:
+        if segment.max_timestamp > moment_ms:
+            start = segment.offset_index.lookup(segment.time_index.lookup(moment_ms + 1))
+            for _, header in segment.batches(start):
+                if header.max_timestamp > moment_ms:
+                    return header.base_offset
+    return log.log_end_offset
+
+
+def _log_at(log_dir: LogDir, place: AtOffset) -> PartitionLog:
+    log = log_dir.logs.get((place.topic, place.partition))
+    if log is None:
+        raise ForkRefused(f"{log_dir.path} has no partition {place.partition} of a topic {place.topic}")
+    if not log.log_start_offset <= place.offset <= log.log_end_offset:
+        raise ForkRefused(
+            f"{place.topic}-{place.partition} has the offsets from {log.log_start_offset} to {log.log_end_offset}, not {place.offset}"
+        )
+    return log
+
+
+def _time_before(log: PartitionLog, offset: int) -> int:
+    """Return the time of the batch that ends at `offset` or contains it; just before that of the log's first batch, if it begins there."""
+    wanted = max(offset - 1, log.log_start_offset)
+    for segment in log.segments.from_offset(wanted):
+        if (found := segment.find(wanted)) is not None:
+            _, header = found
+            return header.max_timestamp if header.base_offset < offset else header.max_timestamp - 1
+    raise ForkRefused(f"{log.topic}-{log.partition} has no records, which would tell the time")
+
+
+def _cut(log_dir: LogDir, log: PartitionLog, offset: int, now_ms: int) -> None:
+    if offset < log.log_end_offset:
+        log.truncate_to(offset, now_ms)
+    key = log.topic, log.partition
+    if log_dir.cleaned.get(key, 0) > log.log_end_offset:
+        log_dir.cleaned[key] = log.log_end_offset
+
+
+def _cut_metadata(log_dir: LogDir, moment_ms: int, now_ms: int) -> None:
+    """Cut the metadata log, and remove the snapshots of later moments. Raises ForkRefused if it begins later."""
+    log = log_dir.logs.get(_METADATA)
+    if log is None:  # a directory from elsewhere: the start makes topics of its partitions
+        return
+    end = first_later(log, moment_ms)
+    if end <= log.log_start_offset:
+        first = next((header for segment in log.segments for _, header in segment.batches()), None)
+        raise ForkRefused(
+            f"the metadata of that moment ({text_of(moment_ms)}) was removed, or is older than the node"
+            + ("" if first is None else f": the oldest is of {text_of(first.max_timestamp)}")
+        )
+    _cut(log_dir, log, end, now_ms)
+    for path in log.directory.glob("*.checkpoint"):
+        found = SnapshotId.of_file(path.name)
+        if found is not None and found.end_offset > log.log_end_offset:
+            path.unlink()
+
+
+def text_of(moment_ms: int) -> str:
+    """Return a moment as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
