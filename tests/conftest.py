@@ -43,6 +43,7 @@ SLOW = {
     "scenario/test_dedupe.py",
     "scenario/test_demo_cluster.py",
     "scenario/test_gateway_before_kafka.py",
+    "scenario/test_gateway_differential.py",
     "scenario/test_fork.py",
     "scenario/test_fork_of_kafka.py",
     "scenario/test_in_kafkas_place.py",

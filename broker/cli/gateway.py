@@ -51,6 +51,9 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
     tls_certificate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS.")
     ] = None,
+    tls_client_ca: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="PEM file with CAs: clients have to present a certificate of one of them.")
+    ] = None,
     max_connections: Annotated[
         int, typer.Option(min=1, metavar="COUNT", help="Maximum number of clients' connections; more are closed at once.")
     ] = CONNECTIONS_DEFAULT,
@@ -81,12 +84,14 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
     For example: ottla gateway --to localhost:9092, then use localhost:19092 as the bootstrap server (docs/gateway.md).
     """
     _log_at(log_level)
+    if tls_client_ca is not None and tls_certificate is None:
+        raise CliError("--tls-client-ca needs --tls-certificate: without TLS, clients have no certificates", exit_code=2)
     settings = GatewaySettings(
         [Address(*host_port(item)) for item in to.split(",") if item],
         host,
         port,
         advertised_host,
-        None if tls_certificate is None else _server_tls(tls_certificate),
+        None if tls_certificate is None else _server_tls(tls_certificate, tls_client_ca),
         None if to_config is None else _cluster_tls(to_config),
         max_connections,
     )
@@ -128,12 +133,18 @@ def _admin_ports(port: int, host: str) -> AdminPorts:
     return AdminPorts(argparse.Namespace(**options))
 
 
-def _server_tls(file: Path) -> ssl.SSLContext:
+def _server_tls(file: Path, client_ca: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(file)
     except (OSError, ssl.SSLError) as error:
         raise CliError(f"--tls-certificate {file} is not a PEM file with a certificate and its key: {error}", exit_code=2) from None
+    if client_ca is not None:
+        try:
+            context.load_verify_locations(client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise CliError(f"--tls-client-ca {client_ca} is not a PEM file with certificates: {error}", exit_code=2) from None
+        context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 

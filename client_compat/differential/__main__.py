@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -17,6 +18,12 @@ from client_compat.differential.clusters import differential_of_clusters
 from client_compat.differential.logins import differential_of_logins
 from client_compat.differential.run import Difference, Report, differential
 from client_compat.differential.scenarios import SCENARIOS
+from client_compat.differential.through_gateway import (
+    differential_of_access_through_gateway,
+    differential_of_clusters_through_gateway,
+    differential_of_logins_through_gateway,
+    differential_through_gateway,
+)
 from client_compat.kafka.jars import KafkaMissing, default_version
 from client_compat.kafka.release_record import last_patch
 from client_compat.support import program
@@ -26,7 +33,7 @@ from client_compat.support.kerberos import PRINCIPALS, KerberosMissing, Realm, i
 SHOWN_CHARS = 300
 
 
-def main(
+def main(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
     only: Annotated[list[str] | None, typer.Argument(help="Words; only scenarios with one of them in their name are run.")] = None,
     directory: Annotated[Path, typer.Option("--dir", help="Where both brokers live; an earlier run's is replaced.")] = Path(
         ".differential"
@@ -35,6 +42,9 @@ def main(
     like: Annotated[
         str | None, typer.Option(metavar="RELEASE", help="Compare Ottla that is like this release of Apache Kafka (3.7) with that release.")
     ] = None,
+    through_gateway: Annotated[
+        bool, typer.Option("--through-gateway", help="Compare Apache Kafka with Apache Kafka behind ottla gateway, instead of Ottla.")
+    ] = False,
     explained: Annotated[bool, typer.Option(help="Show the differences that docs/deviations.md explains too.")] = False,
 ) -> None:
     """Send the same requests to Apache Kafka and to this broker and print each field in which their answers differ. Exit code 1 when one
@@ -55,13 +65,20 @@ def main(
                 explained=explained,
             )
         report = Report(default_version())
-        for scenarios, compare in ((SCENARIOS, differential), (OF_CLUSTERS, differential_of_clusters)):
+        of_nodes, of_clusters = (
+            (differential_through_gateway, differential_of_clusters_through_gateway)
+            if through_gateway
+            else (differential, differential_of_clusters)
+        )
+        for scenarios, compare in ((SCENARIOS, of_nodes), (OF_CLUSTERS, of_clusters)):
             if not only or any(word in name for name in scenarios for word in only):
                 report.add(compare(directory, only or (), on_scenario=on_scenario))
         if not only or "logins" in only:
-            report.add(_of_logins(console, directory / "logins"))
+            of_logins = differential_of_logins_through_gateway if through_gateway else partial(_of_logins, console)
+            report.add(of_logins(directory / "logins"))
         if not only or "access" in only:
-            report.add(differential_of_access(directory, on_case=lambda _, found: on_scenario("access", found)))
+            of_access = differential_of_access_through_gateway if through_gateway else differential_of_access
+            report.add(of_access(directory, on_case=lambda _, found: on_scenario("access", found)))
     except (KafkaMissing, BrokerFailed, ValueError) as error:
         console.print(f"[red]Not compared:[/] {escape(str(error))}")
         raise typer.Exit(2) from None

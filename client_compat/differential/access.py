@@ -152,46 +152,70 @@ def _key(acl: AclCreation) -> tuple[object, ...]:
     return acl.resource_type, acl.resource_name, acl.resource_pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
 
 
+OF_MAP = "PLAINTEXT:PLAINTEXT,SECURE:SASL_PLAINTEXT"
+
+
+def secured_kafka(directory: Path) -> tuple[ReferenceBroker, int]:
+    """Format a node of Apache Kafka with an authorizer; return it with the port of its listener for users. Raises KafkaMissing or
+    BrokerFailed.
+    """
+    port, settings = free_port(), dict(SETTINGS)
+    reference = ReferenceBroker(directory, settings)
+    listeners = f"PLAINTEXT://{reference.bootstrap},SECURE://{HOST}:{port},CONTROLLER://{HOST}:{reference.controller_port}"
+    settings |= {
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{OF_MAP}",
+    }
+    reference.format(options=("--feature", "eligible.leader.replicas.version=0"))
+    return reference, port
+
+
 def differential_of_access(
     directory: Path, pairs: int = 2_000, seed: int = SEED, *, on_case: Callable[[int, Report], None] | None = None
 ) -> Report:
     """Compare `pairs` pairs of an ACL set and a request. Raises KafkaMissing or BrokerFailed."""
-    ports = free_port(), free_port()
-    settings = dict(SETTINGS)
-    reference = ReferenceBroker(directory / "kafka-acls", settings)
-    listeners = f"PLAINTEXT://{reference.bootstrap},SECURE://{HOST}:{ports[0]}"
-    of_map = "PLAINTEXT:PLAINTEXT,SECURE:SASL_PLAINTEXT"
-    settings |= {
-        "listeners": f"{listeners},CONTROLLER://{HOST}:{reference.controller_port}",
-        "advertised.listeners": f"{listeners},CONTROLLER://{HOST}:{reference.controller_port}",
-        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{of_map}",
-    }
-    own_port = free_port()
+    reference, kafkas_port = secured_kafka(directory / "kafka-acls")
+    own_port, own_secure_port = free_port(), free_port()
     own_settings = {
         **SETTINGS,
         **{name: KAFKA_SETTINGS[name] for name in SHARED},
         "node.id": str(NODE_ID),
-        "listeners": f"PLAINTEXT://{HOST}:{own_port},SECURE://{HOST}:{ports[1]}",
-        "listener.security.protocol.map": of_map,
+        "listeners": f"PLAINTEXT://{HOST}:{own_port},SECURE://{HOST}:{own_secure_port}",
+        "listener.security.protocol.map": OF_MAP,
     }
     options = [f"--set={name}={value}" for name, value in own_settings.items()]
-    reference.format(options=("--feature", "eligible.leader.replicas.version=0"))
     argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "ottla-acls"), *options]
-    with reference, BrokerProcess(argv, own_port, directory / "ottla-acls.log") as own:
-        versions = common_versions(reference.port, own.port)
-        kafka, ours = _judged(reference.port, ports[0], versions), _judged(own.port, ports[1], versions)
-        report = Report(reference.version)
-        for judged in (kafka, ours):
-            judged.prepare()
-        _Comparison(kafka, ours, report).ask_all(pairs, seed, on_case)
-        kafkas, mine = (TokenRights(port, PASSWORDS, judged.rule_by).run(seed) for port, judged in zip(ports, (kafka, ours), strict=True))
-        report.answers += len(kafkas)
-        report.differences += compare("access to tokens", kafkas, mine)
-        for judged in (kafka, ours):
-            judged.user.close()
-            judged.admin.close()
-    report.scenarios += ["access", "access to tokens"]
+    report = Report(reference.version)
+    with reference, BrokerProcess(argv, own_port, directory / "ottla-acls.log"):
+        ask_all(report, ((reference.port, kafkas_port), (own_port, own_secure_port)), pairs, seed, on_case)
     return report
+
+
+def ask_all(
+    report: Report,
+    sides: tuple[tuple[int, int], tuple[int, int]],
+    pairs: int,
+    seed: int = SEED,
+    on_case: Callable[[int, Report], None] | None = None,
+) -> None:
+    """Compare the sides, Apache Kafka's first, and add the differences to the report. A side is the ports of its plaintext listener and
+    of its listener for users.
+    """
+    versions = common_versions(*(plain for plain, _ in sides))
+    kafka, ours = (_judged(plain, secure, versions) for plain, secure in sides)
+    for judged in (kafka, ours):
+        judged.prepare()
+    _Comparison(kafka, ours, report).ask_all(pairs, seed, on_case)
+    kafkas, mine = (
+        TokenRights(secure, PASSWORDS, judged.rule_by).run(seed) for (_, secure), judged in zip(sides, (kafka, ours), strict=True)
+    )
+    report.answers += len(kafkas)
+    report.differences += compare("access to tokens", kafkas, mine)
+    for judged in (kafka, ours):
+        judged.user.close()
+        judged.admin.close()
+    report.scenarios += ["access", "access to tokens"]
 
 
 def _judged(port: int, secure_port: int, versions: Versions) -> Judged:

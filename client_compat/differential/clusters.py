@@ -8,20 +8,22 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from client_compat.differential.cluster_scenarios import SCENARIOS, ClusterScenario
 from client_compat.differential.cluster_scenarios.common import UnexpectedAnswer, make_coordinators_topics
-from client_compat.differential.known import KNOWN_OF_CLUSTERS
+from client_compat.differential.known import KNOWN_OF_CLUSTERS, KnownDifference
 from client_compat.differential.nodes import Nodes
-from client_compat.differential.probe import Seen
+from client_compat.differential.probe import Seen, Versions
 from client_compat.differential.run import Report, common_versions, compare
 from client_compat.kafka.cluster import Cluster, Kind, end
 
 BROKERS = 3
+Side = tuple[Cluster, Mapping[int, int] | None]
+"""A cluster, and the port of each of its brokers if clients reach them elsewhere."""
 
 
 def differential_of_clusters(
@@ -34,19 +36,33 @@ def differential_of_clusters(
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(Cluster.start, (kafka, ours)))
             versions = common_versions(*(cluster.brokers[0].process.port for cluster in (kafka, ours)))
-            list(pool.map(lambda cluster: make_coordinators_topics(Nodes(cluster, versions)), (kafka, ours)))
-            for name, scenario in SCENARIOS.items():
-                if only and not any(word in name for word in only):
-                    continue
-                theirs, mine = pool.map(partial(_answers, scenario), [Nodes(cluster, versions) for cluster in (kafka, ours)])
-                report.scenarios.append(name)
-                report.answers += len(theirs)
-                report.differences += compare(name, theirs, mine, KNOWN_OF_CLUSTERS)
-                if on_scenario is not None:
-                    on_scenario(name, report)
+            play_all(report, versions, ((kafka, None), (ours, None)), only, known=KNOWN_OF_CLUSTERS, on_scenario=on_scenario)
     finally:
         end(node.process for cluster in (kafka, ours) for node in cluster.nodes)
     return report
+
+
+def play_all(
+    report: Report,
+    versions: Versions,
+    sides: tuple[Side, Side],
+    only: Sequence[str] = (),
+    *,
+    known: Sequence[KnownDifference] = (),
+    on_scenario: Callable[[str, Report], None] | None = None,
+) -> None:
+    """Run the scenarios at both clusters, Apache Kafka's first, and add the differences to the report."""
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda side: make_coordinators_topics(Nodes(side[0], versions, side[1])), sides))
+        for name, scenario in SCENARIOS.items():
+            if only and not any(word in name for word in only):
+                continue
+            theirs, mine = pool.map(partial(_answers, scenario), [Nodes(cluster, versions, ports) for cluster, ports in sides])
+            report.scenarios.append(name)
+            report.answers += len(theirs)
+            report.differences += compare(name, theirs, mine, known)
+            if on_scenario is not None:
+                on_scenario(name, report)
 
 
 def _answers(scenario: ClusterScenario, nodes: Nodes) -> list[Seen]:

@@ -16,7 +16,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -361,14 +361,27 @@ TICKETS = "TICKETS"
 """The listener for Kerberos tickets."""
 
 
-@contextmanager
-def locked_brokers(
-    directory: Path, issuer: Issuer, realm: Realm | None = None
-) -> Iterator[tuple[str, dict[str, int], dict[str, int], tuple[int, int]]]:
-    """Start both brokers with the same listener security.
+Pair = tuple[str, dict[str, int], dict[str, int], tuple[int, int]]
+"""Kafka's version, both sides' ports by listener, and their plaintext ports."""
 
-    Yields Kafka's version, both brokers' ports by listener, and their plaintext ports. Raises `KafkaMissing` or `BrokerFailed`.
-    """
+
+@dataclass(slots=True)
+class _Locks:
+    """The listener security of all compared brokers: listeners with their protocols, settings, and JVM options."""
+
+    names: list[str]
+    protocols: str
+    settings: dict[str, str]
+    jvm: list[str]
+    allowed: str
+
+    def listeners(self, plain: str) -> tuple[dict[str, int], str]:
+        """Return ports for the listeners, and the setting that opens them and the plaintext listener at `plain`."""
+        ports = {name: free_port() for name in self.names}
+        return ports, ",".join([f"PLAINTEXT://{plain}", *(f"{name}://{HOST}:{port}" for name, port in ports.items())])
+
+
+def _locks(issuer: Issuer, realm: Realm | None) -> _Locks:
     jaas = f'{MODULES}.plain.PlainLoginModule required user_ann="{USERS["ann"]}" user_bob="{USERS["bob"]}";'
     same = {"connection.failed.authentication.delay.ms": "0", "delegation.token.secret.key": SECRET}
     for name in LISTENERS:
@@ -388,27 +401,38 @@ def locked_brokers(
 
         names, jvm = [*names, TICKETS], [*jvm, f"-Djava.security.krb5.conf={realm.config}"]
         same |= tickets.settings(realm, TICKETS)
-    theirs, mine = ({name: free_port() for name in names} for _ in range(2))
     protocols = ",".join(["PLAINTEXT:PLAINTEXT", *(f"{name}:SASL_PLAINTEXT" for name in names)])
-    settings = dict(same)
-    reference = ReferenceBroker(directory / "kafka", settings, jvm=jvm)
-    own = ",".join(f"{name}://{HOST}:{port}" for name, port in theirs.items())
-    listeners = f"PLAINTEXT://{reference.bootstrap},{own},CONTROLLER://{HOST}:{reference.controller_port}"
+    return _Locks(names, protocols, same, jvm, allowed)
+
+
+def locked_kafka(directory: Path, issuer: Issuer, realm: Realm | None = None) -> tuple[ReferenceBroker, dict[str, int]]:
+    """Format a node of Apache Kafka with the listeners; return it with their ports. Raises `KafkaMissing` or `BrokerFailed`."""
+    locks = _locks(issuer, realm)
+    settings = dict(locks.settings)
+    reference = ReferenceBroker(directory, settings, jvm=locks.jvm)
+    ports, listeners = locks.listeners(reference.bootstrap)
+    listeners = f"{listeners},CONTROLLER://{HOST}:{reference.controller_port}"
     settings |= {
         "listeners": listeners,
         "advertised.listeners": listeners,
-        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
+        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{locks.protocols}",
     }
-    scram = [f"--add-scram={each}=[name=ann,password={PASSWORD}]" for each in SCRAM]
-    reference.format(options=scram)
-    plain_port = free_port()
-    own = ",".join(f"{name}://{HOST}:{port}" for name, port in mine.items())
+    reference.format(options=[f"--add-scram={each}=[name=ann,password={PASSWORD}]" for each in SCRAM])
+    return reference, ports
+
+
+@contextmanager
+def locked_brokers(directory: Path, issuer: Issuer, realm: Realm | None = None) -> Iterator[Pair]:
+    """Start both brokers with the same listener security. Raises `KafkaMissing` or `BrokerFailed`."""
+    reference, theirs = locked_kafka(directory / "kafka", issuer, realm)
+    locks, plain_port = _locks(issuer, realm), free_port()
+    mine, listeners = locks.listeners(f"{HOST}:{plain_port}")
     file = directory / "ottla.properties"
     given = {
-        **same,
-        ALLOWED_URLS: allowed,
-        "listeners": f"PLAINTEXT://{HOST}:{plain_port},{own}",
-        "listener.security.protocol.map": protocols,
+        **locks.settings,
+        ALLOWED_URLS: locks.allowed,
+        "listeners": listeners,
+        "listener.security.protocol.map": locks.protocols,
     }
     file.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
     argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "ottla"), "--config", str(file)]
@@ -425,15 +449,21 @@ def _add_users(port: int) -> None:
             client.call(AlterUserScramCredentialsRequest([], [upsertion]), 0)
 
 
-def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 1, realm: Realm | None = None) -> Report:
-    """Start both brokers with the same listener security and compare their responses.
+def differential_of_logins(
+    directory: Path,
+    stories: int = STORIES,
+    seed: int = 1,
+    realm: Realm | None = None,
+    pair: Callable[[Path, Issuer, Realm | None], AbstractContextManager[Pair]] = locked_brokers,
+) -> Report:
+    """Start both brokers with the same listener security, as `pair` does, and compare their responses.
 
     With a realm, GSSAPI is compared too; the caller has to be in the realm's environment. Raises `KafkaMissing` or `BrokerFailed`.
     """
     directory.mkdir(parents=True, exist_ok=True)
     random = Random(seed)
     issuer = Issuer(directory / "keys.json")
-    with locked_brokers(directory, issuer, realm) as (version, theirs, mine, plain):
+    with pair(directory, issuer, realm) as (version, theirs, mine, plain):
         report = Report(version)
         keys = sorted(set(common_versions(*plain)) - OWN_READERS - ELSEWHERE)
         for number in range(stories):

@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,18 +37,22 @@ directory ids.
 
 @dataclass(slots=True)
 class Nodes:
-    """The brokers of one cluster by id. The ids are the same in every compared cluster."""
+    """The brokers of one cluster by id. The ids are the same in every compared cluster. `ports` are the ports at which clients reach the
+    brokers, if they are not the brokers' own.
+    """
 
     cluster: Cluster
     versions: Versions
+    ports: Mapping[int, int] | None = None
     seen: list[Seen] = field(default_factory=list)
     names: Names = field(default_factory=lambda: Names(BY_CHANCE))
     _probes: dict[int, Probe] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for node in self.cluster.brokers:
-            self.names.learn(("port", node.process.port), f"port of {node.node_id}")
-            self._probes[node.node_id] = Probe(HOST, node.process.port, self.versions, self.seen, self.names)
+            port = node.process.port if self.ports is None else self.ports[node.node_id]
+            self.names.learn(("port", port), f"port of {node.node_id}")
+            self._probes[node.node_id] = Probe(HOST, port, self.versions, self.seen, self.names)
 
     @property
     def living(self) -> list[int]:

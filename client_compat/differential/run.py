@@ -131,21 +131,36 @@ def differential(
         versions = common_versions(reference.port, own.port)
         if like is not None:
             versions = without_disabled_groups(versions, reference.port)
-        for name, scenario in SCENARIOS.items():
-            if only and not any(word in name for word in only):
-                continue
-            older = like is not None
-            with Probe(HOST, reference.port, versions, older=older) as kafka, Probe(HOST, own.port, versions, older=older) as ours:
-                for probe in (kafka, ours):
-                    if name not in BEFORE_COORDINATORS:
-                        wait_until_coordinated(probe)
-                    _play(name, scenario, probe, report)
-            report.scenarios.append(name)
-            report.answers += len(kafka.seen)
-            report.differences += compare(name, kafka.seen, ours.seen, KNOWN_OF_OLDER if older else KNOWN)
-            if on_scenario is not None:
-                on_scenario(name, report)
+        known = KNOWN if like is None else KNOWN_OF_OLDER
+        play_all(report, versions, (reference.port, own.port), only, known=known, older=like is not None, on_scenario=on_scenario)
     return report
+
+
+def play_all(
+    report: Report,
+    versions: Versions,
+    ports: tuple[int, int],
+    only: Sequence[str] = (),
+    *,
+    known: Sequence[KnownDifference] = (),
+    older: bool = False,
+    on_scenario: Callable[[str, Report], None] | None = None,
+) -> None:
+    """Run the scenarios at both ports, Apache Kafka's first, and add the differences to the report."""
+    kafka_port, own_port = ports
+    for name, scenario in SCENARIOS.items():
+        if only and not any(word in name for word in only):
+            continue
+        with Probe(HOST, kafka_port, versions, older=older) as kafka, Probe(HOST, own_port, versions, older=older) as ours:
+            for probe in (kafka, ours):
+                if name not in BEFORE_COORDINATORS:
+                    wait_until_coordinated(probe)
+                _play(name, scenario, probe, report)
+        report.scenarios.append(name)
+        report.answers += len(kafka.seen)
+        report.differences += compare(name, kafka.seen, ours.seen, known)
+        if on_scenario is not None:
+            on_scenario(name, report)
 
 
 def _play(name: str, scenario: Callable[[Probe], None], probe: Probe, report: Report) -> None:

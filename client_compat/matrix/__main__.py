@@ -36,7 +36,9 @@ def main(
     *,
     client: Annotated[list[str] | None, typer.Option(help="Clients, by name or part of it; all without.")] = None,
     scenario: Annotated[list[str] | None, typer.Option(help="Scenarios, by name or part of it; all without.")] = None,
-    broker: Annotated[list[str] | None, typer.Option(help="ottla, kafka, tansu; all without.")] = None,
+    broker: Annotated[
+        list[str] | None, typer.Option(help="ottla, kafka, tansu; all of them without. gateway: Apache Kafka through ottla gateway.")
+    ] = None,
     workers: Annotated[int, typer.Option(help="Jobs at a time.", min=1)] = min(2, os.cpu_count() or 1),
     directory: Annotated[Path, typer.Option("--dir", help="Where brokers and logs live; an earlier run's are replaced.")] = CACHE / "run",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every cell here.")] = None,
@@ -53,7 +55,7 @@ def main(
     by_title = {one.title: one for one in REGISTRY.values()}
     wanted = [f"{REGISTRY[word].title}$" if word in REGISTRY else word for word in scenario or ()]
     scenarios = [by_title[title] for title in chosen(list(by_title), wanted)]
-    clients, brokers = _pick(list(CLIENTS), client), _pick(list(KINDS), broker)
+    clients, brokers = _pick(list(CLIENTS), client), _pick([name for name, kind in KINDS.items() if broker or not kind.by_name], broker)
     if list_only:
         _list(console, clients, scenarios, brokers)
         return

@@ -1,4 +1,5 @@
-"""The brokers of the matrix (Ottla, Apache Kafka and tansu), started in the same way, each in its own directory.
+"""The brokers of the matrix (Ottla, Apache Kafka, the same behind Ottla's gateway, and tansu), started in the same way, each in its own
+directory.
 
 Rules:
 - Settings have Kafka's names. tansu has no such settings, so a scenario with settings is skipped there.
@@ -17,7 +18,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from client_compat.kafka.jars import KafkaMissing, default_version, jars
@@ -26,10 +27,12 @@ from client_compat.kafka.reference import ReferenceBroker
 from client_compat.matrix.lock import Lock
 from client_compat.matrix.proxy import Losses, Proxy
 from client_compat.matrix.truth import Truth
-from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, ottla, tansu
+from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, gateway, ottla, tansu
 from client_compat.support.ports import free_port
 
-OURS, KAFKA, TANSU = "ottla", "kafka", "tansu"
+OURS, KAFKA, TANSU, GATEWAY = "ottla", "kafka", "tansu", "gateway"
+OPEN = "PLAINTEXT"
+"""The listener without security."""
 FORMATTED = Path(__file__).resolve().parents[2] / ".compat" / "kafka"
 SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "group.initial.rebalance.delay.ms")
 """Settings of the reference broker that Ottla gets, too."""
@@ -51,9 +54,13 @@ class Broker:
     reference: ReferenceBroker | None = None
     proxy: Proxy | None = None
     lock: Lock | None = None
+    gateways: Mapping[str, BrokerProcess] = field(default_factory=dict)
+    """Gateways between clients and the broker, by listener. They stay up while the broker restarts."""
 
     @property
     def bootstrap(self) -> str:
+        if self.gateways:
+            return self.gateways[OPEN].bootstrap
         return f"{HOST}:{self.proxy.port}" if self.proxy else self.process.bootstrap
 
     @property
@@ -66,6 +73,17 @@ class Broker:
             self.reference.start()
         else:
             self.process.start()
+        starting = [each for each in self.gateways.values() if not each.starts]
+        for each in starting:
+            each.spawn()
+        for each in starting:
+            each.wait_listening()
+
+    def end(self) -> None:
+        """Stop the broker and its gateways."""
+        for process in (self.process, *self.gateways.values()):
+            if process.alive:
+                process.stop()
 
     def stop(self) -> None:
         """Stop the broker with SIGTERM, for a clean shutdown."""
@@ -77,7 +95,7 @@ class Broker:
 
     @property
     def alive(self) -> bool:
-        return self.process.alive
+        return self.process.alive and all(each.alive for each in self.gateways.values())
 
 
 def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
@@ -97,6 +115,14 @@ def _kafka(directory: Path, settings: Mapping[str, str], advertised: int | None,
     if lock is not None:
         reference.settings = {**reference.settings, **lock.settings(reference.port, reference.controller_port)}
     return Broker(KAFKA, reference.broker, reference, lock=lock)
+
+
+def _gateway(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
+    broker = _kafka(directory, settings, advertised, lock)
+    broker.kind = GATEWAY
+    to = f"{HOST}:{advertised or broker.process.port}"
+    broker.gateways = {OPEN: gateway(to, directory / "gateway.log")} | ({} if lock is None else lock.gateways())
+    return broker
 
 
 _formatting = threading.Lock()
@@ -147,7 +173,8 @@ def _tansu_version() -> str:
 class Kind:
     """How to find and create a broker of one kind.
 
-    A `durable` one keeps acknowledged records across a restart. A `peer` is shown for comparison only, beside Ottla and Apache Kafka.
+    A `durable` one keeps acknowledged records across a restart. A `peer` is shown for comparison only, beside Ottla and Apache Kafka. One
+    `by_name` takes part only if it is named.
     """
 
     name: str
@@ -157,6 +184,7 @@ class Kind:
     make: Callable[[Path, Mapping[str, str], int | None, Lock | None], Broker]
     durable: bool = True
     peer: bool = False
+    by_name: bool = False
 
 
 KINDS: Mapping[str, Kind] = {
@@ -164,6 +192,7 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         Kind(OURS, "Ottla", lambda: None, lambda: importlib.metadata.version("ottla"), _ottla),
         Kind(KAFKA, "Apache Kafka", _missing_kafka, default_version, _kafka),
+        Kind(GATEWAY, "Apache Kafka through Ottla's gateway", _missing_kafka, default_version, _gateway, by_name=True),
         Kind(TANSU, "tansu", _missing_tansu, _tansu_version, _tansu, durable=False, peer=True),
     )
 }
@@ -190,9 +219,8 @@ def running(
         else:
             yield broker
     finally:
-        if broker.alive:
-            broker.stop()
+        broker.end()
     shutil.rmtree(directory, ignore_errors=True)
 
 
-__all__ = ["KAFKA", "KINDS", "OURS", "TANSU", "Broker", "BrokerFailed", "Kind", "Skipped", "running"]
+__all__ = ["GATEWAY", "KAFKA", "KINDS", "OURS", "TANSU", "Broker", "BrokerFailed", "Kind", "Skipped", "running"]

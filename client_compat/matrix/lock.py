@@ -19,7 +19,7 @@ from typing import Any
 
 import trustme
 
-from client_compat.support.brokers import HOST, BrokerProcess
+from client_compat.support.brokers import HOST, BrokerProcess, gateway
 from client_compat.support.pem import write_key_and_chain
 from client_compat.support.ports import free_port
 
@@ -39,6 +39,8 @@ LISTENERS: Mapping[str, str] = {
 - EXPIRED: the broker's certificate is expired. ELSEWHERE: it is another host's.
 - BARE: SASL without encryption.
 """
+OWN_CERTIFICATES: Mapping[str, str] = {"EXPIRED": "expired", "ELSEWHERE": "elsewhere"}
+"""The broker's certificates that are not the valid one."""
 LIFETIME_MS = 3_000
 """Lifetime of a session at `AGAIN` (`connections.max.reauth.ms`)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -56,6 +58,8 @@ class Lock:
     directory: Path
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in LISTENERS})
     files: dict[str, Path] = field(default_factory=dict)
+    fronts: dict[str, int] = field(default_factory=dict)
+    """The ports of gateways before the listeners, if there are any."""
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True)
@@ -76,7 +80,7 @@ class Lock:
             self.files[name] = write_key_and_chain(self.directory / f"{name}.pem", issued)
 
     def bootstrap(self, listener: str) -> str:
-        return f"{HOST}:{self.ports[listener]}"
+        return f"{HOST}:{self.fronts.get(listener, self.ports[listener])}"
 
     def settings(self, plain_port: int, controller_port: int | None = None) -> dict[str, str]:
         """Return the broker settings, with the open listener at `plain_port`. For a Kafka node, `controller_port` is required."""
@@ -94,9 +98,8 @@ class Lock:
             "listener.name.certified.ssl.client.auth": "required",
             "listener.name.again.connections.max.reauth.ms": str(LIFETIME_MS),
         }
-        own = {"EXPIRED": "expired", "ELSEWHERE": "elsewhere"}
         for name in (each for each, protocol in LISTENERS.items() if protocol.endswith("SSL")):
-            found |= self._stores(f"listener.name.{name.lower()}.ssl.", self.files[own.get(name, "server")])
+            found |= self._stores(f"listener.name.{name.lower()}.ssl.", self.files[OWN_CERTIFICATES.get(name, "server")])
         return found | _logins("login", MECHANISMS) | _logins("bare", MECHANISMS) | _logins("again", ("SCRAM-SHA-256",))
 
     def ottla(self, directory: Path, settings: Mapping[str, str], output: Path | None = None) -> BrokerProcess:
@@ -105,6 +108,26 @@ class Lock:
         file.write_text("".join(f"{name}={value}\n" for name, value in {**settings, **self.settings(port)}.items()))
         argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "data"), "--config", str(file)]
         return BrokerProcess(argv, port, output or directory / "data-broker.log")
+
+    def gateways(self) -> dict[str, BrokerProcess]:
+        """Return a gateway for each listener, with the broker's certificate towards clients; clients connect to them from now on."""
+        found = {}
+        for name, protocol in LISTENERS.items():
+            options = [] if not protocol.endswith("SSL") else self._gateway_options(name)
+            made = gateway(f"{HOST}:{self.ports[name]}", self.directory / f"gateway-{name}.log", options=options)
+            self.fronts[name] = made.port
+            found[name] = made
+        return found
+
+    def _gateway_options(self, listener: str) -> list[str]:
+        file = self.directory / f"gateway-{listener}.properties"
+        to_cluster = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.files["ca"])}
+        options = ["--to-config", str(file), "--tls-certificate", str(self.files[OWN_CERTIFICATES.get(listener, "server")])]
+        if listener == "CERTIFIED":
+            to_cluster |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.files["client"])}
+            options += ["--tls-client-ca", str(self.files["ca"])]
+        file.write_text("".join(f"{name}={value}\n" for name, value in to_cluster.items()))
+        return options
 
     def _stores(self, prefix: str, key: Path) -> dict[str, str]:
         return {

@@ -14,9 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from client_compat.matrix.brokers import KAFKA, OURS
+from client_compat.matrix.brokers import GATEWAY, KAFKA, OURS
 
 PLAIN_CHARS = 240
+JUDGED = (OURS, GATEWAY)
+"""The brokers whose cells can fail a run."""
 _VOLATILE = re.compile(
     r"\b[a-z]+-[A-Za-z0-9._-]*-\d+-\d+(-\d+)?|127\.0\.0\.1(:|', )\d+|\b\d{13}\b|\b[0-9A-F]{16}\b"
     r"|\b\d+(\.\d+)? ?(ms|seconds)\b|\b\d{4}-\d\d-\d\dT[\d:.]+Z?"
@@ -56,7 +58,8 @@ class KnownFailure:
     """Cells that fail for a known reason, as full-match patterns of client and scenario.
 
     `deviation` is the first column of the row in docs/deviations.md if Ottla differs deliberately; it is empty if the client fails on
-    Apache Kafka as well. `broker` limits the row to one broker; empty means any.
+    Apache Kafka as well. `broker` limits the row to one broker; empty means any. A gateway has the rows of both: it is Ottla's side of TLS,
+    and Apache Kafka behind it.
     """
 
     client: str
@@ -66,7 +69,7 @@ class KnownFailure:
     broker: str = ""
 
     def names(self, cell: Cell) -> bool:
-        if self.broker not in {"", cell.broker}:
+        if self.broker not in {"", cell.broker} and cell.broker != GATEWAY:
             return False
         return re.fullmatch(self.client, cell.client) is not None and re.fullmatch(self.scenario, cell.scenario) is not None
 
@@ -188,10 +191,10 @@ def plain(text: str) -> str:
 
 
 def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
-    """Return pairs (Ottla's cell, Apache Kafka's) that both pass, but in which the client reported something different."""
+    """Return pairs (the cell of Ottla or its gateway, Apache Kafka's) that both pass, but in which the reports differ."""
     listed = list(cells)
     theirs = {(cell.client, cell.scenario): cell for cell in listed if cell.broker == KAFKA and cell.outcome is Outcome.PASS}
-    ours = [cell for cell in listed if cell.broker == OURS and cell.outcome is Outcome.PASS]
+    ours = [cell for cell in listed if cell.broker in JUDGED and cell.outcome is Outcome.PASS]
     pairs = [(cell, theirs[cell.client, cell.scenario]) for cell in ours if (cell.client, cell.scenario) in theirs]
     return [(cell, other) for cell, other in pairs if cell.found != other.found]
 
@@ -199,8 +202,8 @@ def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
 def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[Cell]:
     """Return the cells that fail the run.
 
-    These are Ottla's cells, not named in `table`, that fail where Apache Kafka's do not, or in which the client reported something
-    different.
+    These are cells of Ottla and its gateway, not named in `table`, that fail where Apache Kafka's do not, or in which the client reported
+    something different.
     """
     listed = list(cells)
     elsewhere: Mapping[tuple[str, str], Outcome] = {(cell.client, cell.scenario): cell.outcome for cell in listed if cell.broker == KAFKA}
@@ -208,7 +211,7 @@ def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> li
     return [
         cell
         for cell in listed
-        if cell.broker == OURS
+        if cell.broker in JUDGED
         and (cell.key in differing or (cell.outcome is Outcome.FAIL and elsewhere.get((cell.client, cell.scenario)) is not Outcome.FAIL))
         and known(cell, table) is None
     ]
@@ -222,7 +225,7 @@ def client_failures(cells: Iterable[Cell]) -> list[Cell]:
 def unneeded(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[KnownFailure]:
     """Return the rows of `table` whose cells all passed with equal reports on both brokers; these rows are obsolete."""
     listed = list(cells)
-    judged = [cell for cell in listed if cell.broker in {OURS, KAFKA} and cell.outcome in {Outcome.PASS, Outcome.FAIL}]
+    judged = [cell for cell in listed if cell.broker in {KAFKA, *JUDGED} and cell.outcome in {Outcome.PASS, Outcome.FAIL}]
     bad = {cell.key for cell in judged if cell.outcome is Outcome.FAIL} | {ours.key for ours, _ in other_words(listed)}
     named = [(row, [cell for cell in judged if row.names(cell)]) for row in table]
     return [row for row, found in named if found and not bad.intersection(cell.key for cell in found)]

