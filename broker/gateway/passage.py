@@ -5,7 +5,7 @@ Rules:
   agree; a cluster that answers something else is not trusted, and the connection ends.
 - A request passes undecoded, except SaslHandshake, and except those that fault rules or observers meet (`interception`). A response
   passes undecoded unless it may have to be changed (`rewriting`), or is that of an intercepted request.
-- Answers of the gateway's own keep their place in the order of responses.
+- A client that asks for GSSAPI gets the cluster's response, as a refusal: the cluster's mechanisms are in it, and it may refuse by itself.
 - Requests and responses are matched in memory only: whatever passes is not stored.
 - A response of very many partitions is rewritten in parts, and later responses wait for it (`is_rewriting`).
 """
@@ -17,7 +17,7 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.reply import CLOSE, Action, LastWords, Reply
@@ -25,37 +25,38 @@ from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
 from ottla.broker.gateway.interception import InterceptedRequest, Interception
-from ottla.broker.gateway.rewriting import GSSAPI, AddressView, is_rewritten, is_understood, newer_client_response, rewritten, sized
+from ottla.broker.gateway.rewriting import GSSAPI, AddressView, change, is_rewritten, is_understood, rewritten, sized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, decode_response, encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
 from ottla.protocol.headers import read_request_header, skip_header_tags
-from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
 from ottla.protocol.wire import Bad, Buffer, read_uvarint
 
 _REQUEST: Final = struct.Struct(">hhi")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _SHORT: Final = struct.Struct(">h")
-_BARE_TOKENS: Final[Mapping[str, int]] = {"PLAIN": 1, "OAUTHBEARER": 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
-"""How many tokens a client sends, by mechanism, after SaslHandshake version 0: as bare frames without any header."""
+_BEARER: Final = "OAUTHBEARER"
+_BARE_TOKENS: Final[Mapping[str, int]] = {"PLAIN": 1, _BEARER: 1, "SCRAM-SHA-256": 2, "SCRAM-SHA-512": 2}
+"""How many tokens a client sends, by mechanism, after SaslHandshake version 0: as bare frames without any header. A bearer token that is
+refused is followed by another frame, with which the client acknowledges the error (RFC 7628).
+"""
 
 peer_logger = logging.getLogger(PEERS)
 
 
 class _Asked:
-    """A request that waits for its response. `answer` is the gateway's own answer; `asking` takes the response of an intercepted request;
-    `mechanism` is that of a SaslHandshake.
+    """A request that waits for its response. `asking` takes the response of an intercepted request; `mechanism` is that of a SaslHandshake,
+    or of a bare token.
     """
 
-    __slots__ = ("answer", "api_key", "asking", "collected", "correlation_id", "is_bare", "mechanism", "version")
+    __slots__ = ("api_key", "asking", "collected", "correlation_id", "is_bare", "mechanism", "version")
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
         self.collected = is_rewritten(api_key, version)
-        self.answer: list[Buffer] | None = None
         self.asking: InterceptedRequest | None = None
         self.mechanism: str | None = None
         self.is_bare = False
@@ -75,6 +76,7 @@ class Passage:
         self._on_change = on_change
         self._asked: deque[_Asked] = deque()
         self._bare_tokens = 0
+        self._bare_mechanism = ""
         self._to_client: list[Buffer] = []
         self._to_cluster: list[Buffer] = []
         self._requests = FrameStream(self._request, self._take_request, limits.GATEWAY_REQUEST_BYTES)
@@ -131,7 +133,6 @@ class Passage:
         self._is_fed = True
         try:
             self._responses.feed(data, self._to_client)
-            self._answer_due()
             if not self._asked:
                 self._requests.resume(self._to_cluster)
         finally:
@@ -165,7 +166,7 @@ class Passage:
         if self._bare_tokens:
             self._bare_tokens -= 1
             asked = _Asked(-1, 0, 0)
-            asked.is_bare = True
+            asked.is_bare, asked.mechanism = True, self._bare_mechanism
             self._asked.append(asked)
             return FrameFate.PASS
         if end - start < _REQUEST.size:
@@ -183,9 +184,7 @@ class Passage:
                 return _more(end - start, size, "Produce request")
             if acks == 0:
                 return FrameFate.PASS
-        elif is_rewritten(api_key, version) and not is_understood(api_key, version):
-            if api_key == ApiKey.API_VERSIONS:
-                return FrameFate.COLLECT
+        elif is_rewritten(api_key, version) and not is_understood(api_key, version) and api_key != ApiKey.API_VERSIONS:
             raise UnsupportedVersion(api_key, version, correlation_id)
         self._asked.append(_Asked(api_key, version, correlation_id))
         return FrameFate.PASS
@@ -194,30 +193,15 @@ class Passage:
         api_key, version, correlation_id = _REQUEST.unpack_from(frame)
         asked = _Asked(api_key, version, correlation_id)
         if api_key == ApiKey.SASL_HANDSHAKE:
-            self._begin_sasl(asked, decode_request(frame).body.mechanism)
+            asked.mechanism = decode_request(frame).body.mechanism
         elif self._interception is not None and self._interception.meets(api_key, version):
             self._intercept(self._interception, frame)
             return
-        elif api_key == ApiKey.API_VERSIONS and not is_understood(api_key, version):
-            asked.answer = encode_response(api_key, 0, correlation_id, newer_client_response())
         elif api_key == ApiKey.PRODUCE and _acks(frame, version) == 0:  # the last rule was removed while it arrived
             self._to_cluster += sized(frame)
             return
         self._asked.append(asked)
-        if asked.answer is None:
-            self._to_cluster += sized(frame)
-        else:
-            self._answer_due()
-
-    def _begin_sasl(self, asked: _Asked, mechanism: str) -> None:
-        asked.mechanism = mechanism
-        if mechanism == GSSAPI:
-            peer_logger.warning(
-                "Refused GSSAPI: a Kerberos ticket is for the host that the client connects to, which is this gateway and not the "
-                "broker. Use PLAIN, SCRAM or OAUTHBEARER, or connect to the cluster without the gateway"
-            )
-            refused = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM)
-            asked.answer = encode_response(asked.api_key, asked.version, asked.correlation_id, refused)
+        self._to_cluster += sized(frame)
 
     # --- interception ----------------------------------------------------------------------------------------------------------
 
@@ -277,8 +261,6 @@ class Passage:
         if self._rewriting is not None:
             return FrameFate.WAIT
         asked = self._asked[0]
-        if asked.answer is not None:
-            return FrameFate.COLLECT
         if not asked.is_bare:
             if end - start < _CORRELATION_ID.size:
                 return _more(end - start, size, "response")
@@ -287,27 +269,24 @@ class Passage:
                 raise ProtocolError(f"the cluster answered request {correlation_id} instead of {asked.correlation_id}")
             if asked.collected:
                 return FrameFate.COLLECT
+        elif asked.mechanism == _BEARER and size:
+            self._bare_tokens = 1
         self._asked.popleft()
         return FrameFate.PASS
 
     def _take_response(self, frame: memoryview) -> None:
-        while self._asked and (answer := self._asked[0].answer) is not None:
-            self._to_client += answer
-            self._asked.popleft()
-        # The verdict may be that of a gateway's own answer before this response.
-        if self._response(frame, 0, len(frame), len(frame)) is FrameFate.PASS:
-            self._to_client += sized(frame)
-            return
         asked = self._asked[0]
         if asked.asking is not None:
             self._asked.popleft()
             asked.asking.answered(frame, self._view)
             return
+        if asked.mechanism is not None:
+            self._asked.popleft()
+            self._end_handshake(asked, asked.mechanism, frame)
+            return
         self._rewriting = rewritten(asked.api_key, asked.version, frame, self._view)
         self._rewriting_bytes = len(frame)
         self._rewrite()
-        if asked.mechanism is not None and asked.version == 0:
-            self._expect_bare_tokens(asked.mechanism, decode_response(asked.api_key, asked.version, frame)[1])
 
     def _rewrite(self) -> None:
         """Do some steps of the rewriting. The request stays the oldest until its response is complete, so that nothing overtakes it."""
@@ -323,21 +302,22 @@ class Passage:
         else:
             self._rewriting = steps
 
-    def _expect_bare_tokens(self, mechanism: str, response: Any) -> None:
-        if response.error_code:
-            return
-        tokens = _BARE_TOKENS.get(mechanism)
-        if tokens is None:
-            raise ProtocolError(f"SaslHandshake version 0 with the mechanism {shown(mechanism)}, whose tokens the gateway cannot count")
-        self._bare_tokens = tokens
-
-    def _answer_due(self) -> None:
-        """Give the gateway's own answers whose turn it is."""
-        asked = self._asked
-        if asked and asked[0].answer is not None and not self._responses.in_frame:
-            while asked and (answer := asked[0].answer) is not None:
-                self._to_client += answer
-                asked.popleft()
+    def _end_handshake(self, asked: _Asked, mechanism: str, frame: memoryview) -> None:
+        response = decode_response(asked.api_key, asked.version, frame)[1]
+        changed = change(asked.api_key, asked.version, response, self._view)
+        if mechanism == GSSAPI and not response.error_code:
+            peer_logger.warning(
+                "Refused GSSAPI: a Kerberos ticket is for the host that the client connects to, which is this gateway and not the "
+                "broker. Use PLAIN, SCRAM or OAUTHBEARER, or connect to the cluster without the gateway"
+            )
+            response.error_code, changed = ErrorCode.UNSUPPORTED_SASL_MECHANISM, True
+        elif asked.version == 0 and not response.error_code:
+            tokens = _BARE_TOKENS.get(mechanism)
+            if tokens is None:
+                raise ProtocolError(f"SaslHandshake version 0 with the mechanism {shown(mechanism)}, whose tokens the gateway cannot count")
+            self._bare_tokens, self._bare_mechanism = tokens, mechanism
+        again = encode_response(asked.api_key, asked.version, asked.correlation_id, response) if changed else sized(frame)
+        self._to_client += again
 
 
 def _more(have: int, size: int, what: str) -> FrameFate:

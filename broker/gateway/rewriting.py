@@ -38,6 +38,7 @@ class AddressView(Protocol):
 GSSAPI: Final = "GSSAPI"
 _SIZE: Final = struct.Struct(">i")
 _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
+_NO_ERROR: Final = ErrorCode.NONE.to_bytes(2, "big")
 _ERROR_CODE: Final = slice(4, 6)
 """Where ApiVersions has its error code in every version, after the correlation id."""
 
@@ -120,6 +121,9 @@ def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) 
     """
     if api_key == ApiKey.METADATA:
         return (yield from _metadata_rewritten(version, frame, view))
+    if not is_understood(api_key, version) and frame[_ERROR_CODE] != _UNSUPPORTED:  # ApiVersions of a newer client
+        failed = frame[_ERROR_CODE] != _NO_ERROR
+        return sized(frame) if failed else encode_response(api_key, 0, _correlation_id(frame), newer_client_response())
     version, response = decoded(api_key, version, frame)
     if not change(api_key, version, response, view):
         return sized(frame)
@@ -149,7 +153,9 @@ def offer(response: ApiVersionsResponse) -> bool:
 
 
 def newer_client_response() -> ApiVersionsResponse:
-    """Return the answer to an ApiVersions request of a newer version, to be encoded as version 0: the client asks again (KIP-511)."""
+    """Return the response to an ApiVersions request of a version that the cluster knows and this project does not, to be encoded as version
+    0: the client asks again (KIP-511).
+    """
     last = response_class(ApiKey.API_VERSIONS).MAX_VERSION
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(ApiKey.API_VERSIONS, 0, last)])
 

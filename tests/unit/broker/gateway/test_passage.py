@@ -23,6 +23,7 @@ from ottla.protocol.messages.k03_metadata import (
 )
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 
 METADATA = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 9092)])
 AT_GATEWAY = MetadataResponse(brokers=[MetadataResponseBroker(1, "gw", 20_001)])
@@ -175,37 +176,46 @@ def test_a_client_with_very_many_pending_requests_is_not_read() -> None:
     assert not passing.is_full
 
 
-def test_a_newer_api_versions_request_is_answered_in_its_turn_and_does_not_reach_the_cluster() -> None:
-    passing, first, last = passage(), unknown(1), unknown(3)
-    newer = struct.pack(">ihhih", 10, 18, 99, 2, -1)
-    passing.from_client(first + newer + last)
-    assert to_cluster(passing) == first + last
-    assert to_client(passing) == b""
-    answers = struct.pack(">iii", 8, 1, 11), struct.pack(">iii", 8, 3, 33)
-    passing.from_cluster(b"".join(answers))
-    data = to_client(passing)
-    assert (data[:12], data[-12:]) == answers
-    correlation_id, own = decode_response(18, 0, data[16:-12])
+def test_a_cluster_refuses_a_newer_api_versions_request_by_itself() -> None:
+    passing, newer = passage(), struct.pack(">ihhih", 10, 18, 99, 2, -1)
+    passing.from_client(newer)
+    assert to_cluster(passing) == newer
+    refused = response(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(18, 0, 4)]), 0, 2)
+    passing.from_cluster(refused)
+    assert to_client(passing) == refused
+
+
+def test_an_error_before_authentication_in_response_to_a_newer_api_versions_request_passes() -> None:
+    passing, error = passage(), struct.pack(">iihi", 10, 2, ErrorCode.ILLEGAL_SASL_STATE, 0)
+    passing.from_client(struct.pack(">ihhih", 10, 18, 99, 2, -1))
+    passing.from_cluster(error)
+    assert to_client(passing) == error
+
+
+def test_a_version_of_api_versions_that_only_the_cluster_knows_is_refused() -> None:
+    passing = passage()
+    passing.from_client(struct.pack(">ihhih", 10, 18, 99, 2, -1))
+    passing.from_cluster(struct.pack(">iihi", 10, 2, 0, 7))
+    correlation_id, own = decode_response(18, 0, to_client(passing)[4:])
     assert (correlation_id, own.error_code) == (2, ErrorCode.UNSUPPORTED_VERSION)
 
 
-def test_an_own_answer_waits_for_the_end_of_the_response_before_it() -> None:
-    passing = passage()
-    passing.from_client(unknown(1))
-    passing.from_cluster(struct.pack(">ii", 10, 1))
-    passing.from_client(struct.pack(">ihhih", 10, 18, 99, 2, -1))
-    assert to_client(passing) == struct.pack(">ii", 10, 1)
-    passing.from_cluster(b"123456")
-    assert to_client(passing)[:6] == b"123456"
+def test_gssapi_is_refused_with_the_clusters_mechanisms(caplog: pytest.LogCaptureFixture) -> None:
+    passing, asked = passage(), request(SaslHandshakeRequest("GSSAPI"), 1, 4)
+    passing.from_client(asked)
+    assert to_cluster(passing) == asked
+    passing.from_cluster(response(SaslHandshakeResponse(mechanisms=["PLAIN", "GSSAPI"]), 1, 4))
+    _, refused = decode_response(17, 1, to_client(passing)[4:])
+    assert (refused.error_code, refused.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["PLAIN"])
+    assert "Kerberos" in caplog.text
 
 
-def test_gssapi_is_refused_without_asking_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cluster_without_gssapi_refuses_it_by_itself() -> None:
     passing = passage()
     passing.from_client(request(SaslHandshakeRequest("GSSAPI"), 1, 4))
-    assert to_cluster(passing) == b""
-    _, refused = decode_response(17, 1, to_client(passing)[4:])
-    assert refused.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert "Kerberos" in caplog.text
+    refused = response(SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["PLAIN"]), 1, 4)
+    passing.from_cluster(refused)
+    assert to_client(passing) == refused
 
 
 def test_bare_tokens_of_an_old_handshake_pass_and_requests_follow() -> None:
@@ -221,6 +231,22 @@ def test_bare_tokens_of_an_old_handshake_pass_and_requests_follow() -> None:
     passing.from_client(request(MetadataRequest([]), 9, 2))
     passing.from_cluster(response(METADATA, 9, 2))
     assert decode_response(3, 9, to_client(passing)[4:])[1].brokers[0].host == "gw"
+
+
+def test_a_bare_bearer_token_that_is_refused_is_followed_by_another_one() -> None:
+    passing = passage()
+    passing.from_client(request(SaslHandshakeRequest("OAUTHBEARER"), 0, 1))
+    passing.from_cluster(response(SaslHandshakeResponse(mechanisms=["OAUTHBEARER"]), 0, 1))
+    to_client(passing)
+    for token, answer in ((b"n,,\1auth=Bearer x\1\1", b'{"status":"invalid_token"}'), (b"\1", b"")):
+        framed = struct.pack(">i", len(token)) + token
+        passing.from_client(framed)
+        assert to_cluster(passing).endswith(framed)
+        passing.from_cluster(struct.pack(">i", len(answer)) + answer)
+        assert to_client(passing) == struct.pack(">i", len(answer)) + answer
+    passing.from_client(unknown(5))
+    passing.from_cluster(struct.pack(">ii", 4, 5))
+    assert to_client(passing) == struct.pack(">ii", 4, 5)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
