@@ -26,6 +26,10 @@ from ottla.broker.gateway.address_book import Address
 from ottla.broker.net.gateway import CONNECTIONS_DEFAULT, Gateway, GatewaySettings
 from ottla.broker.process import StartError, run_node
 
+Certificate = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS.")]
+ClientCa = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="PEM file with CAs: clients have to present a certificate of one of them.")
+]
 AdminPort = Annotated[
     int | None,
     typer.Option(
@@ -48,12 +52,8 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
     advertised_host: Annotated[
         str | None, typer.Option(metavar="HOST", help="The host name that clients get; default: the address to which they connect.")
     ] = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS.")
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM file with CAs: clients have to present a certificate of one of them.")
-    ] = None,
+    tls_certificate: Certificate = None,
+    tls_client_ca: ClientCa = None,
     max_connections: Annotated[
         int, typer.Option(min=1, metavar="COUNT", help="Maximum number of clients' connections; more are closed at once.")
     ] = CONNECTIONS_DEFAULT,
@@ -84,14 +84,12 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
     For example: ottla gateway --to localhost:9092, then use localhost:19092 as the bootstrap server (docs/gateway.md).
     """
     _log_at(log_level)
-    if tls_client_ca is not None and tls_certificate is None:
-        raise CliError("--tls-client-ca needs --tls-certificate: without TLS, clients have no certificates", exit_code=2)
     settings = GatewaySettings(
         [Address(*host_port(item)) for item in to.split(",") if item],
         host,
         port,
         advertised_host,
-        None if tls_certificate is None else _server_tls(tls_certificate, tls_client_ca),
+        _server_tls(tls_certificate, tls_client_ca),
         None if to_config is None else _cluster_tls(to_config),
         max_connections,
     )
@@ -133,7 +131,11 @@ def _admin_ports(port: int, host: str) -> AdminPorts:
     return AdminPorts(argparse.Namespace(**options))
 
 
-def _server_tls(file: Path, client_ca: Path | None) -> ssl.SSLContext:
+def _server_tls(file: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
+    if file is None:
+        if client_ca is not None:
+            raise CliError("--tls-client-ca needs --tls-certificate: without TLS, clients have no certificates", exit_code=2)
+        return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(file)
