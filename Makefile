@@ -151,8 +151,8 @@ bench-audit: $(STAMP) java ## Measure how fast the audit reads logs, beside kafk
 	@echo "Building an S3 server with Go (once)"
 	@mkdir -p .tools && GOBIN=$(CURDIR)/.tools go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
-object-store: $(STAMP) .tools/versitygw ## Read logs from a real S3 server, and write tables to it
-	@$(PY) -m pytest tests/unit/spark_jobs/test_filesystem.py tests/unit/spark_jobs/sinks $(ARGS)
+object-store: $(STAMP) .tools/versitygw ## Read logs from a real S3 server, and write tables to it, also with whole commands on Spark
+	@$(PY) -m pytest tests/unit/spark_jobs/test_filesystem.py tests/unit/spark_jobs/sinks tests/scenario/test_audit_in_an_object_store.py $(ARGS)
 
 compat: $(STAMP) java kcat maven go node rust ## Run every real client's scenarios on Ottla, Apache Kafka and tansu; writes client_compat/README.md
 	@$(PY) -m client_compat.matrix $(or $(ARGS),--write-report)
