@@ -9,7 +9,8 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "testing.md"
+DOCS = Path(__file__).resolve().parents[4] / "docs"
+PAGE, QUEUES = DOCS / "testing.md", DOCS / "queues.md"
 SEND = """
 from time import time_ns
 
@@ -250,6 +251,34 @@ def test_the_first_test_of_the_docs_passes_and_without_idempotence_it_says_what_
     told = re.findall(r"(not exactly once: .*|Without a producer id .*)", page)
     assert len(told) == 2
     result.stdout.fnmatch_lines([f"*{line}" for line in told])
+
+
+def test_the_clock_expires_the_lock_of_a_stuck_worker_as_the_docs_of_queues_say(suite: pytest.Pytester) -> None:
+    (example,) = re.findall(r"^```python\n(def test_.*?)^```", QUEUES.read_text(), re.DOTALL | re.MULTILINE)
+    suite.makepyfile(
+        test_worker=f"""
+from confluent_kafka import ShareConsumer
+import pytest
+from sending import send
+from tests.support.share_calls import configure
+from ottla.protocol.client import Client
+
+@pytest.fixture(autouse=True)
+def jobs(ottla_broker):
+    ottla_broker.topics.create("jobs")
+    send(ottla_broker, "jobs", b"job 7")
+    with Client("127.0.0.1", ottla_broker.port) as client:
+        configure(client, "workers", share__auto__offset__reset="earliest")
+
+def worker(bootstrap):
+    consumer = ShareConsumer({{"bootstrap.servers": bootstrap, "group.id": "workers", "share.acknowledgement.mode": "explicit"}})
+    consumer.subscribe(["jobs"])
+    return consumer
+
+{example}
+"""
+    )
+    suite.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
 
 
 def test_a_gateway_before_any_cluster_judges_over_the_wire(suite: pytest.Pytester) -> None:
