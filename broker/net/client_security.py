@@ -38,8 +38,8 @@ _UNSECURED: Final = "org.apache.kafka.common.security.oauthbearer.internals.unse
 
 @dataclass(frozen=True, slots=True)
 class ClientSasl:
-    """A SASL mechanism with credentials. `tokens(host)` starts an authentication at a host. If `takes_long` is true for the peer's last
-    message (None: before the first token), the next token is computed on a thread.
+    """A SASL mechanism with credentials. `tokens(host)` starts an authentication with a host. `takes_long` receives the peer's last message
+    (None: before the first token) and returns whether the next token must be computed on a thread.
     """
 
     mechanism: str
@@ -49,7 +49,7 @@ class ClientSasl:
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """The client security for one listener; None for a part that it does not require."""
+    """The client security for one listener: `tls` is None without TLS, `sasl` is None without SASL."""
 
     tls: ClientTls | None
     sasl: ClientSasl | None
@@ -113,7 +113,7 @@ def _kerberos(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecu
 
 
 def _option(entries: Sequence[LoginModule], name: str) -> str | None:
-    """Return an option of the first module that has it, as in Java, where all modules add to one subject."""
+    """Return an option from the first login module that has it, or None. In Java, all modules contribute to one JAAS Subject."""
     return next((entry.options[name] for entry in entries if name in entry.options), None)
 
 

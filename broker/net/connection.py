@@ -28,8 +28,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class MostConnections(NamedTuple):
-    """The connection limits that apply to one connection: in all, at its listener, and from its address. If the broker-wide limit is
-    exceeded, a connection with `of_brokers`, at the inter-broker listener, replaces a connection at another listener (KIP-402).
+    """The maximum numbers of connections: of the broker, at one listener, and from one address. `of_brokers` is true at the inter-broker
+    listener: a connection there that exceeds `in_all` is accepted, and a connection at another listener is closed (KIP-402).
     """
 
     in_all: int = 2**31 - 1
@@ -39,8 +39,8 @@ class MostConnections(NamedTuple):
 
 
 def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MostConnections]:
-    """Return a function that returns the current limits for a listener and an address. `between_brokers` is the inter-broker listener, if
-    it is separate from the clients' listeners.
+    """Return a function that returns the current limits for a listener's name and a client's address. `between_brokers` is the name of the
+    inter-broker listener, if clients use other listeners.
     """
     return lambda listener, host: MostConnections(
         settings.max_connections,
@@ -112,7 +112,7 @@ class Shared:
         return None
 
     def make_room(self, listener: str, host: str) -> None:
-        """Close the connection at another listener that was idle longest, if the accepted one exceeds the broker-wide limit."""
+        """If the broker has more than max.connections, close the longest idle connection that is not at `listener`."""
         if len(self.connections) <= self.most_connections(listener, host).in_all:
             return
         others = [connection for connection in self.connections if connection.listener.name != listener]
@@ -123,7 +123,7 @@ class Shared:
             silent.abort()
 
     def memory_is_short(self) -> None:
-        """Start to watch for slow connections that hold memory, and close them."""
+        """Start `Shedding`, because the byte budget is exhausted: slow connections that hold memory are closed."""
         self._shedding.memory_is_short(self.connections)
 
     def wake_starved(self) -> None:
@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write ready output, schedule the backlog if there is room again, and pause or resume reading."""
+        """Write ready responses. Then pause or resume reading, schedule the next turn of the backlog, or close, as the session requires."""
         session, transport = self._session, self._transport
         out = session.take_output()
         if out:
@@ -238,8 +238,8 @@ class Connection(asyncio.Protocol):
     def _close(self) -> None:
         """Close the connection so that the last responses arrive.
 
-        With unread data, close() resets the connection: data on its way to the peer is lost, and a peer that writes meanwhile fails
-        before it has read the response. Therefore the write side is closed first, and the peer has time to close its side.
+        If received data is unread, close() resets the TCP connection: responses on their way to the peer are lost. Therefore only the write
+        side is closed at first; the peer has LINGER_MS to close its side, and more while it still reads the responses.
         """
         if self._lingers or self._transport.is_closing():  # an earlier write may have found that the peer closed
             return
@@ -262,7 +262,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _answered(self) -> None:
-        """Continue after a pending response became ready."""
+        """Write a response that was pending, and continue with the next request."""
         self.last_active_ms = self._shared.mono_ms()
         self.flush()
 
@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def throttle(self, ms: int, at_the_end: Callable[[], None] | None = None) -> None:
-        """Handle no request for `ms`, then resume. The current response is still sent (KIP-219)."""
+        """Handle no request for `ms`, then call `at_the_end`, or resume. The current response is sent at once (KIP-219)."""
         if self._transport.is_closing():
             return
         self._session.throttled = True
@@ -294,12 +294,12 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def pause_writing(self) -> None:
-        """Stop starting requests, because the peer reads more slowly than the broker responds."""
+        """Handle no further request, because the transport has too many unsent bytes: the peer reads its responses too slowly."""
         self._session.write_blocked = True
         self._count_output()
 
     def resume_writing(self) -> None:
-        """Resume, because the peer has read enough."""
+        """Handle requests again, because few bytes are unsent now."""
         self._session.write_blocked = False
         self._release_output()
         self.last_active_ms = self._shared.mono_ms()

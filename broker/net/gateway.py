@@ -115,7 +115,7 @@ class Gateway:
         return [self._port, *(port for _, port in sorted(self.book.ports.items()))]
 
     def greeting(self) -> str:
-        """Return the line printed after the start; if standard output is for other things, print it to standard error instead."""
+        """Return the message to print after the start. If `quiet`, print it to standard error and return an empty one."""
         cluster = ",".join(host_and_port(*address) for address in self.settings.cluster)
         at = host_and_port(self.settings.host, self._port)
         line = f"Ottla's gateway to {cluster} is listening on {at} (brokers get their ports when a client asks for them)"
@@ -126,7 +126,7 @@ class Gateway:
         return ""
 
     def _open_port(self, node_id: int) -> int:
-        """Open the port of a broker. Raises OSError."""
+        """Open a port for a broker, the one of its node id if it is free, and return its number. Raises OSError."""
         if self._is_stopping:
             raise OSError(errno.ECANCELED, "the gateway stops")
         host = self.settings.host

@@ -1,10 +1,11 @@
 """The asyncio shell of one connection through a gateway: a transport to the client, one to a broker, and a passage between them.
 
 Rules:
-- A side that does not take its bytes stops the reading of the other side, so the gateway stores no more than the limits of one connection.
-- The end of one side ends the other, after it has what was on its way. If that does not move, the connection is closed without it.
-- An invalid frame of either side ends this connection and no other.
-- While a large response is being rewritten, other connections have their turns, and the cluster's side is not read.
+- While one peer (client or broker) does not read, the gateway does not read from the other one, so its buffers have a bound.
+- If one transport ends, the other one is closed after its unsent bytes were written. If its peer reads none for GATEWAY_STILL_MS, it is
+  aborted.
+- An invalid frame from either peer ends this connection and no other.
+- While a large response is being rewritten, other connections have their turns, and nothing is read from the broker.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class GatewayConnections:
-    """What all connections of a gateway share. `cluster_tls` is the TLS towards the cluster; `own_host` is the host name that clients get,
-    None for the address to which a client connected; `most` is the most connections.
+    """The state that all connections of a gateway share. `cluster_tls` is the TLS context for connections to brokers (None: no TLS).
+    `own_host` is the host name that clients get in Metadata responses; None for the address to which the client connected. `most` is the
+    maximum number of connections.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class GatewayConnections:
         return task
 
     def memory_is_short(self) -> None:
-        """Close the connections that hold much and move little."""
+        """Start `Shedding`, because the byte budget is exhausted: slow connections that hold memory are closed."""
         self._shedding.memory_is_short(self.open)
 
     async def close(self) -> None:
@@ -92,7 +94,7 @@ class GatewayConnections:
 
 
 class _Side(asyncio.Protocol):
-    """One of the two transports. `receive` takes its bytes."""
+    """One of the connection's two transports, to the client or to the broker. Received bytes are passed to `receive`."""
 
     def __init__(self, connection: GatewayConnection, receive: Callable[[bytes], None]) -> None:
         self._connection = connection
@@ -135,7 +137,7 @@ class _Side(asyncio.Protocol):
             self.transport.writelines(buffers)
 
     def read(self, wanted: bool) -> None:
-        """Read or do not read from now on."""
+        """Resume reading if `wanted`, otherwise pause it."""
         if self._reading != wanted and self.transport is not None and not self.transport.is_closing():
             self._reading = wanted
             if wanted:
@@ -145,7 +147,7 @@ class _Side(asyncio.Protocol):
 
     @property
     def is_closing(self) -> bool:
-        """Whether the transport closes, but has not closed yet."""
+        """Whether the transport is being closed: `close` was called, and `connection_lost` was not."""
         return self.transport is not None and not self.is_lost and self.transport.is_closing()
 
     def abort(self) -> None:
@@ -154,12 +156,12 @@ class _Side(asyncio.Protocol):
             self.transport.abort()
 
     def unsent(self) -> int:
-        """Return the bytes that the peer has not taken."""
+        """Return the number of written bytes that the operating system has not accepted; 0 without an open transport."""
         return 0 if self.transport is None or self.is_lost else self.transport.get_write_buffer_size()
 
 
 class GatewayConnection:
-    """One connection of a client to the broker `node_id`, or to any broker for None."""
+    """One client's connection through the gateway to the broker `node_id`, or to any broker (None)."""
 
     def __init__(self, shared: GatewayConnections, node_id: int | None) -> None:
         self._shared = shared
@@ -173,7 +175,7 @@ class GatewayConnection:
         self._passage: Passage
 
     def made(self, side: _Side) -> None:
-        """Dial a broker for a new client, or begin to read the client when the broker is connected."""
+        """Handle an established transport: for a client, start to connect to a broker; for the broker, start to read from the client."""
         shared, transport = self._shared, side.transport
         assert transport is not None
         if side is self._cluster:
@@ -193,7 +195,7 @@ class GatewayConnection:
         self._dialling = shared.start(self._dial())
 
     def received(self, receive: Callable[[bytes], None], data: bytes) -> None:
-        """Process bytes of a side."""
+        """Pass received bytes to `receive` and send the results; if they are an invalid frame, end the connection."""
         try:
             receive(data)
         except ProtocolError as error:
@@ -204,7 +206,7 @@ class GatewayConnection:
         self.flush()
 
     def _changed(self) -> None:
-        """Continue after an intercepted request continued later."""
+        """Continue when a fault rule releases a request that it held back."""
         try:
             self._passage.resume()
         except ProtocolError as error:
@@ -213,7 +215,7 @@ class GatewayConnection:
         self.flush()
 
     def flush(self) -> None:
-        """Send what is ready, and read the sides that may be read."""
+        """Write ready requests and responses, end the connection if it must end, and pause or resume reading (`settle`)."""
         if self.client.transport is not None:
             self.client.write(self._passage.take_to_client())
         if self._cluster.transport is not None:
@@ -225,13 +227,13 @@ class GatewayConnection:
         self.settle()
 
     def settle(self) -> None:
-        """Read each side only while the other side takes its bytes."""
+        """Read from each peer only while the other peer reads its bytes; pause reading otherwise."""
         self.client.read(self._cluster.transport is not None and not self._cluster.is_full and not self._passage.is_full)
         self._cluster.read(not self.client.is_full and not self._passage.is_rewriting)
         self._account()
 
     def lost(self) -> None:
-        """End the connection, because one side has ended. A request that a rule made late still reaches the cluster."""
+        """End the connection, because a transport has ended. A request that a fault rule delays is still sent to the broker."""
         if self._cluster.is_lost:
             self._passage.lose_cluster()
         self._end()
@@ -245,7 +247,7 @@ class GatewayConnection:
         self._account()
 
     def held_bytes(self) -> int:
-        """Return the bytes that this connection stores."""
+        """Return the number of buffered and unsent bytes of this connection."""
         return self._passage.held_bytes + self.client.unsent() + self._cluster.unsent()
 
     def moved_bytes(self) -> int:
@@ -254,7 +256,7 @@ class GatewayConnection:
         return abs(self._last_held - before)
 
     def abort(self) -> None:
-        """Close both sides at once."""
+        """Close both transports at once; unsent bytes are lost."""
         for side in (self.client, self._cluster):
             side.abort()
 
@@ -273,7 +275,7 @@ class GatewayConnection:
             self._watch_end()
 
     def _watch_end(self) -> None:
-        """Abort the sides that are closing if their peers do not take the last bytes."""
+        """Abort the closing transports once GATEWAY_STILL_MS pass in which no unsent byte was accepted."""
         closing = self._closing()
         unsent = sum(side.unsent() for side in closing)
 
@@ -300,14 +302,14 @@ class GatewayConnection:
             self._shared.memory_is_short()
 
     async def _rewrite(self) -> None:
-        """Continue with the responses that are rewritten in parts, until there is none."""
+        """Rewrite large responses in parts, with turns of other connections in between, until none is left."""
         while self._passage.is_rewriting:
             await self._shared.turns.mine()
             self.received(lambda _: self._passage.rewrite_more(), b"")
         self._rewriting = None
 
     async def _dial(self) -> None:
-        """Connect to the first broker of the candidates that can be reached, or close the client's connection."""
+        """Connect to the first reachable broker among the candidates. If none is reachable, close the client's connection."""
         failures = []
         for address in self._shared.book.candidates(self._node_id):
             try:

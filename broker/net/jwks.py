@@ -3,8 +3,8 @@
 Invariants:
 * No login waits for the network. Keys are fetched on a separate thread, and the current keys are used meanwhile. Only the broker's start
   waits, and fails if the keys cannot be fetched.
-* A token with an unknown key id triggers a fetch, for each id at most once a minute; only a few ids are remembered. Because clients can
-  make up ids, there is always a pause between two such fetches.
+* A token with an unknown key id triggers a fetch, for each id at most once per JWKS_MISSED_MS; only a few ids are remembered. Because
+  clients can invent ids, JWKS_PAUSE_MS pass between two such fetches.
 * The size of a response is limited. A fetch that does not end is abandoned when the next one is due.
 
 Source: KAFKA RefreshingHttpsJwks, JwksFileVerificationKeyResolver, Retry.
@@ -75,7 +75,7 @@ class Rhythm:
 
 
 class FetchedKeys:
-    """The keys at a URL. The constructor fetches them, before an event loop could be blocked; it raises as `fetch` does."""
+    """The keys at a URL. The constructor fetches them and blocks; it raises what `fetch` raises, and ValueError for an invalid document."""
 
     def __init__(self, fetch: Fetch, rhythm: Rhythm, timers: Timers, mono_ms: Callable[[], int]) -> None:
         self._fetch, self._rhythm, self._timers, self._mono_ms = fetch, rhythm, timers, mono_ms

@@ -102,8 +102,8 @@ def _log_problem(text: str) -> None:
 
 
 def _service(security: ListenerSecurity, entries: Sequence[LoginModule]) -> str:
-    """Return the service name of other nodes. A node that never connects to others needs it, too, because Kafka does not start
-    without it.
+    """Return the Kerberos service name of other nodes. Raises SettingsError if none or two are configured. A node that never connects to
+    others needs it, too, because Kafka does not start without it.
     """
     of_jaas = next((entry.options["serviceName"] for entry in entries if "serviceName" in entry.options), None)
     of_settings = security.text(_SERVICE)
@@ -119,7 +119,7 @@ def _service(security: ListenerSecurity, entries: Sequence[LoginModule]) -> str:
 
 
 class _Key(NamedTuple):
-    """The principal of a key, and the keytab that contains it; None: the machine's keytab."""
+    """The Kerberos principal of a key, and the path of the keytab that contains it (None: the machine's default keytab)."""
 
     principal: str
     keytab: str | None

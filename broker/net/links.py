@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class NodeLinks(NamedTuple):
-    """Functions that connect to brokers, to leaders that this broker follows, and to controllers, and the TLS contexts by listener name."""
+    """Functions that make connections to brokers, to the leaders of followed partitions (shorter timeouts), and to controllers.
+    `keys` are the client-side TLS settings of these connections by listener name.
+    """
 
     to_broker: Connect
     to_leader: Connect
@@ -42,8 +44,8 @@ def links_of(
     timers: Timers,
     random: Random,
 ) -> NodeLinks:
-    """Return the connections of a cluster broker whose own listeners have this `authentication`. Raises SettingsError if the broker has no
-    credentials for a listener of other nodes.
+    """Return the connections of a cluster broker. `authentication` is the security of its own listeners, by name. Raises SettingsError if
+    the broker has no credentials for a listener of other nodes, or fails `_check_own_listener`.
     """
     first_ms, max_ms = settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
     leader_ms = settings.replica_socket_timeout_ms
@@ -71,8 +73,8 @@ def links_of(
 
 
 def _check_own_listener(at: BetweenNodes, key: ClientTls, at_listener: ListenerAuthentication) -> None:
-    """Check that the broker could connect to its own listener. All brokers have similar settings, so a broker that fails this
-    could connect to none.
+    """Perform a TLS handshake with the broker's own inter-broker listener, in memory. Raises SettingsError if it fails: all brokers
+    have similar settings, so this broker could connect to none.
     """
     from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # only with TLS
     from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # only with TLS

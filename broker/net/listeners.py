@@ -32,8 +32,8 @@ _KAFKAS_MECHANISM: Final = "GSSAPI"
 
 
 class BetweenNodes(NamedTuple):
-    """A listener of other nodes to which a broker connects, and the SASL mechanism for it. `setting` and `mechanism_setting` are the
-    settings that name them.
+    """A listener to which a broker connects on other nodes, and the SASL mechanism that it uses there. `setting` is the name of the setting
+    that selects the listener, `mechanism_setting` of the one that selects the mechanism.
     """
 
     name: str
@@ -163,7 +163,7 @@ def _between(settings: BrokerSettings, name: str, setting: str, mechanism_settin
 
 
 def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
-    """Check that a controller binds all of its listeners, and that a broker in the same process has others."""
+    """Raise SettingsError unless `listeners` contains all of controller.listener.names, and others exactly if the node is a broker, too."""
     own, names = _controller_names(settings), {listener.name for listener in listeners}
     roles = ",".join(settings.process_roles)
     if missing := sorted(own - names):

@@ -14,7 +14,7 @@ MakeProtocol = Callable[[], asyncio.Protocol]
 
 
 class BoundAddress(Protocol):
-    """A bound address. A client that connects before `accept` waits or is refused."""
+    """A bound address. Before `accept`, a connection attempt blocks or fails, depending on the implementation."""
 
     @property
     def port(self) -> int:

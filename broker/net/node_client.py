@@ -37,7 +37,7 @@ Versions = dict[int, tuple[int, int]]
 
 @dataclass(slots=True)
 class _Asked:
-    """A request that waits for its response, or for the connection."""
+    """A pending request: it was not sent yet, or has no response yet. `version` is the highest version to use (None: any)."""
 
     request: Message
     version: int | None
@@ -47,8 +47,8 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The timeouts of connection attempts, including the version exchange: socket.connection.setup.timeout.ms, doubled with each
-    timeout up to its max.
+    """The timeouts of connection attempts, including ApiVersions and authentication: socket.connection.setup.timeout.ms, doubled after each
+    timeout, at most socket.connection.setup.timeout.max.ms.
     """
 
     setup_ms: int = 10_000
@@ -94,8 +94,8 @@ class NodeClient:
         self._closed = False
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
-        """Send a request and return its response (`Link.call`). The timeout includes the pause before a connection attempt and
-        the attempt itself.
+        """Send a request and return its response (`Link.call`). `timeout_ms` includes the backoff before a connection attempt and the
+        attempt itself.
         """
         if self._closed:
             raise LinkBroken(f"the link to {self._address} is closed")
@@ -127,7 +127,7 @@ class NodeClient:
         return f"{self.node.host}:{self.node.port}"
 
     async def _open(self) -> None:
-        """Connect, fetch the peer's versions, and send waiting requests. `_break` cancels this task."""
+        """Wait for the backoff, connect, fetch the peer's API versions, and send the waiting requests. `_break` cancels this task."""
         if self._dial_from_ms > self._clock.mono_ms():
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
         setup_ms = self._patience.after(self._slow, self._jitter()) if self._slow else self._patience.setup_ms
@@ -204,8 +204,8 @@ class NodeClient:
 
 
 class Wire(asyncio.Protocol):
-    """One TCP connection: sends requests and receives their responses in order. `broke` is called once if the connection ends
-    from outside.
+    """One TCP connection: sends requests and receives their responses in order. `broke` is called once with the reason if the peer closes
+    the connection or sends an invalid response; not after `end`.
     """
 
     def __init__(self, address: str, client_id: str, broke: Callable[[str], None]) -> None:
@@ -239,7 +239,7 @@ class Wire(asyncio.Protocol):
         return await asked.answer
 
     def ask(self, asked: _Asked, version: int) -> None:
-        """Send a request at `version`."""
+        """Send a request at `version` without waiting; its response completes `asked.answer`."""
         assert self._transport is not None
         request = asked.request
         asked.correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

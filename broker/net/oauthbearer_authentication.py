@@ -2,8 +2,9 @@
 
 A setting may be given for the mechanism of the listener, for the listener, or for the broker; the most specific one wins.
 
-Until Kafka 4.3, a listener without an expected audience accepts only tokens without an audience, and without an expected issuer those of
-any issuer. Since 4.4 it requires both, unless `allow.unverified.audience` and `allow.unverified.issuer` allow any.
+Up to Kafka 4.3, a listener without `expected.audience` accepts only tokens without an audience, and a listener without `expected.issuer`
+accepts tokens of any issuer. Since 4.4, each of these settings is required, unless `allow.unverified.audience` or
+`allow.unverified.issuer` is true.
 
 Source: KAFKA OAuthBearerValidatorCallbackHandler, BrokerJwtValidator, VerificationKeyResolverFactory, ConfigurationUtils.
 """
@@ -61,7 +62,7 @@ class _Settings:
 
 
 def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers) -> SignedTokens:
-    """Return the validator of a listener's tokens. Fetches the keys once. Raises SettingsError."""
+    """Return the validator of a listener's signed tokens. Blocks while it fetches the keys. Raises SettingsError, also if that fails."""
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
     assert isinstance(audiences, tuple)
@@ -93,7 +94,7 @@ def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[st
 
 
 def _check_claim(settings: _Settings, claim: str, *, is_expected: bool) -> None:
-    """Raise SettingsError if the claim can neither be verified nor have any value."""
+    """Raise SettingsError if neither `expected.<claim>` nor `allow.unverified.<claim>` is set (Kafka 4.4)."""
     if not is_expected and not settings.value(f"allow.unverified.{claim}"):
         raise SettingsError(
             f"{_PREFIX}expected.{claim} is required at {settings.listener}, because the {claim} of tokens cannot be verified without it. "

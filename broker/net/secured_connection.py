@@ -1,11 +1,11 @@
 """A connection of a secured listener: TLS first, then SASL authentication, then normal requests.
 
 Invariants:
-* It is counted and limited when it is accepted, like any other: an unfinished handshake is one connection, and times out. A connection
-  that quotas delay starts its handshake after the delay, because the handshake is the most expensive step.
+* The connection counts towards the connection limits from its accept on, before its handshake. An unfinished handshake times out. If a
+  quota delays the connection, its handshake starts after the delay, because the handshake is the most expensive step.
 * A failed TLS handshake closes the connection at once; only the response to failed SASL authentication is delayed.
-* Before authentication no request reaches a handler, except ApiVersions. After it, if the session does not expire, the session calls the
-  dispatcher directly again.
+* Before authentication no request reaches a handler, except ApiVersions. After authentication, if the SASL session does not expire, the
+  connection's `Session` calls the dispatcher directly.
 
 Source: KAFKA Selector, KafkaChannel, Processor.processCompletedReceives.
 """
@@ -68,20 +68,20 @@ class SecuredConnection(Connection):
         self._handshake = asyncio.get_running_loop().create_task(self._perform_handshake(self._lock.tls))
 
     def _throttled(self) -> None:
-        """Resume after a quota's delay; start the handshake if the delay was the one before it."""
+        """Resume after a quota's delay, and start the TLS handshake if it has not started yet."""
         super()._throttled()
         if self._awaits_tls and self._handshake is None and not self._transport.is_closing():
             self._begin_handshake()
 
     def data_received(self, data: bytes) -> None:
-        """Store bytes that arrive before TLS replaces this protocol, or in the turn in which the handshake ends; otherwise handle them."""
+        """Handle bytes from the peer. Store those that arrive before the TLS handshake starts, or before its end is processed here."""
         if not self._awaits_tls:
             super().data_received(data)
         else:
             self._early.append(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Handle the end of the connection, once. TLS reports the end together with the last bytes, which are handled first."""
+        """Release the connection; later calls do nothing. First handle the backlog: TLS reports the end together with the last bytes."""
         if self._is_lost:
             return
         if error is None and self._session.runnable:
@@ -143,7 +143,7 @@ class SecuredConnection(Connection):
             _SaslGate(self, self._shared, self.peer, self._lock.sasl).close()
 
     def _close(self) -> None:
-        """Close a TLS connection by TLS's own closing alert, after the last response."""
+        """Close a TLS connection with a close_notify alert, after the last response."""
         if not isinstance(self._transport, TlsTransport):
             super()._close()
         elif not self._lingers and not self._transport.is_closing():
@@ -152,11 +152,11 @@ class SecuredConnection(Connection):
 
 
 class TlsTransport:
-    """The TLS side of a connection over `plain`, with the part of a transport's interface that a connection uses.
+    """A TLS transport over the TCP transport `plain`, with those transport methods that `Connection` uses.
 
-    Output is encrypted at once: small buffers are joined and large ones split, so that TLS stops accepting data when the peer does not
-    read. The unsent output is that of both transports. Pausing one pauses both: otherwise TLS would see the peer's end and drop data that
-    it has read but not delivered.
+    Output is encrypted at once. Small buffers are joined and large ones are split, so that `pause_writing` is called in time when the peer
+    does not read. The unsent output is that of both transports. `pause_reading` pauses both, because asyncio's TLS would otherwise see the
+    peer's end and drop data that it has decrypted but not delivered.
     """
 
     def __init__(self, tls: asyncio.Transport, plain: asyncio.Transport) -> None:
@@ -172,7 +172,7 @@ class TlsTransport:
         self._plain.pause_reading()
 
     def resume_reading(self) -> None:
-        """Resume: data that TLS holds is delivered first, in the loop's next turn."""
+        """Resume. TLS delivers its decrypted data first; TCP is read again from the loop's next turn on."""
         self._is_paused = False
         self._tls.resume_reading()
         asyncio.get_running_loop().call_soon(self._read_on)
@@ -210,7 +210,7 @@ class TlsTransport:
 
 
 def _hand_over(plain: asyncio.Transport, data: bytes) -> None:
-    """Pass bytes that arrived early to TLS, which has replaced this protocol meanwhile."""
+    """Pass bytes that arrived before the handshake to the TLS protocol, which is now the protocol of `plain`."""
     tls = cast(Any, plain.get_protocol())  # a BufferedProtocol, which uvloop's types do not say
     while data:
         buffer = tls.get_buffer(len(data))
@@ -235,7 +235,7 @@ class _SaslGate:
         self._reauthentication_ms: int | None = None
 
     def close(self) -> None:
-        """Let no request pass before authentication."""
+        """Become the session's handler: until authentication, reject every request except ApiVersions and those of SASL."""
         self._peer.has_to_log_in = True
         self._session.serve(self._handle, self._at_once, self._lock.max_receive_bytes)
         self._start_timeout()

@@ -43,7 +43,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class SecuredNodeClient(NodeClient):
-    """A connection like `NodeClient`, with the credentials `client_security` for the listener."""
+    """A `NodeClient` for a secured listener; `client_security` has the TLS settings and credentials."""
 
     def __init__(self, node: Node, *, client_security: ClientSecurity, **others: Any) -> None:
         super().__init__(node, **others)
@@ -107,7 +107,7 @@ class SecuredNodeClient(NodeClient):
             self._opening = asyncio.get_running_loop().create_task(self._reauthenticate(wire, sasl))
 
     async def _reauthenticate(self, wire: Wire, sasl: ClientSasl) -> None:
-        """Re-authenticate. Earlier requests are answered before; later ones wait."""
+        """Re-authenticate on the open connection (KIP-368). Requests that are called meanwhile wait. If it fails, break the connection."""
         try:
             await self._authenticate(wire, sasl)
         except LinkBroken as error:
@@ -137,7 +137,7 @@ class SecuredNodeClient(NodeClient):
 
 
 async def _next_token(sasl: ClientSasl, tokens: Tokens, answered: bytes | None) -> bytes | None:
-    """Return the next token, or None after the last. Raises NotTrusted."""
+    """Return the next token for the peer's message `answered` (None: the first token), or None after the last. Raises NotTrusted."""
     return await _on_a_thread(partial(_next, tokens, answered)) if sasl.takes_long(answered) else _next(tokens, answered)
 
 
@@ -166,7 +166,7 @@ def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | Non
 
 
 def _quoted(what: object) -> str:
-    """Return the peer's text, quoted and cut, because the peer may be an impostor."""
+    """Return a peer's text for a log line: escaped and shortened, because the peer is not authenticated."""
     return repr(what)[:_SAID_CHARS]
 
 

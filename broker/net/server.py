@@ -38,7 +38,7 @@ def _maker(shared: Shared, listener: Listener, at_listener: ListenerAuthenticati
 
 
 class Server:
-    """All listeners of a broker. `listeners` are as configured until `bind`, then with their actual ports."""
+    """All listeners of a broker. `listeners` have their configured ports; after `bind` the actual ones (for port 0)."""
 
     def __init__(self, network: Network, listeners: Sequence[Listener], backlog: int) -> None:
         self._network = network
@@ -65,7 +65,7 @@ class Server:
             await place.accept(_maker(shared, listener, authentication.get(listener.name)), self._backlog)
 
     def watch_idle(self, max_idle_ms: int) -> None:
-        """Close connections that are idle for `max_idle_ms` (-1: never), from now on."""
+        """Start to close connections that are idle for `max_idle_ms`; -1 closes none."""
         shared = self._shared
         assert shared is not None, "call start first"
         if max_idle_ms < 0:
@@ -94,7 +94,7 @@ class Server:
             connection.abort()
 
     async def wait_closed(self, timeout_ms: int) -> None:
-        """Wait until every connection has its responses, then close those that did not read them in time."""
+        """Wait at most `timeout_ms` until all connections are closed, then abort the remaining ones. Call `close` before."""
         shared = self._shared
         if shared is None:
             return

@@ -4,11 +4,11 @@ loop, no clock.
 Rules:
 * Requests are handled in order, each after the response to the previous one is ready. So a request never sees a state older than an earlier
   response (Kafka mutes a channel until its response is sent).
-* While the byte budget is exhausted, a frame that arrives whole in one read is handled, and a new frame that needs more reads waits. A
-  frame that was begun before is read to its end (`shedding` decides which connections give back memory).
-* No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN or SLICE_MS, other connections have their turn. The
-  rest stays in the backlog, and the shell stops reading. One exception: while a request is pending, one more read is accepted, because a
-  closed peer is detected only by reading.
+* While the byte budget is exhausted, a frame that arrives whole in one read is handled. If a frame needs more reads, they wait, unless the
+  frame was begun before the budget was exhausted (`shedding` decides which connections are closed to free memory).
+* No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN requests or SLICE_MS, other connections have their
+  turn. The remaining requests stay in the backlog, and the connection stops reading. One exception: while a request is pending, one more
+  read is accepted, because only a read detects that the peer has closed the connection.
 * Invalid bytes, or a CLOSE reply, end the session after everything before them is answered. No later frame is handled.
 """
 
@@ -52,7 +52,7 @@ class ByteBudget:
         self.used = 0
 
     def is_exhausted(self) -> bool:
-        """Return whether the budget is used up, so that newly begun frames must wait for their second read."""
+        """Return whether the connections hold at least `limit` bytes. The rest of a frame that begins now is then not read yet."""
         return self.used >= self.limit
 
 
@@ -123,7 +123,7 @@ class Session:
 
     @property
     def paused(self) -> bool:
-        """Whether the shell must not read."""
+        """Whether the connection must not read from its socket now."""
         if self._ending or self._untrusted is not None or self.waits_for_memory:
             return True
         if self._pending is not None or self.throttled:
@@ -137,14 +137,14 @@ class Session:
 
     @property
     def runnable(self) -> bool:
-        """Whether `run` would handle something. The session is then also paused."""
+        """Whether `run` would handle a request, or end the session because of invalid bytes. `paused` is then true, too."""
         return (bool(self._backlog) or self._untrusted is not None) and not self._ending and not self._is_full()
 
     def _is_full(self) -> bool:
         return self._pending is not None or self.throttled or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
     def receive(self, data: Buffer) -> None:
-        """Process received bytes: handle every complete request that may be handled now."""
+        """Split received bytes into requests and handle those that need not wait (see `run`). Ignore bytes after the session has ended."""
         if self._ending or self._untrusted is not None:
             return
         in_front = self.unhandled or self._pending is not None or self.throttled or self.write_blocked
@@ -170,7 +170,7 @@ class Session:
             self._begun_late = bool(reader.held_bytes)
 
     def _answer_at_once(self, data: bytes) -> Buffer:
-        """Answer frames by the fast path, up to the first one that it does not handle; return the rest."""
+        """Answer requests with `at_once`, until it returns None for one or the turn is over. Return the remaining bytes."""
         at, end, turn_end_ns = 0, len(data), 0
         for _ in range(limits.REQUESTS_PER_TURN):
             if self._out_bytes >= limits.WRITE_HIGH_BYTES or self.throttled:
@@ -193,8 +193,9 @@ class Session:
         return memoryview(data)[at:] if at else data
 
     def run(self) -> None:
-        """Handle requests of the backlog until it is empty, one is pending, a limit is reached, or other connections must have
-        their turn.
+        """Handle requests from the backlog, in order, until one of these is true: the backlog is empty; a request's reply is not ready
+        yet; the client is throttled, or unsent output is at its limit; this connection's turn is over (REQUESTS_PER_TURN or SLICE_MS).
+        Invalid bytes end the session.
         """
         backlog = self._backlog
         turn = limits.REQUESTS_PER_TURN
@@ -222,12 +223,12 @@ class Session:
             self._account()
 
     def take_output(self) -> list[Buffer]:
-        """Return the output to be written now, in order."""
+        """Remove the unsent responses from the session and return them, in order."""
         out, self._out, self._out_bytes = self._out, [], 0
         return out
 
     def stop_reading(self) -> None:
-        """Stop gracefully: pending requests are answered, no other is handled."""
+        """End the session gracefully: a pending request is still answered; the backlog is dropped."""
         self._ending = True
         self._backlog.clear()
         self._reader.drop()
@@ -238,8 +239,8 @@ class Session:
     def lost(self) -> None:
         """Drop all state, because the connection is closed.
 
-        The handlers, too: they refer to the connection, which refers to the session, and a cycle lives until the garbage collector's next
-        full run. Clients that connect and fail to log in a thousand times a second would fill the memory meanwhile.
+        The handlers are dropped, too. They refer to the connection, which refers to the session, and such a cycle is freed only by the next
+        full garbage collection. Until then, clients that connect and fail to authenticate 1,000 times a second would fill the memory.
         """
         self.stop_reading()
         self._pending = None

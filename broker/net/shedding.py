@@ -1,13 +1,14 @@
 """The choice of connections to close when all of them hold too much memory.
 
 Rules:
-* Only received bytes and bytes that the peer has not read count, not the announced size of a frame.
-* Memory is short while the byte budget is exhausted. A connection that holds nothing is still read, so that small requests are answered.
-  A request that was begun meanwhile and needs a second read waits; earlier ones are read to their end.
-* LOOK_MS after memory became short, connections that moved too small a part of their bytes since then are closed, the largest first,
-  until a part of the budget is free. This repeats while memory is short.
-* Requests that were begun before may exceed the budget by one largest request or response. Above that the largest holders are closed at
-  once, however fast they are.
+* A connection's memory is the received bytes that are not handled and the responses that its peer has not read. The announced size of a
+  frame does not count.
+* Memory is short while the byte budget is exhausted. A connection without memory is still read, so that small requests are answered. If
+  a request begins while memory is short and needs a second read, that read waits; a request that began earlier is read to its end.
+* LOOK_MS after memory became short, slow connections are closed, the largest first, until 1/FREED_PART of the budget is free. A
+  connection is slow if its memory has changed by less than 1/MOVED_PART since. This is repeated every LOOK_MS while memory is short.
+* Requests that began earlier may exceed the budget by the size of the largest request or response. Above that, the connections with the
+  most memory are closed at once, even if they are fast.
 
 Kafka's SimpleMemoryPool (queued.max.request.bytes) allows the same excess and has no rule against slow peers.
 """
@@ -39,8 +40,8 @@ class Holder(Protocol):
 
 
 class Shedding:
-    """The memory watch of a broker's connections. `largest` is the size of the largest request or response. `wake` is called when
-    connections that wait for memory may read again.
+    """Watches the memory of a broker's connections, and closes some while it is short. `largest` is the size in bytes of the largest
+    request or response. `wake` is called after each check, so that connections that wait for memory can read if some is free.
     """
 
     def __init__(self, budget: ByteBudget, largest: int, timers: Timers, mono_ms: Callable[[], int], wake: Callable[[], None]) -> None:
@@ -52,7 +53,7 @@ class Shedding:
         self._is_watching = False
 
     def memory_is_short(self, holders: Iterable[Holder]) -> None:
-        """Start watching `holders`. If even the excess is used up, close the largest at once."""
+        """Start watching `holders`. If they exceed the budget by more than `largest` bytes, close the largest at once."""
         if self._budget.used > self._most:
             self._close([(holder.held_bytes(), holder) for holder in holders], self._budget.limit)
         if not self._is_watching:
@@ -65,7 +66,7 @@ class Shedding:
         self._timers.schedule(self._mono_ms() + limits.LOOK_MS, lambda: self._look(holders))
 
     def _look(self, holders: Iterable[Holder]) -> None:
-        """Close slow holders, even if memory is not short at this moment: it was, and they hold memory that other connections need."""
+        """Close slow holders, even if the budget is not exhausted any more, because other connections still wait for memory."""
         self._is_watching = False
         found = [(holder.held_bytes(), holder, holder.moved_bytes()) for holder in holders]
         slow = [(held, holder) for held, holder, moved in found if moved * limits.MOVED_PART < held]

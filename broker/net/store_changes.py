@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 
 class StoreChanges:
-    """The changeable stores of a broker's listeners, and of its `keys` for connections to other nodes, by listener name. `wanted` are all
-    dynamic settings of this broker, as texts under their full names.
+    """The keystores and truststores of a broker's listeners (`authentication`) and of its connections to other nodes (`keys`), by listener
+    name. `wanted` are all dynamic settings of this broker, as text, by full name.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class StoreChanges:
         self._authentication = {name: at_listener.tls for name, at_listener in authentication.items() if at_listener.tls is not None}
 
     def check(self, wanted: Mapping[str, str]) -> None:
-        """Validate new settings. Raises Rejected."""
+        """Validate new store settings without applying them. Raises Rejected(INVALID_REQUEST)."""
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
@@ -53,7 +53,7 @@ class StoreChanges:
                     raise Rejected(ErrorCode.INVALID_REQUEST, text) from error
 
     def take(self, wanted: Mapping[str, str]) -> None:
-        """Apply new settings, and read modified files again."""
+        """Apply new store settings, and read modified files again. On an error, log it and keep the previous stores."""
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
@@ -73,7 +73,7 @@ class StoreChanges:
             self._take_key(name, ListenerSecurity(self._settings, name, over))
 
     def _take_key(self, name: str, security: ListenerSecurity) -> None:
-        """Apply new settings to connections to a listener that only other nodes have."""
+        """Apply new store settings to connections to a listener that this node does not have itself, such as the controllers'."""
         key = self._keys[name]
         try:
             if not key.has_stores_of(security):
