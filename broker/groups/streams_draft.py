@@ -186,7 +186,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         group = self.group
         member = group.members[member_id]
         tasks = TaskSet() if self.is_delayed else group.target(member_id)
-        after = reconcile(member, TaskTarget(group.assignment_epoch, tasks, group), owned)
+        after = reconcile(member, TaskTarget(group.assignment_epoch, tasks, group, in_place=self.config.is_extended), owned)
         if after is member:
             return member
         self.put_assignment(after)

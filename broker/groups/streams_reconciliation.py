@@ -7,13 +7,18 @@ Invariants, which ensure that each active task has one owner, and that a process
 2. Then it enters the target's epoch and gets the free tasks of its target. An active task is free if no process has it as one and the
    member's own process has it in no other kind; a standby or warm-up task if the member's process has the task in no kind.
 3. While some are not free the member waits, is checked again at each heartbeat, and may have to revoke more meanwhile.
+4. With `in_place` (Kafka 4.4) a task that the member itself has in another kind is free: it changes its kind in one step, so that the
+   client keeps the task's state. An active task is revoked nevertheless, because others must not get it before. A standby or warm-up task
+   that is to become active is kept until the active one is free.
 
 Source: Kafka's streams CurrentAssignmentBuilder; KIP-1071.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Protocol
 
 from ottla.broker.core.rejected import Rejected
@@ -36,20 +41,26 @@ class TaskHolders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskTarget:
-    """A member's target assignment, its epoch, and the tasks that are held."""
+    """A member's target assignment, its epoch, and the tasks that are held. `in_place`: see rule 4."""
 
     epoch: int
     tasks: TaskSet
     holders: TaskHolders
+    in_place: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+_Task = tuple[str, int]
+"""Subtopology id and partition."""
+
+
+@dataclass(slots=True)
 class _Difference:
-    """The tasks of one kind: kept, to be revoked, and to be assigned now; whether others are not free yet."""
+    """The tasks of one kind: what the member had, what it keeps, is to revoke and is assigned now; whether others are not free yet."""
 
-    kept: Tasks
-    revoked: Tasks
-    assigned: Tasks
+    had: set[_Task]
+    kept: set[_Task]
+    revoked: set[_Task]
+    assigned: set[_Task]
     waits: bool
 
 
@@ -80,46 +91,87 @@ def _step(member: StreamsMember, target: TaskTarget, owned: TaskSet | None) -> S
 
 
 def _next(member: StreamsMember, epoch: int, target: TaskTarget, owned: TaskSet | None) -> StreamsMember:
+    differences = _differences(member, target)
+
+    def has_to_revoke() -> TaskSet:
+        revoked = _task_set(one.revoked for one in differences)
+        return revoked if owned is None or owned.intersects(revoked) else TaskSet()
+
+    if target.in_place:
+        _change_kinds(differences, target, has_to_revoke)
+    kept, revoked = _task_set(one.kept for one in differences), has_to_revoke()
+    if revoked:
+        return _moved(member, StreamsMemberState.UNREVOKED_TASKS, epoch, kept, revoked)
+    state = StreamsMemberState.UNRELEASED_TASKS if any(one.waits for one in differences) else StreamsMemberState.STABLE
+    after = replace(member, epochs={**member.epochs, **dict.fromkeys(sorted(differences[0].assigned), target.epoch)})
+    return _moved(after, state, target.epoch, kept.united(_task_set(one.assigned for one in differences)), TaskSet())
+
+
+def _differences(member: StreamsMember, target: TaskTarget) -> list[_Difference]:
+    """Return the differences of the active, standby and warm-up tasks."""
     holders, process_id = target.holders, member.process_id
+    active, standby, warmup = (_pairs(tasks) for tasks in member.assigned.kinds())
+    own = active | standby | warmup if target.in_place else set[_Task]()
 
-    def is_free_as_active(subtopology_id: str, partition: int) -> bool:
-        held = holders.active_process(subtopology_id, partition) is not None
-        return not held and not holders.has_replica(process_id, subtopology_id, partition)
+    def has_replica(task: _Task) -> bool:
+        return holders.has_replica(process_id, *task)
 
-    def is_free_as_replica(subtopology_id: str, partition: int) -> bool:
-        held = holders.active_process(subtopology_id, partition) == process_id
-        return not held and not holders.has_replica(process_id, subtopology_id, partition)
+    def runs(task: _Task) -> bool:
+        return holders.active_process(*task) == process_id
 
-    differences = [
-        _difference(had, wanted, is_free)
+    def is_free_as_active(task: _Task) -> bool:
+        return holders.active_process(*task) is None and (task in own or not has_replica(task))
+
+    def is_free_as_standby(task: _Task) -> bool:
+        return task in own or not (runs(task) or has_replica(task))
+
+    def is_free_as_warmup(task: _Task) -> bool:
+        return not runs(task) and (task in own or not has_replica(task))
+
+    return [
+        _difference(had, _pairs(wanted), is_free)
         for had, wanted, is_free in zip(
-            member.assigned.kinds(), target.tasks.kinds(), (is_free_as_active, is_free_as_replica, is_free_as_replica), strict=True
+            (active, standby, warmup),
+            target.tasks.kinds(),
+            (is_free_as_active, is_free_as_standby, is_free_as_warmup),
+            strict=True,
         )
     ]
-    kept = TaskSet(*(one.kept for one in differences))
-    revoked = TaskSet(*(one.revoked for one in differences))
-    if revoked and (owned is None or owned.intersects(revoked)):
-        return _moved(member, StreamsMemberState.UNREVOKED_TASKS, epoch, kept, revoked)
-    assigned = TaskSet(*(one.assigned for one in differences))
-    new_epochs = {(subtopology_id, partition): target.epoch for subtopology_id, numbers in assigned.active.items() for partition in numbers}
-    state = StreamsMemberState.UNRELEASED_TASKS if any(one.waits for one in differences) else StreamsMemberState.STABLE
-    after = replace(member, epochs={**member.epochs, **new_epochs})
-    return _moved(after, state, target.epoch, kept.united(assigned), TaskSet())
 
 
-def _difference(had: Tasks, wanted: Tasks, is_free: _IsFree) -> _Difference:
-    kept: dict[str, frozenset[int]] = {}
-    revoked: dict[str, frozenset[int]] = {}
-    assigned: dict[str, frozenset[int]] = {}
-    waits, none = False, frozenset[int]()
-    for subtopology_id in sorted(had.keys() | wanted.keys()):
-        before, after = had.get(subtopology_id, none), wanted.get(subtopology_id, none)
-        free = frozenset(partition for partition in after - before if is_free(subtopology_id, partition))
-        waits = waits or free != after - before
-        for tasks, partitions in ((kept, before & after), (revoked, before - after), (assigned, free)):
-            if partitions:
-                tasks[subtopology_id] = partitions
-    return _Difference(kept, revoked, assigned, waits)
+def _difference(had: set[_Task], wanted: set[_Task], is_free: Callable[[_Task], bool]) -> _Difference:
+    free = {task for task in wanted - had if is_free(task)}
+    return _Difference(had, had & wanted, had - wanted, free, waits=free != wanted - had)
+
+
+def _change_kinds(differences: Sequence[_Difference], target: TaskTarget, has_to_revoke: Callable[[], TaskSet]) -> None:
+    """Let the member's own tasks change their kinds in place: rule 4."""
+    active, standby, warmup = differences
+    for before, after in ((active, standby), (standby, warmup), (warmup, standby)):
+        changed = after.assigned & before.had
+        after.assigned -= changed
+        after.kept |= changed
+        if before is not active:
+            before.revoked -= changed
+    wanted = _pairs(target.tasks.active)
+    for replicas in (standby, warmup):
+        replicas.revoked -= wanted
+    granted = set[_Task]() if has_to_revoke() else active.assigned
+    for replicas in (standby, warmup):
+        replicas.kept |= replicas.had & wanted - granted
+
+
+def _pairs(tasks: Tasks) -> set[_Task]:
+    return {(subtopology_id, partition) for subtopology_id, partitions in tasks.items() for partition in partitions}
+
+
+def _task_set(kinds: Iterable[set[_Task]]) -> TaskSet:
+    return TaskSet(*(_tasks(pairs) for pairs in kinds))
+
+
+def _tasks(pairs: set[_Task]) -> Tasks:
+    by_subtopology = groupby(sorted(pairs), key=lambda task: task[0])
+    return {subtopology_id: frozenset(partition for _, partition in tasks) for subtopology_id, tasks in by_subtopology}
 
 
 def _moved(member: StreamsMember, state: StreamsMemberState, epoch: int, assigned: TaskSet, revoked: TaskSet) -> StreamsMember:
@@ -128,7 +180,3 @@ def _moved(member: StreamsMember, state: StreamsMemberState, epoch: int, assigne
     active = after.owned().active
     epochs = {task: epoch for task, epoch in member.epochs.items() if task[1] in active.get(task[0], frozenset())}
     return replace(after, epochs=epochs)
-
-
-class _IsFree(Protocol):
-    def __call__(self, subtopology_id: str, partition: int, /) -> bool: ...

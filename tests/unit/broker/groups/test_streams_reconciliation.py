@@ -102,3 +102,54 @@ def test_a_member_in_an_unknown_state_starts_again() -> None:
         with pytest.raises(Rejected, match="unknown state"):
             reconcile(unknown, target(2, active(1)), owned)
     assert reconcile(unknown, target(2, active(1)), TaskSet()).assigned == active(1)
+
+
+def standby(*partitions: int) -> TaskSet:
+    return TaskSet(standby={"0": frozenset(partitions)}) if partitions else TaskSet()
+
+
+def warmup(partition: int) -> TaskSet:
+    return TaskSet(warmup={"0": frozenset({partition})})
+
+
+def in_place(epoch: int, tasks: TaskSet, holders: Holders) -> TaskTarget:
+    return replace(target(epoch, tasks, holders), in_place=True)
+
+
+def test_a_demoted_task_is_a_standby_task_before_the_active_one_is_released() -> None:
+    wanted = in_place(2, standby(0), Holders({0: "p"}))
+    demoted = reconcile(member(1, active(0)), wanted, None)
+    assert (demoted.epoch, demoted.state) == (1, StreamsMemberState.UNREVOKED_TASKS)
+    assert (demoted.assigned, demoted.pending_revocation) == (standby(0), active(0))
+    after = reconcile(demoted, replace(wanted, holders=Holders(replicas={0: "p"})), standby(0))
+    assert (after.epoch, after.state, after.assigned) == (2, StreamsMemberState.STABLE, standby(0))
+
+
+def test_a_standby_task_becomes_active_in_one_step_if_the_active_one_is_free() -> None:
+    after = reconcile(member(1, standby(0)), in_place(2, active(0), Holders(replicas={0: "p"})), None)
+    assert (after.epoch, after.state, after.assigned) == (2, StreamsMemberState.STABLE, active(0))
+    assert after.epochs == {("0", 0): 2}
+
+
+def test_a_standby_task_is_kept_until_the_active_one_is_free() -> None:
+    waiting = reconcile(member(1, standby(0)), in_place(2, active(0), Holders({0: "q"}, {0: "p"})), None)
+    assert (waiting.epoch, waiting.state, waiting.assigned) == (2, StreamsMemberState.UNRELEASED_TASKS, standby(0))
+    after = reconcile(waiting, in_place(2, active(0), Holders(replicas={0: "p"})), None)
+    assert (after.state, after.assigned) == (StreamsMemberState.STABLE, active(0))
+
+
+def test_a_standby_task_is_kept_while_the_member_has_others_to_revoke() -> None:
+    before = member(1, active(1).united(standby(0)))
+    after = reconcile(before, in_place(2, active(0), Holders({1: "p"}, {0: "p"})), None)
+    assert (after.epoch, after.assigned, after.pending_revocation) == (1, standby(0), active(1))
+
+
+@pytest.mark.parametrize(("had", "wanted"), [(standby(0), warmup(0)), (warmup(0), standby(0))])
+def test_a_standby_and_a_warm_up_task_change_into_each_other_without_a_revocation(had: TaskSet, wanted: TaskSet) -> None:
+    after = reconcile(member(1, had), in_place(2, wanted, Holders(replicas={0: "p"})), None)
+    assert (after.epoch, after.state, after.assigned) == (2, StreamsMemberState.STABLE, wanted)
+
+
+def test_a_task_of_another_member_of_the_process_does_not_change_in_place() -> None:
+    after = reconcile(member(1, TaskSet()), in_place(2, standby(0), Holders({0: "p"})), None)
+    assert (after.state, after.assigned) == (StreamsMemberState.UNRELEASED_TASKS, TaskSet())
