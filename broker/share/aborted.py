@@ -1,4 +1,4 @@
-"""Finds the batches of aborted transactions among fetched ones (KAFKA SharePartition.fetchAbortedTransactionRecordBatches). Pure."""
+"""Finds the batches of aborted transactions among fetched ones (KAFKA SharePartition.fetchAbortedTransactionRecordBatches). No I/O."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Buffer = bytes | bytearray | memoryview
 
 
 def aborted_batches(records: Buffer, batches: Iterable[tuple[int, BatchHeader]], transactions: Sequence[tuple[int, int]]) -> list[Fetched]:
-    """Return the offsets of the batches that belong to aborted transactions.
+    """Return the base and last offsets of the data batches that belong to aborted transactions.
 
-    `batches` are positions in `records` with headers; `transactions` are (producer id, first offset) of the transactions that were aborted
-    in this range of the log, or later.
+    `batches` are pairs of a byte position in `records` and the header of the batch there, in the order of the log. `transactions` are
+    pairs (producer id, first offset) of aborted transactions; those that begin after the last batch are ignored.
     """
     ahead = sorted(transactions, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()

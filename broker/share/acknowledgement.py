@@ -1,7 +1,7 @@
-"""Acknowledges records that a member has acquired (KAFKA SharePartition.acknowledge; KIP-932, KIP-1222). Pure.
+"""Acknowledges records that a member has acquired (KAFKA SharePartition.acknowledge; KIP-932, KIP-1222). No I/O.
 
-One request is all or nothing for each partition: if one record cannot be acknowledged, no record changes its state. Renewed locks are the
-exception, as in Kafka.
+A request is atomic for each partition: if one record cannot be acknowledged, all state transitions of the request are rolled back. As in
+Kafka, acquisition locks that the request has already renewed are not: they keep the new timeout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says about a record it has acquired."""
+    """A member's acknowledgement of a record that it has acquired, numbered as in the request. GAP: the offset has no record."""
 
     GAP = 0
     ACCEPT = 1
@@ -53,7 +53,10 @@ class _Segment(NamedTuple):
 
 
 def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[AcknowledgementBatch], now_ms: int) -> Update:
-    """Begin the transitions for a member's acknowledgements. Raises Rejected; then no transition has begun."""
+    """Begin the state transitions for a member's acknowledgements, and return them for one write.
+
+    Raises Rejected(INVALID_RECORD_STATE or INVALID_REQUEST) if one acknowledgement is not allowed, after the others were rolled back.
+    """
     acknowledging = _Acknowledging(partition, member_id, now_ms)
     try:
         for batch in batches:
@@ -92,7 +95,7 @@ class _Acknowledging:
                 self._change(batch.runs[0], segments[0].type)
 
     def _in_flight(self, acknowledged: AcknowledgementBatch) -> list[InFlightBatch]:
-        """Return the batches with acknowledged offsets. Raises Rejected if some were never acquired."""
+        """Return the batches in flight with acknowledged offsets. Raises Rejected if the range begins or ends outside of them."""
         first, last, start = acknowledged.first_offset, acknowledged.last_offset, self.partition.start_offset
         in_flight = self.partition.in_flight
         floor = in_flight.floor(first)
@@ -150,7 +153,7 @@ def _last(segment: _Segment) -> int:
 
 
 def _segments(acknowledged: AcknowledgementBatch) -> Iterator[_Segment]:
-    """Yield ranges of offsets with one type. Raises Rejected for an unknown type."""
+    """Yield the ranges of offsets that have the same type. Raises Rejected(INVALID_REQUEST) for an unknown type."""
     first, last, types = acknowledged
     try:
         kinds = [AcknowledgeType(kind) for kind in types]

@@ -1,13 +1,13 @@
-"""Acquires fetched records for a member (KAFKA SharePartition.acquire, KIP-932, KIP-1206). Pure.
+"""Acquires fetched records for a member (KAFKA SharePartition.acquire, KIP-932, KIP-1206). No I/O.
 
 Rules:
-* Records that are in flight and available come first, then new ones. What is acquired follows the batches of the log: a member gets whole
-  batches, and more than it asked for if the last batch is larger. In the mode *record limit* it gets exactly as many as it asked for; the
-  rest of the batch is available to others.
+* Records that are in flight and available come first, then new ones. A member acquires whole batches of the log, and so more records than
+  `max_records` if the last batch is larger. In the mode *record limit* (KIP-1206) it acquires at most `max_records`; the rest of the batch
+  is available to other members.
 * Offsets without a record (compacted, or control records) are acquired like others. The member finds that they are missing and
   acknowledges them as gaps.
-* Records that were delivered often are delivered in ever smaller numbers, and alone at the last time: then a record that kills its member
-  is archived without its neighbours.
+* From the delivery count `ShareSettings.throttle_from` on, fewer records are acquired together, fewer with each delivery, and only one at
+  the last delivery: then a record that crashes its member is archived without its neighbours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Fetched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """What a member asks of one share partition. `batch_size` is the number of records after which acquired records are split."""
+    """A member's request to acquire records of one share partition. Acquired records are split at batch boundaries of the log into batches
+    in flight of at least `batch_size` records. `record_limit`: `max_records` is a strict limit (KIP-1206)."""
 
     member_id: str
     max_records: int
@@ -107,9 +108,9 @@ class _Acquiring:
         return self._without_aborted(aborted)
 
     def _limit(self, fetch_offset: int) -> int:
-        """Set the most records to acquire, and return the last offset that may be acquired.
+        """Set `max_records` to the number of records that may be acquired, and return the last offset that may be acquired.
 
-        At the limit of record locks, only records that are in flight already may be acquired again.
+        If group.share.partition.max.record.locks leaves no room, only offsets up to the end offset may be acquired, which are in flight.
         """
         partition, last = self.partition, self.batches[-1].last_offset
         room = partition.settings().partition_max_record_locks - partition.in_flight_count
@@ -155,7 +156,8 @@ class _Acquiring:
             partition.fetched_to(last + 1)  # Kafka does not move the gap then, and may fetch the same offset for ever
 
     def _acquire_again(self, batch: InFlightBatch, last: int) -> bool:
-        """Acquire what is available of a batch in flight. Return False if nothing more may be delivered together with it."""
+        """Acquire the available records of a batch in flight. Return False if this request may not acquire records of later batches,
+        because this batch has records that were delivered too often to be delivered together with others."""
         first = max(self.batches[0].base_offset, self.partition.start_offset)
         throttled = self._is_throttled(batch, first, last)
         if throttled and self.count:
@@ -267,7 +269,7 @@ class _Acquiring:
 
 
 def _extend(acquired: list[AcquiredRecords], more: AcquiredRecords) -> None:
-    """Append records, or extend the last ones if they touch and were delivered as often."""
+    """Append a range of records, or extend the last range if the new one is adjacent and has the same delivery count."""
     if acquired and acquired[-1].last_offset + 1 == more.first_offset and acquired[-1].delivery_count == more.delivery_count:
         acquired[-1] = acquired[-1]._replace(last_offset=more.last_offset)
     else:
@@ -275,7 +277,7 @@ def _extend(acquired: list[AcquiredRecords], more: AcquiredRecords) -> None:
 
 
 def _split_by_size(batches: Sequence[Fetched], first: int, last: int, size: int) -> list[AcquiredRecords]:
-    """Return the range in parts of at least `size` records that begin where a batch of the log does."""
+    """Split the range at batch boundaries of the log into parts of at least `size` records; the last part may be smaller."""
     parts: list[AcquiredRecords] = []
     if last - first + 1 > size:
         for base, _ in batches:

@@ -1,11 +1,12 @@
-"""Dead letters: the records that a broker writes to a share group's dead letter queue (KIP-1191). Pure.
+"""Dead letters: the records that a broker writes to a share group's dead letter queue (KIP-1191). No I/O.
 
 Rules, as in Kafka 4.4.0's ShareGroupDLQStateManager and ShareGroupDLQRecordFetcher:
 * Each offset that is given up becomes one record. Its headers say where it comes from and why it was given up; the record's own headers are
   not copied.
-* With errors.deadletterqueue.copy.record.enable it has the key and the value of its record, if the log still has it. A record that alone
-  exceeds the queue's max.message.bytes, and a compressed batch that does so when decompressed, is not copied.
-* A batch stays below the queue's max.message.bytes, unless it has one record only: the queue's own check decides about that one.
+* With errors.deadletterqueue.copy.record.enable a dead letter has the key and the value of its record, if the log still has it. Records
+  larger than the queue topic's max.message.bytes are not copied, nor are those of a compressed batch that is larger when decompressed.
+* A batch of several dead letters is at most as large as the queue topic's max.message.bytes. A single one may exceed it; the append to the
+  queue topic then rejects it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Content = tuple[bytes | None, bytes | None]
 
 
 class DeadLetters(NamedTuple):
-    """Neighbouring records that were given up for one cause."""
+    """A range of records that were given up for the same cause, with the same delivery count."""
 
     first_offset: int
     last_offset: int
@@ -43,16 +44,17 @@ class RecordSource(NamedTuple):
 
 
 class Copied(NamedTuple):
-    """What the log has of the records up to `last_offset`, by offset. Dead letters of other offsets have no key and no value."""
+    """Keys and values of records of the log, by offset. Dead letters up to `last_offset` without an entry have no key and no value."""
 
     contents: Mapping[int, Content]
     last_offset: int
 
 
 def copied(records: bytes, first_offset: int, last_offset: int, max_bytes: int) -> Copied:
-    """Return the contents of records from `first_offset` on, at most `max_bytes`, given what was read of the log there.
+    """Return keys and values of the records from `first_offset` to `last_offset`, at most `max_bytes` of encoded records.
 
-    If there is nothing, or something unreadable, the rest of the dead letters is written without.
+    `records` has the log's batches from `first_offset` on. If none of these records is in it, or a batch cannot be decoded, the remaining
+    dead letters up to `last_offset` have no key and no value.
     """
     contents: dict[int, Content] = {}
     resolved, size = first_offset - 1, 0
@@ -81,7 +83,10 @@ def copied(records: bytes, first_offset: int, last_offset: int, max_bytes: int) 
 def dead_letter_batch(
     origin: RecordSource, letters: DeadLetters, copies: Copied, first_offset: int, *, max_bytes: int, now_ms: int
 ) -> tuple[bytes, int]:
-    """Return the next batch for the dead letter queue, and the first offset that is not in it."""
+    """Return a batch of dead letters for the offsets from `first_offset` on, and the first offset that is not in it.
+
+    The batch has at most `max_bytes`, unless a single dead letter is larger.
+    """
     records: list[SimpleRecord] = []
     size, offset = HEADER_BYTES, first_offset
     while offset <= max(first_offset, min(copies.last_offset, letters.last_offset)):

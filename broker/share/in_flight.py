@@ -1,10 +1,10 @@
 """The delivery state of records in flight (KAFKA InFlightState, InFlightBatch, RecordState).
 
-Kafka tracks a batch as a whole while all its records are in one state, and each offset once they differ. Here a run of records with one
-state takes one object, so a batch of a million records costs no more than its acknowledgements tell apart.
+Kafka tracks a batch as a whole while all its records are in one state, and each offset once they differ. Here a batch has one object for
+each run of consecutive records with the same state, so its memory depends on the number of runs, not of records.
 
-A change that has to be persisted begins as a transition: the new state is visible at once, so that no other request takes the record, and
-the old one is kept until the write succeeds or fails.
+A change that has to be persisted begins as a transition: the new state is visible at once, so that no other request acquires the record,
+and the old state is kept until the write succeeds or fails.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Final
 
 NO_MEMBER: Final = ""
-"""The owner of a record that nobody has acquired."""
+"""The member id of a record that is not acquired."""
 NO_LOCK: Final = -1
 
 
@@ -26,12 +26,12 @@ class RecordState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """Given up, and on its way to the group's dead letter queue (KIP-1191)."""
+    """Rejected, or delivered too often; the record in the group's dead letter queue is not written yet (KIP-1191)."""
     ARCHIVED = 4
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing more happens to the record. It is not delivered again while it is archiving, either."""
+        """Whether the state is final. ARCHIVING is not: such a record is never delivered again, but still becomes ARCHIVED."""
         return self is RecordState.ACKNOWLEDGED or self is RecordState.ARCHIVED
 
 
@@ -44,8 +44,8 @@ MOVES: Final[dict[RecordState, frozenset[RecordState]]] = {
     RecordState.ARCHIVING: frozenset({RecordState.ARCHIVED}),
     RecordState.ARCHIVED: frozenset(),
 }
-"""What members, lock timeouts and dead letters may do. `archive` also ends records that are not acquired, because the log no longer has
-them."""
+"""The transitions that members, lock timeouts and dead letters cause. `InFlightState.archive` is not limited by this table: it archives a
+record in any state."""
 
 
 class InFlightState:
@@ -65,22 +65,22 @@ class InFlightState:
 
     @property
     def is_available(self) -> bool:
-        """Whether a member may acquire it."""
+        """Whether a member may acquire the records."""
         return self.state is RecordState.AVAILABLE and self.change is None
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is never delivered again, and this is durable."""
+        """Whether the state is final and no write of it is pending."""
         return self.state.is_terminal and self.change is None
 
     def copy(self) -> InFlightState:
-        """Return the same state for a part of the records. A transition goes on for both parts."""
+        """Return a copy, for a run that is split in two. Both then belong to the same pending transition, if there is one."""
         copy = InFlightState(self.state, self.delivery_count, self.member_id, self.lock_deadline_ms)
         copy.change, copy._before, copy._archived = self.change, self._before, self._archived
         return copy
 
     def acquire(self, member_id: str, lock_deadline_ms: int) -> None:
-        """Give an available record to a member, which counts as a delivery."""
+        """Assign available records to a member, and increment their delivery count."""
         assert self.is_available, "only an available record can be acquired"
         self.state = RecordState.ACQUIRED
         self.delivery_count += 1
@@ -88,9 +88,9 @@ class InFlightState:
         self.lock_deadline_ms = lock_deadline_ms
 
     def move(self, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        """Take the record from its owner, at once. Return False if this is not allowed now.
+        """Move the records to `state` at once, without an owner. Return False if `MOVES` forbids it or a transition is pending.
 
-        A record that was delivered as often as the limit allows gets the state `given_up` instead of becoming available.
+        Records whose delivery count has reached the limit get the state `given_up` instead of AVAILABLE.
         """
         if self.change is not None:
             return False
@@ -103,7 +103,7 @@ class InFlightState:
         return True
 
     def begin(self, change: object, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        """Begin a transition, which `commit` or `roll_back` ends. Return False if this is not allowed now."""
+        """Make the same move as part of the update `change`; `commit` or `roll_back` ends the transition. Return False like `move`."""
         before = self.state, self.member_id, delivery_count_limit
         moved = self.move(state, delivery_count_limit, given_up)
         if moved:
@@ -111,12 +111,16 @@ class InFlightState:
         return moved
 
     def commit(self) -> None:
-        """End the transition, whose write succeeded."""
+        """End the transition after its write succeeded."""
         self._before = self.change = None
         self.lock_deadline_ms = NO_LOCK
 
     def roll_back(self, now_ms: int) -> None:
-        """End the transition, whose write failed: the owner gets the record back, unless its lock has expired meanwhile."""
+        """End the transition after its write failed: restore state and owner.
+
+        Records whose acquisition lock has expired by now become available instead, or archived at the delivery count limit. Records that
+        `archive` has archived meanwhile stay archived.
+        """
         assert self._before is not None, "no transition has begun"
         state, member_id, delivery_count_limit = self._before
         self._before = self.change = None
@@ -130,7 +134,8 @@ class InFlightState:
             self.state, self.member_id = state, member_id
 
     def archive(self) -> None:
-        """End the record for good, because the log no longer has it, its transaction was aborted, or it is in the dead letter queue."""
+        """Archive the records from any state, because the log no longer has them, their transaction was aborted, or their dead letters
+        were written (or could not be)."""
         self._archived = True
         self.state = RecordState.ARCHIVED
         self.member_id = NO_MEMBER
@@ -167,12 +172,12 @@ class InFlightBatch:
 
     @property
     def whole(self) -> InFlightState:
-        """The state of all records."""
+        """The state that all records of the batch share. The batch must not be split."""
         assert not self.is_split, "the records may differ"
         return self.runs[0].state
 
     def cut(self, offset: int) -> None:
-        """Let a run begin at the offset."""
+        """Split the run that contains the offset, so that a run begins there."""
         self.is_split = True
         at = bisect_right(self.runs, offset, key=_first) - 1
         if at >= 0 and (run := self.runs[at]).first_offset < offset <= run.last_offset:
@@ -180,7 +185,7 @@ class InFlightBatch:
             run.last_offset = offset - 1
 
     def part(self, first_offset: int, last_offset: int) -> list[Run]:
-        """Return the runs of the offsets from `first_offset` to `last_offset`, as far as they are in the batch."""
+        """Return the runs of the batch that cover exactly its offsets in the range, after splitting runs at both ends of the range."""
         if first_offset > self.first_offset:
             self.cut(first_offset)
         if last_offset < self.last_offset:

@@ -80,16 +80,16 @@ class StateSummary:
 
 
 class Persister(Protocol):
-    """Reads and writes share state. A call returns its result, or a future of it if it has to wait; either raises Rejected.
+    """Reads and writes share state. A call returns its result, or a future of it if it has to wait. The call or the future raises Rejected.
 
     `Rejected.code` is the code of the coordinator's response, such as FENCED_STATE_EPOCH.
     """
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return the state, and make `leader_epoch` the one that may write it."""
+        """Return the state. From then on, writes in an older leader epoch than `leader_epoch` are rejected with FENCED_LEADER_EPOCH."""
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write the state. Returns None if it is durable already."""
+        """Write changes of the state. Return None if they are already durable, otherwise a future that ends when they are."""
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
         """Begin a state epoch at a start offset, with no delivery state."""

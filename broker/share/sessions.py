@@ -1,11 +1,13 @@
-"""Share sessions: which partitions each member fetches (KAFKA ShareSessionCache, ShareSession, ShareSessionContext). Pure.
+"""Share sessions: which partitions each member fetches (KAFKA ShareSessionCache, ShareSession, ShareSessionContext). No I/O.
 
 Invariants:
 * A member has at most one session. Epoch 0 replaces it, the following requests carry 1, 2, … (2147483647 wraps to 1), -1 ends it.
 * A full cache accepts no further session. None is evicted: a session ends with its member or its connection.
-* All sessions together weigh at most `limits.SHARE_SESSION_BYTES_MAX`. A request that would exceed it changes nothing.
-* Within a session, a response omits partitions without news: no records, no error, and not new in the session.
-* A partition that returned records moves to the end of the order.
+* All sessions together use at most `limits.SHARE_SESSION_BYTES_MAX`, by estimate. An update that would exceed it changes nothing; a new
+  session that would is not created, but has ended the member's older session.
+* Within a session, a response omits a partition that has no records and no error, is not new in the session, and had no error in the last
+  response.
+* A partition that returned records moves to the end of the session's order.
 """
 
 from __future__ import annotations
@@ -49,17 +51,20 @@ class ShareSession:
 
     @property
     def weight_bytes(self) -> int:
-        """The memory that the session uses."""
+        """The estimated memory of the session, in bytes."""
         named = limits.SHARE_SESSION_BYTES + len(self.group_id.encode())
         return named + limits.SHARE_SESSION_PARTITION_BYTES * len(self.partitions)
 
     def sends(self, key: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
-        """Return whether the partition's result is part of the response, which is about to be sent."""
+        """Return whether the response must include the partition's result; to be called once for each partition of a response.
+
+        A partition with records moves to the end of the session's order.
+        """
         cached = self.partitions.get(key)
         if cached is None:
             return False
         sent = has_records or has_error or cached.must_be_sent
-        cached.must_be_sent = has_error  # when the error is over, the partition is sent once more
+        cached.must_be_sent = has_error  # the first response after the error includes the partition, so that the member notices its end
         if has_records:
             self.partitions[key] = self.partitions.pop(key)
         return sent
@@ -70,7 +75,7 @@ class ShareSession:
 
 
 class ShareSessions:
-    """All share sessions of the broker: at most `max_sessions`, which weigh `weight_bytes`."""
+    """All share sessions of the broker: at most `max_sessions`. `weight_bytes` is their estimated memory."""
 
     def __init__(self, max_sessions: int) -> None:
         self._max_sessions = max_sessions
@@ -96,7 +101,10 @@ class ShareSessions:
         return group_id in self._members
 
     def begin(self, group_id: str, member_id: str, partitions: Sequence[tuple[TopicPartition, str | None]]) -> ShareSession:
-        """Create the member's session in place of an older one. Raises Rejected if there are too many."""
+        """Create the member's session, with epoch 1, after ending an older one.
+
+        Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if there would be too many sessions, or their memory too large.
+        """
         self.remove(group_id, member_id)
         if len(self._sessions) >= self._max_sessions:
             raise Rejected(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -110,7 +118,10 @@ class ShareSessions:
     def update(
         self, session: ShareSession, added: Iterable[tuple[TopicPartition, str | None]], forgotten: Iterable[TopicPartition]
     ) -> None:
-        """Add and remove partitions of a session, as a request lists them. Raises Rejected if the sessions would weigh too much."""
+        """Add and remove partitions of a session, as a request lists them.
+
+        Raises Rejected(SHARE_SESSION_LIMIT_REACHED) if the memory of all sessions would be too large with the added partitions.
+        """
         partitions, before = session.partitions, session.weight_bytes
         new = {key: CachedPartition(topic, must_be_sent=True) for key, topic in added if key not in partitions}
         self._weigh(limits.SHARE_SESSION_PARTITION_BYTES * len(new))
@@ -125,7 +136,10 @@ class ShareSessions:
         self.weight_bytes += more_bytes
 
     def check(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """Return the session of a request with this epoch; -1 fits every session. Raises Rejected."""
+        """Return the member's session. `epoch` is the request's; -1 matches any session epoch.
+
+        Raises Rejected(SHARE_SESSION_NOT_FOUND or INVALID_SHARE_SESSION_EPOCH).
+        """
         session = self._sessions.get((group_id, member_id))
         if session is None:
             raise Rejected(ErrorCode.SHARE_SESSION_NOT_FOUND)

@@ -1,4 +1,4 @@
-"""The settings of one share group, as its share partitions apply them."""
+"""The settings of one share group that its share partitions use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BY_DURATION: Final = "by_duration"
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """The group's settings in force: its own, else the broker's (KAFKA ShareGroupConfigProvider)."""
+    """The group's effective settings: its own configs, otherwise the broker's (KAFKA ShareGroupConfigProvider)."""
 
     delivery_count_limit: int = 5
     record_lock_duration_ms: int = 30_000

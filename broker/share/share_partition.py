@@ -1,4 +1,4 @@
-"""One partition of a topic as one share group sees it: which records are delivered to whom (KAFKA SharePartition). Pure.
+"""One partition of a topic as one share group sees it: which records are delivered to which member (KAFKA SharePartition). No I/O.
 
 Invariants:
 * The records in flight lie between the start offset (the first that is not settled) and the end offset (the last that was ever acquired).
@@ -7,10 +7,10 @@ Invariants:
 * A delivery count never decreases. It increases with each acquisition.
 * Acknowledgements and releases take effect when their write succeeds (`begun`, then `written` or `not_written`). An expired lock takes
   effect at once, because the member may not keep the record, whatever happens to the write.
-* If the group has a dead letter queue, a record that is given up is archiving until its dead letter was written, or could not be. Its
-  dead letter is begun when that state was written, and again when it is read at the start.
-* The state that is read at the start may lack records that were in flight when it was written: offsets between its batches. They are
-  fetched again as long as the *gap* is open.
+* If the group has a dead letter queue, a record that is rejected or was delivered too often is ARCHIVING until its dead letter was
+  written, or could not be. The write of the dead letter begins when that state is durable, and again if `load` reads that state.
+* The state that `load` takes may lack records that were in flight when it was written: the offsets between its batches. `open_gap` is the
+  first of these offsets; they are fetched again until new records are acquired.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class AcquiredRecords(NamedTuple):
 
 
 class Update:
-    """Transitions that wait for one write."""
+    """State transitions that one write to the share group state persists.
+
+    `SharePartition.written` commits them all; `not_written` rolls them all back. `batches` is what the persister has to write.
+    """
 
     __slots__ = ("batches", "dead_letters")
 
@@ -54,7 +57,7 @@ class Update:
 
 
 class SharePartition:
-    """The share partition's records in flight. `settings` returns the group's current settings."""
+    """A share partition at its leader: its records in flight and its offsets. `settings` returns the group's current settings."""
 
     def __init__(self, settings: Callable[[], ShareSettings], leader_epoch: int) -> None:
         self.settings = settings
@@ -78,7 +81,10 @@ class SharePartition:
     # --- persisted state ---------------------------------------------------------------------------------------------------------
 
     def load(self, read: ReadState, start_offset: int) -> None:
-        """Take the persisted state. `start_offset` replaces one that is uninitialized. Raises Rejected for an impossible state."""
+        """Take the persisted state. `start_offset` is the persisted start offset, or the offset to start at if that is uninitialized.
+
+        Raises Rejected(UNKNOWN_SERVER_ERROR) if a state batch begins below `start_offset` or ends before it begins.
+        """
         self.state_epoch = read.state_epoch
         self.start_offset = self.end_offset = start_offset
         expected, gap = start_offset, None
@@ -108,7 +114,7 @@ class SharePartition:
 
     @property
     def in_flight_count(self) -> int:
-        """The number of records that count towards the limit of record locks."""
+        """The offsets from start to end offset, a number limited by group.share.partition.max.record.locks; 0 if none is in flight."""
         return self.end_offset - self.start_offset + 1 if self.in_flight else 0
 
     @property
@@ -119,7 +125,7 @@ class SharePartition:
         return self.in_flight_count < self.settings().partition_max_record_locks
 
     def next_fetch_offset(self) -> int:
-        """Return the offset from which the next fetch reads."""
+        """Return the offset from which the next fetch reads: the first available record in flight, otherwise the first new record."""
         if not self.in_flight or self.start_offset > self.in_flight.last.last_offset:
             self.may_have_available = False
             return self.end_offset
@@ -147,18 +153,21 @@ class SharePartition:
 
     @property
     def open_gap(self) -> int | None:
-        """The first offset between persisted batches that may have to be fetched again, or None. New records close the gap."""
+        """The first offset between the batches of the loaded state that may have to be fetched again; None if there is none any more.
+
+        The gap is closed when new records are acquired.
+        """
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def fetched_to(self, offset: int) -> None:
-        """Move the gap to `offset`, because everything below was fetched again."""
+        """Let the gap begin at `offset`, because all offsets below were fetched again; close it if `offset` is past the end offset."""
         still_open = self.open_gap is not None and offset <= self.end_offset
         self._gap = (offset, self.end_offset) if still_open else None
 
     # --- locks -------------------------------------------------------------------------------------------------------------------
 
     def lock(self, first_offset: int, last_offset: int, now_ms: int) -> int:
-        """Return the deadline of an acquisition that begins now, and watch it."""
+        """Return the lock deadline in ms of records that are acquired or renewed now, and let `expire_locks` check them then."""
         if len(self._locks) >= self._most_locks:
             self._locks = [lock for lock in self._locks if self._is_current(*lock)]
             heapq.heapify(self._locks)
@@ -172,16 +181,16 @@ class SharePartition:
 
     @property
     def watched_locks(self) -> int:
-        """The number of acquisitions whose deadlines are watched, including some that are outdated."""
+        """The number of lock deadlines that `expire_locks` checks, including some that are outdated."""
         return len(self._locks)
 
     @property
     def next_lock_deadline_ms(self) -> int | None:
-        """The time of the next `expire_locks`, or None. There may be nothing to expire then."""
+        """The time at which `expire_locks` has to be called, or None. There may be nothing to expire then."""
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, now_ms: int) -> list[StateBatch]:
-        """Take the records with an expired lock from their members. Return the changes, which have to be written."""
+        """Make records available whose locks have expired, or give them up at the delivery count limit. Return the changes to persist."""
         expired: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._locks)
@@ -207,7 +216,7 @@ class SharePartition:
         self.may_have_available = True
 
     def expired_written(self, expired: Iterable[StateBatch]) -> None:
-        """Note the dead letters of records whose locks have expired, after the attempt to write their state."""
+        """Add the dead letters of records whose locks have expired to `dead_letters`, whether or not the write of their state succeeded."""
         for first, last, state, delivery_count in expired:
             if state == RecordState.ARCHIVING:
                 self.dead_letters.append(DeadLetters(first, last, delivery_count, DELIVERED_TOO_OFTEN))
@@ -215,7 +224,7 @@ class SharePartition:
     # --- transitions -------------------------------------------------------------------------------------------------------------
 
     def begin(self, update: Update, run: Run, state: RecordState) -> bool:
-        """Begin the transition of acquired records. Return False if it is not allowed now."""
+        """Begin the transition of acquired records to `state`, as part of `update`. Return False if `InFlightState.move` does."""
         settings = self.settings()
         if not run.state.begin(update, state, settings.delivery_count_limit, settings.given_up):
             return False
@@ -227,7 +236,7 @@ class SharePartition:
         return True
 
     def written(self, update: Update) -> bool:
-        """Make the update's transitions final. Return whether the start offset has moved."""
+        """Commit the update's transitions, add its dead letters to `dead_letters`, and trim. Return whether the start offset has moved."""
         for run in self._changing(update):
             run.state.commit()
             if run.state.state is RecordState.AVAILABLE:
@@ -236,7 +245,7 @@ class SharePartition:
         return self.trim()
 
     def dead_letters_ended(self, letters: DeadLetters) -> StateBatch:
-        """Archive records whose dead letters were written, or could not be. Return the change, which has to be written."""
+        """Archive records whose dead letters were written, or could not be. Return the change to persist."""
         for run in self._archiving(letters):
             run.state.archive()
         self.delivery_complete_count += self._count_in_flight(letters.first_offset, letters.last_offset)
@@ -248,7 +257,7 @@ class SharePartition:
                 yield run
 
     def not_written(self, update: Update, now_ms: int) -> None:
-        """Undo the update's transitions, because they could not be written or are not all allowed."""
+        """Roll back the update's transitions, because the write failed or one of the update's transitions is not allowed."""
         for run in self._changing(update):
             was_terminal = run.state.state.is_terminal
             run.state.roll_back(now_ms)
@@ -267,7 +276,7 @@ class SharePartition:
                     yield run
 
     def release(self, member_id: str) -> Update:
-        """Begin to release all records of a member, which has left. Their deliveries still count."""
+        """Begin to release all acquired records of a member that has left; their delivery counts stay. Return the update to write."""
         update = Update()
         for batch in self.in_flight:
             if not any(run.state.state is RecordState.ACQUIRED and run.state.member_id == member_id for run in batch.runs):
@@ -283,7 +292,7 @@ class SharePartition:
     # --- the start offset --------------------------------------------------------------------------------------------------------
 
     def log_starts_at(self, log_start_offset: int) -> None:
-        """Move the start offset, because the log no longer has the records below. Acquired ones stay with their members."""
+        """Move the start offset up to the log start offset. Available records below it are archived; acquired ones stay acquired."""
         if log_start_offset <= self.start_offset:
             return
         if not self.in_flight:
@@ -345,9 +354,10 @@ class SharePartition:
         return True
 
     def _can_move_start(self) -> bool:
-        """Return whether the record at the start offset is settled. It is unknown while the start offset lies in a gap.
+        """Return whether the record at the start offset is settled; False while the start offset lies in the open gap.
 
-        If nothing is left to fetch before the first batch, the log has no record there. (Kafka does not move the start offset then.)
+        If the start offset is below the first batch and not in the gap, the log has no record there, and the first batch decides.
+        (Kafka does not move the start offset then.)
         """
         batch = self.in_flight.floor(self.start_offset)
         if batch is None:
@@ -358,7 +368,8 @@ class SharePartition:
         return run.state.is_settled
 
     def _settled_front(self) -> tuple[int | None, int]:
-        """Return the last offset before the first unsettled one, and how many records up to it count as complete."""
+        """Return the last settled offset before the first unsettled record or the open gap (None if there is none), and the number of
+        offsets from the start offset up to it, which `delivery_complete_count` includes."""
         settled_to, terminal = None, 0
         for batch in self.in_flight:
             if self.open_gap is not None and batch.last_offset >= self.open_gap:

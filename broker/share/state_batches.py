@@ -15,9 +15,9 @@ _Sorted = tuple[int, int, int, int]
 def combine(so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int, *, joins: bool = False) -> list[StateBatch]:
     """Return batches that do not overlap, in order, without offsets below the start offset.
 
-    Of two states for an offset, the one with the higher delivery count is newer; with equal counts, that with the higher state. Batches
-    that touch and have the same state become one, unless a batch between them was replaced, and with `joins` (Kafka 4.4) in any case. The
-    result equals Kafka's to the batch, because it is written to the log.
+    Of two states for an offset, the one with the higher delivery count wins; with equal counts, the one with the higher state number.
+    Adjacent batches with the same state and delivery count are merged. Without `joins` (before Kafka 4.4) they stay separate if a batch
+    between them was replaced. The batches are exactly those of Kafka, because they are written to the log.
     """
     heap = [_sorted(kept) for batch in chain(so_far, new) if (kept := _from(start_offset, batch)) is not None]
     heapq.heapify(heap)
@@ -51,7 +51,7 @@ def _meet(left: _Sorted, right: _Sorted) -> bool:
 
 
 def _merged(left: _Sorted, right: _Sorted) -> Iterator[_Sorted]:
-    """Yield what two batches that meet become. `left` begins first, or both begin at one offset."""
+    """Yield the batches that replace two that overlap, or are adjacent with the same state. `left` does not begin after `right`."""
     if left[2:] == right[2:]:
         yield left[0], max(left[1], right[1]), *left[2:]
     elif right[2:] > left[2:]:

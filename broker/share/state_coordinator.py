@@ -4,10 +4,11 @@ Invariants:
 
 * `apply` is the only way to change the state, live and while the log is loaded.
 * A share partition begins with a snapshot, which `initialize` writes; reads and writes before it are rejected.
-* After a number of updates a write becomes a snapshot. An idle share partition gets one too, so that the log before its oldest snapshot
-  can be deleted: every snapshot makes the earlier records of its share partition redundant.
-* A leader of the partition writes in its leader epoch only. A read announces a new leader epoch, and writes in older ones are rejected
-  from then on. A state epoch begins with `initialize`, and the leader rereads the state when its writes are rejected.
+* After `share.coordinator.snapshot.update.records.per.snapshot` updates a write becomes a snapshot. A share partition without writes gets
+  periodic snapshots, because a snapshot makes the earlier records of its share partition redundant: the log can be deleted up to the
+  oldest of the share partitions' newest snapshots.
+* The partition's leader reads and writes the state with its leader epoch. A read with a newer leader epoch records it, and requests with
+  older ones are rejected from then on. `initialize` begins a state epoch; the leader reads the state again when its writes are rejected.
 
 Source: Kafka's ShareCoordinatorShard, ShareGroupOffset, ShareCoordinatorOffsetsManager.
 """
@@ -31,10 +32,11 @@ _UNCHANGED = -1
 
 
 class ShareState(NamedTuple):
-    """The state of a share partition, and what decides about its next record.
+    """The state of a share partition, with the epochs, times and counter that decide about its next record.
 
-    `fencing_leader_epoch` and `fencing_state_epoch` are the highest epochs seen, and `updates` the number of updates since the snapshots
-    that updates made necessary. `created_ms` is the time of the last write, `written_ms` that of the last snapshot (wall clock).
+    `fencing_leader_epoch` and `fencing_state_epoch` are the highest epochs seen. `updates` counts updates; the snapshot that follows when
+    there are enough of them resets it, other snapshots do not. `created_ms` is the time of the last snapshot that a request wrote,
+    `written_ms` that of the last snapshot of any kind, including periodic ones (wall clock; 0 before the first snapshot).
     """
 
     snapshot_epoch: int
@@ -87,7 +89,7 @@ class ShareStateCoordinator:
         return Effects([ShareRecord(key, value)], None)
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Effects[ShareRecord, ReadState]:
-        """Return the state, and record the leader epoch if it is a new one. Raises Rejected."""
+        """Return the state, with a record of the leader epoch if it is a newer one. Raises Rejected."""
         self._check_epochs(key, leader_epoch=leader_epoch)
         found = self._initialized(key, "Read")
         _check_leader(found, leader_epoch)
@@ -99,7 +101,7 @@ class ShareStateCoordinator:
         return Effects([self._next_record(key, found, unchanged, leader_epoch, now_ms)], response)
 
     def write(self, key: SharePartitionKey, state: WrittenState, now_ms: int) -> Effects[ShareRecord, None]:
-        """Write what has changed. Raises Rejected."""
+        """Return the record of a write: an update, or the snapshot that is due. Raises Rejected."""
         self._check_epochs(key, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch)
         found = self._initialized(key, "Write")
         _check_leader(found, state.leader_epoch)
@@ -132,9 +134,10 @@ class ShareStateCoordinator:
         return [ShareRecord(key, None) for key in self.states if key.topic_id == topic_id]
 
     def cold_snapshots(self, interval_ms: int, now_ms: int) -> list[ShareRecord]:
-        """Return snapshots of the share partitions that had none for `interval_ms`.
+        """Return snapshots of the share partitions whose last one is at least `interval_ms` old (Kafka's snapshotColdPartitions).
 
-        There are none while every share partition has had such a snapshot: nothing writes then, and nothing has to be deleted.
+        Return none if the last snapshot of every share partition is already one of these: requests have then written no snapshot since, so
+        there is hardly anything to delete.
         """
         if all(state.created_ms != state.written_ms for state in self.states.values()):
             return []
@@ -145,7 +148,7 @@ class ShareStateCoordinator:
         ]
 
     def redundant_before(self) -> int | None:
-        """Return the offset before which no record is needed; None if there is none to delete."""
+        """Return the offset below which all records are redundant, so that they can be deleted; None if that offset is unknown or 0."""
         return self._redundant_before or None
 
     # --- state ----------------------------------------------------------------------------------------------------------------
@@ -209,7 +212,7 @@ class ShareStateCoordinator:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
     def _next_record(self, key: SharePartitionKey, found: ShareState, state: WrittenState, leader_epoch: int, now_ms: int) -> ShareRecord:
-        """Return the update that carries `state`, or the snapshot that includes it if there were enough updates."""
+        """Return an update with the changes `state`, or a whole snapshot with them if there were enough updates since the last one."""
         if found.updates < self._updates_per_snapshot:
             update = ShareUpdateValue(
                 snapshot_epoch=found.snapshot_epoch,
@@ -243,8 +246,8 @@ def _check_leader(found: ShareState, leader_epoch: int) -> None:
 
 
 def _never_lower(found: ShareState, state: WrittenState) -> WrittenState:
-    """Return what a write changes in Kafka 4.4. Raises Rejected for a batch that ends before it begins: Kafka fails with
-    UNKNOWN_SERVER_ERROR.
+    """Return the write without a decrease of the start offset or, at the same start offset, of the count of completed deliveries (Kafka
+    4.4). Raises Rejected(INVALID_REQUEST) for a batch that ends before it begins; Kafka fails with UNKNOWN_SERVER_ERROR.
     """
     if any(batch.last_offset < batch.first_offset for batch in state.batches):
         raise Rejected(ErrorCode.INVALID_REQUEST, "The last offset of a state batch cannot be below its first offset.")

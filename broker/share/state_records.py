@@ -23,7 +23,7 @@ from ottla.protocol.share_log import (
 
 @dataclass(frozen=True, slots=True)
 class ShareRecord:
-    """One share partition with a snapshot or an update of its state; None deletes the state."""
+    """A snapshot or an update of one share partition's state. The value None deletes the state."""
 
     key: SharePartitionKey
     value: ShareSnapshotValue | ShareUpdateValue | None
