@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +22,7 @@ from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceReq
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
@@ -30,7 +31,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import AlterUserSc
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.all_reads import TOPICS, answers, requests
 from tests.support.group_calls import commit, find_coordinator
-from tests.support.txn_calls import Holder, init
+from tests.support.txn_calls import Holder, find_transaction_coordinator
 
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -39,13 +40,23 @@ SETTINGS = {
 }
 
 
+class Moment(NamedTuple):
+    """A mark, what was read at it, and the producer of the open transaction."""
+
+    mark: Mark
+    answers: list[tuple[str, Any]]
+    now_ms: int
+    holder: Holder | None
+    sequence: int
+
+
 @dataclass
 class Scene:
-    """A broker on a virtual clock, and the marks with the answers at each."""
+    """A broker on a virtual clock, and its marks."""
 
     broker: InProcessBroker
     rng: random.Random
-    marks: list[tuple[Mark, list[tuple[str, Any]], int]] = field(default_factory=list)
+    marks: list[Moment] = field(default_factory=list)
     holder: Holder | None = None
     sequence: int = 0
 
@@ -81,7 +92,11 @@ class Scene:
     def transact(self, client: Client) -> None:
         """Begin a transaction, write, or end it."""
         if self.holder is None:
-            self.holder, self.sequence = init(client), 0
+            find_transaction_coordinator(client)
+            made = client.call(InitProducerIdRequest("tx", 60_000))
+            if made.error_code:  # the transaction of a producer that was lost with its epoch is being aborted
+                return
+            self.holder, self.sequence = Holder(client, "tx", made.producer_id, made.producer_epoch), 0
         self.holder.client = client
         topic = self.topic()
         if self.rng.random() < 0.6 and self.holder.add((topic, 0)) == [0]:
@@ -126,18 +141,18 @@ class Scene:
 
     def mark(self, client: Client) -> None:
         mark = self.broker.mark()
-        self.marks.append((mark, answers(client), self.broker.clock.now_ms()))
+        self.marks.append(Moment(mark, answers(client), self.broker.clock.now_ms(), self.holder, self.sequence))
 
     def rewind(self, _: Client) -> None:
         if not self.marks:
             return
-        mark, before, now_ms = self.rng.choice(self.marks)
-        self.broker.rewind(mark)
-        assert self.broker.clock.now_ms() == now_ms
+        moment = self.rng.choice(self.marks)
+        self.broker.rewind(moment.mark)
+        assert self.broker.clock.now_ms() == moment.now_ms
         with self.client() as client:
-            for then, now in zip(before, answers(client), strict=True):
+            for then, now in zip(moment.answers, answers(client), strict=True):
                 assert now == then
-        self.holder = None
+        self.holder, self.sequence = moment.holder, moment.sequence  # its transaction goes on
 
 
 WRITES: list[Callable[[Scene, Client], None]] = [
