@@ -15,6 +15,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,21 +83,24 @@ class Broker:
     def __init__(
         self, settings: BrokerSettings, faults: Faults, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
     ) -> None:
-        self.settings = settings
+        self.settings, self._settings_at_start = settings, copy(settings)
         self.environment = environment = environment or Environment()
         self.clock = environment.clock
-        self.timers = Timers()
-        self.timers.on_error = lambda error: self.stop_at_once(error) if isinstance(error, FsyncFailed) else None
         self.log_dir: LogDir
         self.services: Services
         self.tell: Callable[[str], str] | None = None
         """Returns further text for the greeting, given the broker's address."""
         self._faults = faults
         self._exit_now = exit_now
+        self._build(listeners_of(settings))
+
+    def _build(self, listeners: Sequence[Listener]) -> None:
+        settings, environment = self.settings, self.environment
+        self.timers = Timers()
+        self.timers.on_error = lambda error: self.stop_at_once(error) if isinstance(error, FsyncFailed) else None
         self._driver = TimerDriver(self.timers, self.clock)
         self._nursery = Nursery(self.timers, self.clock, self.stop_at_once)
         self._flusher = Flusher(self.stop_at_once, environment.threads)
-        listeners = listeners_of(settings)
         self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
         self._links = self._make_links() if settings.is_member else None
         self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
@@ -235,6 +239,27 @@ class Broker:
         """For tests: leave what SIGKILL leaves, as far as one process can. Sockets and files are closed, and nothing more is written."""
         self._nursery.crash()
         self._faults.drop_held()
+
+    async def save(self) -> None:
+        """Save all files of a standalone node. Until the caller waits again, nothing changes: that is one turn of the event loop, in which
+        no request is answered. Raises RuntimeError for a cluster broker, or if a partition is offline.
+        """
+        if self.standalone is None:
+            raise RuntimeError("a cluster broker has no state of its own: mark the cluster (InProcessCluster.mark)")
+        await self.standalone.controller.voter.committed()
+        await self.standalone.published()
+        if not self.log_dir.save():
+            raise RuntimeError(f"not all partitions in {self.log_dir.path} can be saved, because a disk error took one offline")
+
+    async def start_again(self, exchange: Callable[[], object]) -> None:
+        """Crash, call `exchange`, which may replace the data directory, and start on it, at the same ports. Raises like `start`, and what
+        `exchange` raises; the broker then does not run."""
+        listeners = self._server.listeners
+        self.crash()
+        exchange()
+        self.settings = copy(self._settings_at_start)  # dynamic settings changed the other one
+        self._build(listeners)
+        await self.start()
 
     def stop_at_once(self, error: BaseException) -> None:
         """End the process, because the contents of the disk are unknown; the next start reads what is really there."""

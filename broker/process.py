@@ -13,11 +13,8 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ottla.broker.core import limits
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.descriptors import allow_open_files
 from ottla.broker.core.heap import keep_freed_memory
-from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 
 logger = logging.getLogger("ottla.broker")
 
@@ -32,12 +29,6 @@ class StartError(Exception):
 
 class ServingNode(Protocol):
     """The interface of a node that a process can run."""
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def timers(self) -> Timers: ...
 
     async def start(self) -> None:
         """Start everything and accept connections. Raises StartError or OSError; then everything is released."""
@@ -116,7 +107,8 @@ async def _until_stopped(node: ServingNode, port_file: Path | None) -> None:
         asyncio.get_running_loop().add_signal_handler(number, signalled)
     _announce(node, port_file)
     stopped = asyncio.ensure_future(stop.wait())
-    if await wait_at_most(node.timers, node.clock, limits.WARM_UP_AFTER_MS, [stopped]):
+    await asyncio.wait([stopped], timeout=limits.WARM_UP_AFTER_MS / 1000)  # not by the node's timers, which a rewind replaces
+    if not stopped.done():
         keep_freed_memory()
         await node.warm_up()
         gc.collect()  # a dataclass with slots replaces its class, and the first one is garbage

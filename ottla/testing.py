@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ottla.broker.faults.rules import FaultRule, FaultSyntax
     from ottla.broker.process import StartError
     from ottla.broker.storage.as_of import AtOffset
+    from ottla.broker.storage.marks import Mark
     from ottla.broker.testing.acl_control import AclControl
     from ottla.broker.testing.anomalies import Anomaly
     from ottla.broker.testing.cluster import InProcessCluster
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from ottla.broker.testing.history import History
     from ottla.broker.testing.in_process import InProcessBroker
     from ottla.broker.testing.in_process_gateway import InProcessGateway
-    from ottla.broker.testing.marks import Mark
     from ottla.broker.testing.verdict import NotExactlyOnce
 else:  # type checkers do not see this __getattr__, with which they would accept any name
     __getattr__, __dir__ = exports(
@@ -76,7 +76,7 @@ else:  # type checkers do not see this __getattr__, with which they would accept
             "InProcessBroker": "broker.testing.in_process",
             "InProcessCluster": "broker.testing.cluster",
             "InProcessGateway": "broker.testing.in_process_gateway",
-            "Mark": "broker.testing.marks",
+            "Mark": "broker.storage.marks",
             "NotExactlyOnce": "broker.testing.verdict",
             "OttlaContainer": "broker.testing.container",
             "Rejected": "broker.core.rejected",

@@ -12,6 +12,7 @@ import uvicorn
 from ottla.broker.admin.connection import BoundedConnection
 from ottla.broker.admin.guard import Guard
 from ottla.broker.admin.http_api import make_api, make_gateway_api
+from ottla.broker.admin.marks import MarkControl, add_marks
 from ottla.broker.admin.tokens import kept
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
@@ -42,7 +43,9 @@ async def admin_port(
     open_local: bool = False,
 ) -> AsyncIterator[int]:
     """Serve the admin port of a broker while the context lasts, as `served` does; `console` adds the console."""
+    marks = MarkControl(broker, clock)
     api, open_paths, closed_paths = make_api(broker, faults, clock), frozenset[str](), frozenset[str]()
+    add_marks(api, marks)
     if console:
         from ottla.broker.admin.console.views import RECORDS, add_console  # noqa: PLC0415 # costs start time only when it is asked for
 
@@ -50,8 +53,11 @@ async def admin_port(
         if broker.services.authorizer is not None:
             closed_paths = RECORDS
     guarded = Guard(api, token, open_paths, open_local=open_local, closed_paths=closed_paths)
-    async with served(guarded, port, host, token=token) as bound:
-        yield bound
+    try:
+        async with served(guarded, port, host, token=token) as bound:
+            yield bound
+    finally:
+        marks.close()
 
 
 @asynccontextmanager

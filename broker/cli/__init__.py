@@ -32,6 +32,7 @@ COMMANDS = {
     "acls": "ottla.broker.cli.acls:app",
     "faults": "ottla.broker.cli.faults:app",
     "clock": "ottla.broker.cli.faults:clock",
+    "marks": "ottla.broker.cli.faults:marks",
     "gateway": "ottla.broker.cli.gateway:gateway",
     "tap": "ottla.broker.cli.gateway:tap",
     "verify": "ottla.broker.cli.verify:verify",

@@ -1,4 +1,4 @@
-"""`ottla faults` and `ottla clock`: control the scripted faults and the clock of a broker that runs with `--admin-port`."""
+"""`ottla faults`, `ottla clock` and `ottla marks`: control the faults, the clock and the states of a broker with `--admin-port`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from ottla.protocol.printable import reason_of
 app = typer.Typer(
     help="Script faults on a running broker (started with --admin-port): drop, hold, delay or reject requests, fill the disk, and more.",
     no_args_is_help=True,
+)
+marks = typer.Typer(
+    help="Mark states of a running broker (started with --admin-port), and return to them (docs/fork-and-rewind.md).", no_args_is_help=True
 )
 clock = typer.Typer(help="Show or advance the clock of a running broker (started with --admin-port).", no_args_is_help=True)
 
@@ -180,6 +183,45 @@ def advance(by: Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m
     For example: ottla clock advance 2h. Prints by how many milliseconds the clock is ahead in total.
     """
     typer.echo(ask(admin, "POST", "/clock/advance", {"ms": duration_ms(by)})["ahead_ms"])
+
+
+@marks.command("add")
+@command
+def add_mark(name: Annotated[str, typer.Argument(metavar="[NAME]")] = "", admin: Admin = ADMIN, as_json: AsJson = False) -> None:
+    """Remember the broker's present state under a name, which is printed. Marks end with the broker's process."""
+    made = ask(admin, "POST", "/marks", {"name": name})
+    if as_json:
+        print_json(made)
+    else:
+        say(made["name"])
+
+
+@marks.command("list")
+@command
+def list_marks(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
+    """List the marks and the broker's time at each."""
+    made = ask(admin, "GET", "/marks")
+    if as_json:
+        print_json(made)
+    else:
+        print_table(("name", "now_ms"), [(each["name"], each["now_ms"]) for each in made])
+
+
+@marks.command("rewind")
+@command
+def rewind(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = ADMIN) -> None:
+    """Return to the state at a mark, any number of times; clients must connect again.
+
+    For example: ottla marks add seeded && make test && ottla marks rewind seeded
+    """
+    ask(admin, "POST", f"/marks/{urllib.parse.quote(name, safe='')}/rewind")
+
+
+@marks.command("remove")
+@command
+def remove_mark(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = ADMIN) -> None:
+    """Forget a mark."""
+    ask(admin, "DELETE", f"/marks/{urllib.parse.quote(name, safe='')}")
 
 
 def duration_ms(text: str) -> int:

@@ -33,6 +33,7 @@ from ottla.broker.controller.leader_changes import broker_fenced
 from ottla.broker.controller.state import ControllerState, SoftEffects
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.marks import Mark, Marks
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.cluster_controls import ClusterClockControl, ClusterTopicControl
 from ottla.broker.testing.cluster_marks import mark, returned_to
@@ -40,7 +41,6 @@ from ottla.broker.testing.cluster_nodes import CONTROLLER, ClusterNodes
 from ottla.broker.testing.controller_thread import InProcessController
 from ottla.broker.testing.in_process import InProcessBroker, import_ahead
 from ottla.broker.testing.links import Way
-from ottla.broker.testing.marks import Mark, Marks
 
 
 class InProcessCluster(ClusterNodes):

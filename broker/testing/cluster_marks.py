@@ -14,10 +14,10 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.storage.marks import Mark, Marks
 from ottla.broker.testing import broker_thread
 from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.cluster_nodes import LOOK_S, ClusterNodes
-from ottla.broker.testing.marks import Mark, Marks
 
 
 def mark(cluster: ClusterNodes, marks: Marks) -> Mark:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+import urllib.parse
 import urllib.request
 from typing import Any, Self
 
@@ -110,6 +111,10 @@ class OttlaContainer(DockerContainer):
         self.with_env("OTTLA_ADMIN_TOKEN", self.admin_token)
         return self.with_option("--admin-host=0.0.0.0", f"--admin-port={self.ADMIN_PORT}")
 
+    def with_marks(self) -> Self:
+        """Serve `mark` and `rewind`, on the admin port. The data is in a directory of the volume, because a volume cannot be exchanged."""
+        return self.with_admin().with_option(f"--data-dir={self.DATA}/marked")
+
     def with_data(self, volume: str) -> Self:
         """Store the data in a named volume, or in a directory that the image's user can write."""
         return self.with_volume_mapping(volume, self.DATA, "rw")
@@ -130,6 +135,14 @@ class OttlaContainer(DockerContainer):
     def advance_clock(self, seconds: float) -> None:
         """Advance the broker's clock, and run everything that becomes due."""
         self.admin("POST", "/clock/advance", {"ms": round(seconds * 1000)})
+
+    def mark(self, name: str = "") -> str:
+        """Remember the broker's present state, for `rewind`; return its name. Raises HTTPError. See `with_marks`."""
+        return str(self.admin("POST", "/marks", {"name": name})["name"])
+
+    def rewind(self, name: str) -> None:
+        """Return to the state at a mark; clients must connect again, to the same port. Raises HTTPError."""
+        self.admin("POST", f"/marks/{urllib.parse.quote(name, safe='')}/rewind")
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request to the admin port; return its JSON response. Raises HTTPError for an error status."""

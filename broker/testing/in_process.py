@@ -39,13 +39,13 @@ from ottla.broker.security.client_properties import client_properties
 from ottla.broker.storage.as_of import AtOffset, cut_at
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.fork import fork
+from ottla.broker.storage.marks import Mark, Marks
 from ottla.broker.testing.acl_control import AclControl
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl, as_text
 from ottla.broker.testing.counters import Counters, counters_of
 from ottla.broker.testing.history import History
-from ottla.broker.testing.marks import Mark, Marks
 
 HOST = "127.0.0.1"
 SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
@@ -267,19 +267,10 @@ class InProcessBroker(NodeThread[Broker]):
         return self.call_async(self._mark())
 
     async def _mark(self) -> Mark:
-        await self._save()
+        await self.broker.save()
         if self._marks is None:
             self._marks = Marks(self.data_dir)
         return self._marks.add(self._clock.now_ms(), self.broker.log_dir.mark_as_clean, [self.history.length()])
-
-    async def _save(self) -> None:
-        """Save all files. Until the caller waits again, nothing changes: one turn of the event loop, in which no request is answered."""
-        if (standalone := self.broker.standalone) is None:
-            raise RuntimeError("a cluster broker has no state of its own: mark the cluster")
-        await standalone.controller.voter.committed()
-        await standalone.published()
-        if not self.broker.log_dir.save():
-            raise RuntimeError(f"not all partitions in {self.data_dir} can be saved, because a disk error took one offline")
 
     def rewind(self, mark: Mark) -> None:
         """Return to the state at the mark, whatever the broker did since, also if it was killed: topics, records, groups, offsets,
@@ -323,7 +314,7 @@ class InProcessBroker(NodeThread[Broker]):
             raise
 
     async def _fork(self, target: Path) -> None:
-        await self._save()
+        await self.broker.save()
         fork(self.data_dir, target, finish=self.broker.log_dir.mark_as_clean)
 
     def keep(self) -> Path:

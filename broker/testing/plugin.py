@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:  # every test run of a project that has Ottla imports this module
+    from ottla.broker.storage.marks import Mark
     from ottla.broker.testing.acl_control import AclControl
     from ottla.broker.testing.cluster import InProcessCluster
     from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
     from ottla.broker.testing.in_process import InProcessBroker
     from ottla.broker.testing.in_process_gateway import InProcessGateway
-    from ottla.broker.testing.marks import Mark
 
 MARKER = "ottla"
 _FAILED = pytest.StashKey[bool]()

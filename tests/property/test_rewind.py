@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.core.clock import VirtualClock
+from ottla.broker.storage.marks import Mark
 from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles
-from ottla.broker.testing.marks import Mark
 from ottla.broker.testing.verdict import audit_findings
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData

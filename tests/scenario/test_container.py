@@ -158,6 +158,16 @@ def test_faults_and_the_clock_are_reached_through_its_admin_port(testcontainers:
         assert consume(broker.get_bootstrap_server(), "numbers", len(VALUES)) == VALUES
 
 
+def test_it_returns_to_a_mark(testcontainers: Callable[[], Any]) -> None:
+    with testcontainers().with_marks() as broker:
+        produce(broker.get_bootstrap_server(), "numbers", VALUES)
+        name = broker.mark()
+        produce(broker.get_bootstrap_server(), "numbers", VALUES)
+        broker.rewind(name)
+        produce(broker.get_bootstrap_server(), "numbers", [b"after"])
+        assert consume(broker.get_bootstrap_server(), "numbers", len(VALUES) + 1) == [*VALUES, b"after"]
+
+
 def test_a_setting_that_is_misspelt_ends_the_start_with_its_log(testcontainers: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match=r"num\.partitons"), testcontainers().with_setting("num.partitons", 3):
         pass

@@ -10,15 +10,10 @@ from pathlib import Path
 PROGRAM = """
 import sys
 from pathlib import Path
-from ottla.broker.core.clock import Clock
-from ottla.broker.core.timers import Timers
 from ottla.broker.process import run_node
 
 class Node:
     ports = [7, 8]
-
-    def __init__(self):
-        self.clock, self.timers = Clock(), Timers()
 
     async def start(self):
         print("started")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.testing import marks
+from ottla.broker.storage import marks
 from ottla.broker.testing.in_process import InProcessBroker
 
 KILLED = """

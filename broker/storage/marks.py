@@ -8,6 +8,7 @@ Invariants:
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import shutil
@@ -65,6 +66,20 @@ class Marks:
         fork(self._data_dir, mark.directory, finish=mark_as_clean)
         self._copies[mark] = self._pool.submit(self._copied, mark)
         return mark
+
+    async def prepared(self, mark: Mark) -> None:
+        """Wait for the copy that `restore` needs. Raises ForkRefused, OSError."""
+        await asyncio.wrap_future(self._copies[mark])
+
+    def remove(self, mark: Mark) -> None:
+        """Forget a mark, and remove its files on a thread."""
+        copy = self._copies.pop(mark)
+
+        def clear() -> None:
+            for directory in (mark.directory, *(() if copy.cancelled() or copy.exception() else (copy.result(),))):
+                shutil.rmtree(directory, ignore_errors=True)
+
+        self._pool.submit(clear)  # on the thread that makes the copy, after it
 
     def restore(self, mark: Mark) -> None:
         """Put a copy of the mark in the place of the data directory, which no broker may be using. Raises ForkRefused, OSError."""
