@@ -5,7 +5,7 @@ Promises:
 * Tasks are returned when they have changed, and to a member that joins or lists its tasks; the endpoints of all members when any of them
   may have changed.
 * What keeps the group from working is in the response's status: missing or wrongly partitioned topics, a delayed assignment, an older
-  topology, a requested shutdown.
+  topology, a requested shutdown, client tags that the group requires and the member lacks (from version 1 on).
 * A static member that left with epoch -2 gets its tasks back under a new member id (from Kafka 4.4 on).
 * An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH, a group of another type GROUP_ID_NOT_FOUND. Without the feature
   streams.version, or without `streams` in `group.coordinator.rebalance.protocols`, the response is UNSUPPORTED_VERSION.
@@ -29,6 +29,7 @@ from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected, clipped
 from ottla.broker.groups.streams_heartbeat import StreamsHeartbeatAnswer
+from ottla.broker.streams.internal_topics import Status as StatusCode
 from ottla.broker.streams.tasks import Tasks, sorted_tasks
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k88_streams_group_heartbeat import (
@@ -48,6 +49,8 @@ _OF_SUBTOPOLOGIES = (
     "copartition_groups.source_topics",
     "copartition_groups.repartition_source_topics",
 )
+_WITH_TAGS = 1
+"""The version whose clients know the status MISSING_CLIENT_TAGS."""
 _TASKS = ("active_tasks", "standby_tasks", "warmup_tasks")
 API = Api(
     StreamsGroupHeartbeatRequest,
@@ -104,7 +107,9 @@ def _response(ctx: Context[CoordinationServices], answer: StreamsHeartbeatAnswer
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         task_offset_interval_ms=answer.task_offset_interval_ms,
         acceptable_recovery_lag=answer.acceptable_recovery_lag,
-        status=[Status(code, detail) for code, detail in answer.status],
+        status=[
+            Status(code, detail) for code, detail in answer.status if code != StatusCode.MISSING_CLIENT_TAGS or ctx.version >= _WITH_TAGS
+        ],
         active_tasks=None if tasks is None else _task_ids(tasks.active),
         standby_tasks=None if tasks is None else _task_ids(tasks.standby),
         warmup_tasks=None if tasks is None else _task_ids(tasks.warmup),

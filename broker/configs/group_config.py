@@ -44,6 +44,7 @@ DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 _COPY_ENABLE: Final = "errors.deadletterqueue.copy.record.enable"
 
 STANDBYS = "streams.num.standby.replicas"
+RACK_TAGS = "streams.rack.aware.assignment.tags"
 INITIAL_REBALANCE_DELAY_MS = "streams.initial.rebalance.delay.ms"
 _OFFLOAD: Final = "Whether assignments are computed on a background thread, which does not exist here. Stored, without effect."
 _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
@@ -107,11 +108,18 @@ LATER_GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
             "",
             "The topic to which the records that a share group gives up are written. Empty: none.",
         ),
+        ConfigKey(
+            RACK_TAGS,
+            ConfigType.LIST,
+            (),
+            "Keys of client tags that the members must have. The assignor `sticky` makes no use of them, as in Kafka 4.4.",
+            synonyms=(Synonym(f"group.{RACK_TAGS}"),),
+        ),
         ConfigKey(_COPY_ENABLE, ConfigType.BOOLEAN, False, "Whether dead letters have the keys and values of their records."),
     )
 }
-"""The settings that Kafka 4.4 brought, but for those of warm-up tasks, which do not exist here. An internal one is described only for a
-group that has it.
+"""The settings that Kafka 4.4 brought, but for the internal ones of warm-up tasks, which do not exist here. An internal one is described
+only for a group that has it.
 """
 _ALL: Final = {**GROUP_KEYS, **LATER_GROUP_KEYS}
 
@@ -141,6 +149,9 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
         )
         if session <= heartbeat:
             raise Rejected(ErrorCode.INVALID_CONFIG, f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
+    tags = [tag.strip() for tag in overrides.get(RACK_TAGS, "").split(",")]
+    if len(set(tags)) < len(tags):
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"{RACK_TAGS} must not contain duplicate tag keys.")
     if is_reserved_dead_letter_topic(str(values.get(DEAD_LETTER_TOPIC, ""))):
         raise Rejected(ErrorCode.INVALID_CONFIG, f"{DEAD_LETTER_TOPIC}: DLQ topic name must not start with '__'")
 
@@ -159,6 +170,13 @@ def effective_group_values(kind: str, overrides: Mapping[str, str], settings: Br
 def effective_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
     """Return the value in force of one setting."""
     return _in_force(name, overrides.get(name), settings)
+
+
+def rack_tags(overrides: Mapping[str, str], settings: BrokerSettings) -> tuple[str, ...]:
+    """Return the keys of the client tags that the members of a streams group must have."""
+    tags = _parsed(RACK_TAGS, overrides[RACK_TAGS]) if RACK_TAGS in overrides else settings.group_streams_rack_aware_assignment_tags
+    assert isinstance(tags, tuple)
+    return tags
 
 
 def share_settings(overrides: Mapping[str, str], settings: BrokerSettings, *, dead_letters: bool = False) -> ShareSettings:

@@ -344,6 +344,9 @@ class BrokerSettings:
     group_streams_num_standby_replicas: int = _key(_INT, 0, "Standby tasks of each stateful task of a streams group.", _NOT_NEGATIVE)
     group_streams_max_standby_replicas: int = _key(_INT, 2, "Highest number of standby tasks of a streams group.", _NOT_NEGATIVE)
     group_streams_initial_rebalance_delay_ms: int = _key(_INT, 3_000, "How long a new streams group waits for more members.", _NOT_NEGATIVE)
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = _key(
+        _LIST, (), "Keys of client tags that the members of a streams group must have."
+    )
     group_streams_assignment_interval_ms: int = _key(
         _INT, 1_000, "Minimum time between two assignments of a streams group.", _NOT_NEGATIVE, dynamic=True
     )

@@ -135,9 +135,6 @@ _OF_CONTROLLERS = (
 _OF_STREAMS_GROUPS = (
     ConfigKey("group.streams.assignors", _T.LIST, ("sticky",), "The assignors of streams groups.", each_of("sticky")),
     ConfigKey(
-        "group.streams.rack.aware.assignment.tags", _T.LIST, (), "Client tags over which standby tasks are spread. Stored, without effect."
-    ),
-    ConfigKey(
         "group.streams.topology.description.plugin.class",
         _T.CLASS,
         None,

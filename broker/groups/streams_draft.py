@@ -43,6 +43,8 @@ class StreamsConfig:
     assigns_empty: bool = False
     is_extended: bool = False
     """Whether members may be static and report the offsets of their tasks, as since Kafka 4.4."""
+    rack_tags: tuple[str, ...] = ()
+    """The keys of the client tags that members must have."""
 
     @property
     def task_offset_interval_ms(self) -> int:
@@ -57,7 +59,8 @@ class StreamsConfig:
     @property
     def assignment_configs(self) -> Mapping[str, str]:
         """The assignor's settings, as the group's record has them."""
-        return {"num.standby.replicas": str(self.num_standby_replicas)}
+        tags = {"rack.aware.assignment.tags": ",".join(self.rack_tags)} if self.rack_tags else {}
+        return {"num.standby.replicas": str(self.num_standby_replicas), **tags}
 
 
 class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
@@ -177,7 +180,10 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         group, configured = self.group, self.configured
         if not configured.is_ready or configured.subtopologies is None:
             return {member_id: TaskSet() for member_id in group.members}
-        members = {member_id: MemberSpec(member.process_id, group.target(member_id)) for member_id, member in group.members.items()}
+        members = {
+            member_id: MemberSpec(member.process_id, member.assigned if self.config.is_extended else group.target(member_id))
+            for member_id, member in group.members.items()
+        }
         standbys = int(self.assignment_configs.get("num.standby.replicas", "0"))
         return assign(members, configured.subtopologies, standbys)
 

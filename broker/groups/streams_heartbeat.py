@@ -149,7 +149,7 @@ def heartbeat(
         request_shutdown(draft, beat.member_id)
     is_changed = beat.member_epoch == JOIN_EPOCH or member.assigned != before.assigned
     _count_endpoint_changes(draft, beat, before, member)
-    _note_problems(draft, status)
+    _note_problems(draft, member, status)
     return StreamsHeartbeatAnswer(
         member_id=member.member_id,
         epoch=member.epoch,
@@ -171,14 +171,19 @@ def _count_endpoint_changes(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequ
         draft.soft.endpoint_epoch += 1
 
 
-def _note_problems(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
-    """Add what is wrong with the topics, and a requested shutdown."""
+def _note_problems(draft: StreamsDraft, member: StreamsMember, status: list[tuple[int, str]]) -> None:
+    """Add what is wrong with the topics, a requested shutdown, and client tags that the member lacks."""
     if draft.configured.problem is not None:
         status.append(draft.configured.problem)
     member_id = draft.soft.shutdown_requested_by
     if member_id is not None:
         reason = f"Streams group member {member_id} encountered a fatal error and requested a shutdown for the entire application."
         status.append((Status.SHUTDOWN_APPLICATION, reason))
+    lacking = ", ".join(tag for tag in draft.config.rack_tags if tag not in member.client_tags)
+    if lacking:
+        configure = "Configure them via 'client.tag.<tagKey>' in your Streams config."
+        reason = f"Missing required client tags for rack-aware standby assignment: [{lacking}]. {configure}"
+        status.append((Status.MISSING_CLIENT_TAGS, reason))
 
 
 def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatAnswer:

@@ -26,7 +26,7 @@ from ottla.broker.streams.tasks import Tasks, TaskSet
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member as the assignor sees it: its process, and its previous target assignment."""
+    """A member as the assignor sees it: its process, and the tasks that it had: its target before, and since Kafka 4.4 its own."""
 
     process_id: str
     before: TaskSet = field(default_factory=TaskSet)

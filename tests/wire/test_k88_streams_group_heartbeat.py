@@ -8,11 +8,12 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from ottla.protocol.messages.k88_streams_group_heartbeat import Topology
+from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 from ottla.protocol.messages.streams_group import Subtopology, TaskIds, TaskOffset, TopicInfo
 from tests.support import consumer_calls
 from tests.support.access import GUARDED, acl, allow, ann, bob
 from tests.support.running_broker import RunningBroker
+from tests.support.share_calls import configure
 from tests.support.streams_group_calls import AT_ONCE, beat, described, prepare
 from tests.support.streams_groups import topology
 
@@ -149,3 +150,12 @@ def test_until_4_3_members_report_no_offsets(client: Client) -> None:
     joined = beat(client)
     assert (joined.task_offset_interval_ms, joined.topology_description_required) == (0, False)
     assert beat(client, instance_id="i").error_message == "Static membership is not yet supported."
+
+
+@pytest.mark.broker_like("4.4")
+def test_version_0_does_not_know_the_status_of_missing_client_tags(client: Client) -> None:
+    configure(client, "g", streams__rack__aware__assignment__tags="zone")
+    joined = beat(client)
+    assert [status.status_code for status in joined.status] == [6]
+    request = StreamsGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=joined.member_epoch)
+    assert [len(client.call(request, version=version).status) for version in (0, 1)] == [0, 1]

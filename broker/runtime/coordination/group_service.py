@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
-from ottla.broker.configs.group_config import INITIAL_REBALANCE_DELAY_MS, STANDBYS, effective_group_values, effective_value
+from ottla.broker.configs.group_config import INITIAL_REBALANCE_DELAY_MS, STANDBYS, effective_group_values, effective_value, rack_tags
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -129,6 +129,7 @@ def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> St
         assignment_interval_ms=values["assignment.interval.ms"],
         assigns_empty=settings.like.assigns_empty_groups,
         is_extended=settings.like.extends_streams_groups,
+        rack_tags=rack_tags(overrides, settings),
     )
 
 

@@ -38,10 +38,11 @@ Given = tuple[int, int, list[int]]
 """First offset, last offset and types of an acknowledgement."""
 
 
-def configure(probe: Probe, group: str, settings: Mapping[str, str]) -> None:
-    """Change settings of a group."""
+def configure(probe: Probe, group: str, settings: Mapping[str, str]) -> bool:
+    """Change settings of a group. Return whether that is possible."""
     configs = [AlterableConfig(name, 0, value) for name, value in settings.items()]
-    probe.ask(f"configure {group}", IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, configs)]))
+    answer = probe.ask(f"configure {group}", IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, configs)]))
+    return answer is not None and answer.responses[0].error_code == ErrorCode.NONE
 
 
 def coordinator_key(group: str, topic_id: bytes, partition: int) -> str:

@@ -15,7 +15,7 @@ from client_compat.differential.probe import Probe
 from client_compat.differential.scenarios.common import batch, create, produce, until
 from client_compat.differential.scenarios.consumer_groups import joining_beat as consumer_beat
 from client_compat.differential.scenarios.groups import commit_request
-from client_compat.differential.scenarios.share_members import configure
+from client_compat.differential.scenarios.share_members import GROUP_RESOURCE, configure
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -193,6 +193,32 @@ def standbys(probe: Probe) -> None:
     described(probe, "without b", "st-stand")
     probe.ask("shut down", beat("st-stand", "a", epochs["a"], shutdown_application=True))
     probe.ask("c is told", beat("st-stand", "c", epochs["c"]))
+
+
+def client_tags(probe: Probe) -> None:
+    """Require client tags that members have, have in part, and lack; then others."""
+    tags = "streams.rack.aware.assignment.tags"
+    for value in ("zone,zone", " zone , zone ", ""):
+        configure(probe, "st-tags", {tags: value})
+    if not configure(probe, "st-tags", AT_ONCE | {tags: "zone,rack"}):
+        return  # before Kafka 4.4
+    probe.ask("describe the group", DescribeConfigsRequest([DescribeConfigsResource(GROUP_RESOURCE, "st-tags", None)], True))
+    new_topic(probe, "tags-text", 3)
+    topology = Topology(0, [Subtopology("0", ["tags-text"])])
+    both = [KeyValue("rack", "r"), KeyValue("zone", "z")]
+    for member, given in {"a": both, "b": both[:1], "c": []}.items():
+        probe.ask(f"{member} joins", joining("st-tags", member, topology, client_tags=given))
+    epochs = settled(probe, "st-tags")
+    for version in probe.range(ApiKey.STREAMS_GROUP_HEARTBEAT):
+        for member, epoch in sorted(epochs.items()):
+            probe.ask(f"{member} lives", beat("st-tags", member, epoch), version)
+    described(probe, "with tags", "st-tags")
+    configure(probe, "st-tags", {tags: "zone"})
+    for _ in until("the setting is applied"):
+        if probe.quietly(beat("st-tags", "a", epochs["a"]), 0).member_epoch > epochs["a"]:
+            break
+    settled(probe, "st-tags")
+    described(probe, "with one tag", "st-tags")
 
 
 def static_members(probe: Probe) -> None:

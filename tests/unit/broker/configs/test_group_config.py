@@ -6,10 +6,12 @@ from ottla.broker.configs.group_config import (
     ASSIGNMENT_INTERVAL_MS,
     DEAD_LETTER_TOPIC,
     HEARTBEAT_INTERVAL_MS,
+    RACK_TAGS,
     SESSION_TIMEOUT_MS,
     check_group_configs,
     described_group_value,
     effective_group_values,
+    rack_tags,
     share_settings,
 )
 from ottla.broker.core.rejected import Rejected
@@ -144,3 +146,16 @@ def test_a_group_has_a_dead_letter_queue_if_share_version_allows_it() -> None:
     assert (allowed.dead_letter_topic, allowed.copies_dead_letters) == ("dlq.t", True)
     assert share_settings(overrides, settings).dead_letter_topic == ""
     assert share_settings({}, settings, dead_letters=True).dead_letter_topic == ""
+
+
+@pytest.mark.parametrize(("value", "tags"), [("zone, rack", ("zone", "rack")), ("", ()), (None, ("cell",))])
+def test_a_groups_rack_tags_replace_the_brokers(value: str | None, tags: tuple[str, ...]) -> None:
+    settings = BrokerSettings(like=likeness("4.4"), group_streams_rack_aware_assignment_tags=("cell",))
+    overrides = {} if value is None else {RACK_TAGS: value}
+    check_group_configs(overrides, settings)
+    assert rack_tags(overrides, settings) == tags
+
+
+def test_rack_tags_that_are_named_twice_are_refused() -> None:
+    with pytest.raises(Rejected, match="must not contain duplicate tag keys"):
+        check_group_configs({RACK_TAGS: "zone, zone"}, BrokerSettings(like=likeness("4.4")))

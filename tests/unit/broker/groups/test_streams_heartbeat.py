@@ -370,3 +370,21 @@ def test_a_join_without_a_change_counts_for_the_endpoints_until_4_3(is_extended:
     before = driver.join("a", user_endpoint=Endpoint("h", 1)).endpoint_epoch
     again = driver.join("a", user_endpoint=Endpoint("h", 1)).endpoint_epoch
     assert (before, again) == (1, count)
+
+
+def test_a_member_is_told_which_client_tags_it_lacks() -> None:
+    driver = StreamsDriver(is_extended=True, rack_tags=("zone", "rack"))
+    code, detail = driver.join("a", client_tags=[KeyValue("zone", "z")]).status[0]
+    assert code == Status.MISSING_CLIENT_TAGS
+    assert detail.startswith("Missing required client tags for rack-aware standby assignment: [rack]. Configure them via")
+    assert driver.group.assignment_configs == {"num.standby.replicas": "0", "rack.aware.assignment.tags": "zone,rack"}
+    assert driver.join("b", client_tags=[KeyValue("rack", "r"), KeyValue("zone", "z")]).status == []
+
+
+@pytest.mark.parametrize(("is_extended", "of_b"), [(False, active(2)), (True, active(1))])
+def test_since_4_4_a_member_keeps_what_it_has_and_not_what_it_is_to_get(is_extended: bool, of_b: TaskSet) -> None:
+    driver = StreamsDriver(FakeTopics(t=3), is_extended=is_extended)
+    driver.join("a")
+    for member_id in ("b", "c"):
+        driver.join(member_id)
+    assert driver.group.target("b") == of_b
