@@ -1,4 +1,4 @@
-"""The end offsets of partitions, here or on other brokers, from which the lag of share groups follows (Kafka's PartitionMetadataClient)."""
+"""Looks up the end offsets of partitions, for the lag of share groups (Kafka's PartitionMetadataClient)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _NO_REPLICA: Final = -1
 
 
 class EndOffsets:
-    """Asks the leaders. Without `peers` this broker, `node_id`, leads all partitions."""
+    """Returns end offsets from the partitions' leaders: this broker (`node_id`) or a broker in `peers`. A standalone node has no
+    `peers`.
+    """
 
     def __init__(self, partitions: Partitions, catalog: Catalog, node_id: int, peers: Peers | None = None) -> None:
         self._partitions = partitions
@@ -27,7 +29,7 @@ class EndOffsets:
         self._peers = peers
 
     async def of(self, topic_id: bytes, index: int) -> int:
-        """Return the high watermark of a partition. Raises Rejected."""
+        """Return the high watermark of a partition. Raises Rejected, for example LEADER_NOT_AVAILABLE or NETWORK_EXCEPTION."""
         topic = self._catalog.topic_by_id(topic_id)
         if topic is None or index not in topic.partitions:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -4,12 +4,12 @@ Invariants:
 
 * A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first looked
   up, before the response, so that the client need not retry.
-* A waiting member holds a future, which is its ticket in the state machine. It is completed when the phase it waits for ends, even if its
-  connection was closed meanwhile, so no ticket leaks.
+* A JoinGroup or SyncGroup request that waits has a future, which the state machine knows as its ticket. The ticket is completed when the
+  join or sync phase ends, even if the client's connection was closed meanwhile, so no ticket leaks.
 * Each group has at most one timer, never later than its next deadline. A heartbeat only extends deadlines, so it touches no timer; a timer
   that fires too early is scheduled again. A heartbeat answered with REBALANCE_IN_PROGRESS may start a deadline, for the member's rejoin.
-* The state machines (`ottla.broker.groups`) are imported when the first partition is served: they are half of what a start would import,
-  and a broker without groups needs none of them.
+* The state machines (`ottla.broker.groups`) are imported when the first partition is served. They would be half of all imports at the
+  start, and a broker without groups does not need them.
 * Without an offsets topic every request gets NOT_COORDINATOR, as in Kafka's CoordinatorRuntime. The client then looks up the coordinator,
   which creates the topic.
 * A heartbeat of a group that is not loaded yet succeeds, as in Kafka.
@@ -145,7 +145,7 @@ class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
 
 
 class GroupService:
-    """All groups of this broker. `cluster` has the topics. `overrides_of` returns the settings of one group, as text."""
+    """All groups of this broker. `cluster` has the topics. `overrides_of` returns the settings that were set for one group, as text."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class GroupService:
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def get(self, group_id: str) -> Group | None:
-        """Return the group, or None. Raises Rejected while its partition is not loaded."""
+        """Return the group, or None. Raises Rejected if this broker does not coordinate it, or has not loaded its partition yet."""
         return self.shards.of(group_id).machine.groups.get(group_id)
 
     def all_groups(self) -> Iterator[Group]:
@@ -232,21 +232,21 @@ class GroupService:
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, joining: Joining) -> JoinAnswer | asyncio.Future[JoinAnswer]:
-        """Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
+        """Handle JoinGroup. Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
         ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         self.settle(shard, group_id, shard.machine.join(group_id, joining, ticket, self.now()))
         return ticket.result() if ticket.done() else ticket
 
     def sync(self, group_id: str, syncing: Syncing) -> SyncAnswer | asyncio.Future[SyncAnswer]:
-        """Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
+        """Handle SyncGroup. Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
         ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         self.settle(shard, group_id, shard.machine.sync(group_id, syncing, ticket, self.now()))
         return ticket.result() if ticket.done() else ticket
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Return the error of a classic heartbeat. It never waits."""
+        """Handle a heartbeat of a classic group's member and return its error; NONE while the group is being loaded."""
         try:
             shard = self._shard_of_members(group_id)
         except Rejected as refused:
@@ -288,7 +288,7 @@ class GroupService:
         return self.decided(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
-        """Return one error per member. Raises Rejected for the whole request."""
+        """Handle LeaveGroup. Return one error per member, in order. Raises Rejected for the whole request."""
         shard = self._shard_of_members(group_id)
         errors, effects = shard.machine.leave(group_id, leaving, self.now())
         self.settle(shard, group_id, effects)
@@ -316,8 +316,8 @@ class GroupService:
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """Write offsets in a transaction; they become visible when it commits. Return one error per offset, in order.
 
-        The caller has verified that the offsets partition belongs to the transaction; `guard` is the proof. Raises Rejected for the whole
-        request.
+        The caller has verified that the offsets partition belongs to the transaction; `guard` is the result of that verification, None if
+        the transaction is open there already. Raises Rejected for the whole request.
         """
         shard = self.shards.of(commit.group_id)
         effects = shard.machine.commit(commit, self.now())
@@ -370,11 +370,11 @@ class GroupService:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def now(self) -> Now:
-        """Return the current time."""
+        """Return the current monotonic and wall time."""
         return Now(self._clock.mono_ms(), self._clock.now_ms())
 
     def _shard_of_members(self, group_id: str) -> _Shard:
-        """Return the shard of a named group. Raises Rejected, for an empty name before anything else."""
+        """Return the shard of a group. Raises Rejected: INVALID_GROUP_ID for an empty id, otherwise a coordinator error."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         return self.shards.of(group_id)
@@ -383,7 +383,11 @@ class GroupService:
         return consumer_config(self._settings, self._overrides_of(group_id))
 
     def decided(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
-        """Append and apply a member's request, schedule the group's next deadline, and return the response. Raises Rejected."""
+        """Append and apply the effects of a member's request and schedule the group's next deadline. Return the response, or a future of
+        it.
+
+        Raises Rejected if the append fails.
+        """
         try:
             return shard.run(effects)
         except Rejected:
@@ -393,7 +397,10 @@ class GroupService:
             self.settle(shard, group_id, Effects((), []))
 
     def settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
-        """Append and apply a group's decision, complete the requests it answers, and schedule its next deadline."""
+        """Append and apply a group's decision, complete the requests that it answers, and schedule the group's next deadline.
+
+        If the append fails, these requests get its error.
+        """
         replies, durable = effects.response, None
         try:
             durable = shard.append(effects.records)
@@ -410,7 +417,9 @@ class GroupService:
             self._nursery.run("resolution of a regular expression", partial(self._resolve, shard, resolution))
 
     async def _resolve(self, shard: _Shard, resolution: Resolution) -> None:
-        """Resolve a group's regular expressions, with other work between the slices. If the shard resigns meanwhile, drop the result."""
+        """Match a group's regular expressions with the topics, in several turns of the loop. Drop the result if the shard resigns
+        meanwhile.
+        """
         try:
             for _ in resolution.steps(self.cluster, self._clock.now_ms()):
                 await asyncio.sleep(0)
@@ -452,7 +461,7 @@ class GroupService:
         self._append_in_pieces(shard, shard.machine.expire_offsets(self.now()))
 
     def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
-        """Append independent tombstones in several batches. Those that cannot be written now are decided again at the next sweep."""
+        """Append tombstones in several batches. If one fails, the rest is not written; the next sweep decides on those offsets again."""
         records = effects.records
         try:
             for start in range(0, len(records), EXPIRY_RECORDS_PER_BATCH):
@@ -462,9 +471,10 @@ class GroupService:
 
 
 def new_member_id(prefix: str, random_bytes: Callable[[int], bytes]) -> str:
-    """Return the id of a new member: the client or instance id, and a random suffix (Kafka's ClassicGroup.generateMemberId).
+    """Return the id of a new member: `prefix` (client id or instance id), a hyphen and a random UUID (Kafka's
+    ClassicGroup.generateMemberId).
 
-    The prefix is cut if the whole would exceed the protocol's longest string.
+    The prefix is cut so that the id has at most STRING_BYTES_MAX bytes.
     """
     suffix = f"-{random_member_id(random_bytes)}"
     return prefix.encode()[: STRING_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
@@ -485,7 +495,7 @@ def _answer(replies: Replies) -> None:
 
 
 def _failed(replies: Replies, error: ErrorCode) -> Replies:
-    """Return replies with `error` to the same tickets."""
+    """Return error responses with `error` for the tickets of `replies`."""
     return [
         Reply(ticket, JoinAnswer(error=error) if isinstance(answer, JoinAnswer) else SyncAnswer(error=error)) for ticket, answer in replies
     ]

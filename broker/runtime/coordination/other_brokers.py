@@ -1,6 +1,6 @@
-"""The requests that a cluster broker's coordinators and partitions send to other brokers.
+"""Makes the clients with which a cluster broker's coordinators and partition leaders send requests to other brokers.
 
-Markers, transaction verification and share state use separate connections, so that none waits for another.
+Transaction markers, transaction verification and share state use separate connections, so that no kind of request delays another.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 
 
 class OtherBrokers:
-    """Makes the clients for remote markers and remote coordinators. `peers` makes the links for each."""
+    """Makes the clients. `peers` is called once per client and returns its own connections."""
 
     def __init__(self, catalog: Catalog, node_id: int, peers: Callable[[], Peers], nursery: Nursery) -> None:
         self._catalog = catalog
@@ -30,7 +30,7 @@ class OtherBrokers:
         return RemoteMarkers(local, self._catalog, self._node_id, self._peers(), self._nursery).send
 
     def txns(self, local: TxnPartitions) -> TxnPartitions:
-        """Return a client that asks a transaction's coordinator; `local` answers if that is this broker."""
+        """Return a client of transaction coordinators. It calls `local` if this broker is the coordinator."""
         return RemoteTxns(local, self._catalog, self._node_id, self._peers(), self._nursery)
 
     def share_peers(self) -> Peers:

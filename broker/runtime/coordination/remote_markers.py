@@ -3,9 +3,9 @@
 Invariants:
 
 * The leader is looked up each time a marker is sent. A partition without a reachable leader is rejected with a retriable error.
-* An error applies to its partition only. If the whole request fails, each of its markers counts as failed and is sent again; a second
-  marker does no harm to a partition that has one already.
-* A request names a producer once, because the response identifies its partitions by the producer id.
+* An error applies to its partition only. If the whole request fails, all of its markers are sent again; a second marker has no effect on a
+  partition that already has one.
+* A request has at most one marker per producer id, because the response identifies the marker by its producer id.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Invariants:
 
-* The coordinator is the leader of the `__transaction_state` partition that the transactional id hashes to; it is looked up for each
-  question. Without a coordinator the error is COORDINATOR_NOT_AVAILABLE; if the request fails it is NETWORK_EXCEPTION. A coordinator too
-  old to verify partitions is not asked, and the answer counts as yes, as in Kafka.
-* A request names a transactional id once; a second question about it goes into the next request.
+* The coordinator is the leader of the `__transaction_state` partition that the transactional id hashes to; it is looked up for each call.
+  Without a coordinator the error is COORDINATOR_NOT_AVAILABLE; if the request fails it is NETWORK_EXCEPTION. If the coordinator's release
+  is too old to verify partitions, no request is sent and all partitions count as verified, as in Kafka.
+* A request contains a transactional id at most once; another call for the same id goes into the next request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Question:
 
 
 class RemoteTxns:
-    """A `TxnPartitions` for all coordinators. `local` answers for the ids that this broker, `node_id`, coordinates."""
+    """A `TxnPartitions` for the whole cluster. `local` handles the transactional ids that this broker, `node_id`, coordinates."""
 
     def __init__(self, local: TxnPartitions, catalog: Catalog, node_id: int, peers: Peers, nursery: Nursery) -> None:
         self._local = local
@@ -60,7 +60,9 @@ class RemoteTxns:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> Answer:
-        """Open the transaction or add partitions to it. A remote coordinator adds at transaction version 2: brokers add in no other."""
+        """Open the transaction or add partitions to it. A remote coordinator ignores `client_version` and assumes transaction version 2,
+        because only producers of that version let brokers add partitions.
+        """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.add_partitions(transactional_id, producer_id, epoch, partitions, client_version)
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=False))
@@ -114,7 +116,7 @@ def _wire_transaction(question: _Question) -> AddPartitionsToTxnTransaction:
 
 
 def _settle_each(now: Mapping[str, Asked[_Question, Errors]], response: AddPartitionsToTxnResponse) -> None:
-    """Settle each question with its own result; a missing result counts as NETWORK_EXCEPTION."""
+    """Complete each question with its result from the response; NETWORK_EXCEPTION for each result that is missing."""
     if response.error_code:
         not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         _settle_all(now.values(), ErrorCode.INVALID_TXN_STATE if not_for_clients else ErrorCode.of(response.error_code))

@@ -6,8 +6,8 @@ Invariants, for groups, transactions and share state alike:
   decides right before `run`, in the same turn of the loop, so no other operation comes between a decision and its effects.
 * The records of one operation are one batch: all of them are in the log or none.
 * A response waits until its records are committed. A response without records waits for earlier uncommitted writes, because it may reveal
-  them. Both fail when the leader epoch ends in which they were decided, and nothing is written in a later epoch (KAFKA-20634). A response
-  that takes too long fails with an error; its records may still be committed.
+  them. Pending responses fail when the leader epoch ends in which they were decided, and no decision is written in a later epoch
+  (KAFKA-20634). A response that waits too long fails with REQUEST_TIMED_OUT; its records may still be committed.
 * Loading reads the log to its end with the same `apply`, and `end_transaction` per marker. Uncommitted records are applied too, but no
   response reveals them before they are committed. An undecodable record is skipped with a warning: refusing to start would take down all
   other groups or transactions. A corrupt batch ends the loading, and the partition is not served, because its contents are unknown.
@@ -72,14 +72,14 @@ def as_coordinator(error: Rejected) -> Rejected:
 
 
 class Machine(Protocol[RecordT_contra]):
-    """State that changes only by applied records."""
+    """A coordinator's state machine. Only applied records and transaction markers change its state."""
 
     def apply(self, record: RecordT_contra, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Apply a record of the log; with a producer id it is part of that producer's open transaction."""
+        """Apply a record from offset `record_offset` of the log. With a `producer_id` it belongs to that producer's open transaction."""
         ...
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction marker of the log."""
+        """Apply a transaction marker: make the records of the producer's open transaction visible, or drop them."""
         ...
 
 
@@ -96,7 +96,8 @@ class Life(Enum):
 class Shard(Generic[RecordT, MachineT]):
     """One state machine and its partition, for one leader epoch of this broker.
 
-    `encode` returns a record's key and value; `decode` returns None for an unknown record type. Without `overdue` responses wait for ever.
+    `encode` returns a record's key and value; `decode` returns None for an unknown record type. `overdue` schedules a callback that fails a
+    response which waits too long; without it responses wait for ever.
     """
 
     def __init__(
@@ -118,11 +119,15 @@ class Shard(Generic[RecordT, MachineT]):
         self._last_write: Durable = None
 
     def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
-        """Append and apply a decision. Return the response, or a future of it if it has to wait. Raises Rejected if the append fails."""
+        """Append and apply a decision. Return the response, or a future of it until its records are committed. Raises Rejected if the
+        append fails; then nothing has changed.
+        """
         return self.after(self.append(effects.records), effects.response)
 
     def append(self, records: Sequence[RecordT]) -> Durable:
-        """Append and apply the records. Return what a response has to wait for. Raises Rejected; then nothing has changed."""
+        """Append and apply the records. Return a future that completes when they and all earlier records are committed, None if they are
+        already. Raises Rejected if the append fails; then nothing has changed.
+        """
         if records:
             pairs = [self._encode(record) for record in records]
             try:
@@ -177,10 +182,10 @@ class Shard(Generic[RecordT, MachineT]):
     def after(
         self, durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """Return the response, or a future of it if `durable` is not done yet.
+        """Return the response if `durable` is None; otherwise a future that returns the response when `durable` completes.
 
-        If the records are lost or take too long, the future has the result of `lost`, or fails with Rejected. Several responses may wait
-        for one write, so the cancellation of one must not cancel the write for the others.
+        If `durable` fails or takes too long, the future returns `lost(error)`; without `lost` it raises the error, a Rejected. Cancelling
+        the future does not cancel `durable`, because other responses may wait for the same write.
         """
         if durable is None:
             return response
@@ -267,7 +272,7 @@ class Shard(Generic[RecordT, MachineT]):
 
 
 def failure_of(done: asyncio.Future[None]) -> Rejected | None:
-    """Return why a write failed; None if it is committed."""
+    """Return the error of a completed write; None if its records are committed."""
     if done.cancelled():
         return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = done.exception()

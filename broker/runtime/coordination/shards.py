@@ -2,8 +2,8 @@
 
 Invariants:
 
-* A key belongs to the partition that it hashes to, among all partitions of the topic, available or not: an offline partition must not
-  move keys.
+* The partition of a key is its hash modulo the topic's partition count. Offline partitions count, so that a failure does not move keys to
+  other partitions.
 * A shard exists for one leader epoch. Metadata updates start and end it (`follow`), and a shard of an older epoch is never used.
 * A shard answers COORDINATOR_LOAD_IN_PROGRESS while it loads and NOT_COORDINATOR if it cannot be loaded. An empty partition is served at
   once.
@@ -38,14 +38,17 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 class Elections(Protocol):
-    """The source of leadership changes. Each listener receives a topic, a partition index and a leader epoch."""
+    """The source of leadership changes (`Publisher`). Each listener gets topic, partition index and leader epoch; the epoch is None if the
+    replica was removed.
+    """
 
     on_elected: list[Callable[[str, int, int], None]]
     on_resigned: list[Callable[[str, int, int | None], None]]
 
 
 class Shards(Generic[ShardT]):
-    """The shards of one topic. `make` builds a shard, `loaded` receives each loaded one, `closed` each that has ended.
+    """The shards of one topic. `make` builds a shard; `loaded` is called with each shard after it was loaded (not if its partition was
+    empty), `closed` with each shard that has ended.
 
     `partition_count` returns the topic's partition count, 0 while the topic does not exist. `create_topic` creates it with Kafka's
     settings; it raises Rejected if it cannot.
@@ -138,7 +141,7 @@ class Shards(Generic[ShardT]):
         await self._create_topic(self._topic)
 
     def of(self, key: str) -> ShardT:
-        """Return the loaded shard of a key. Raises Rejected with a coordinator error."""
+        """Return the shard of a key. Raises Rejected: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS while it is not loaded."""
         count = self._partition_count()
         if not count:
             raise Rejected(ErrorCode.NOT_COORDINATOR)
@@ -151,7 +154,9 @@ class Shards(Generic[ShardT]):
         return shard
 
     def at(self, index: int) -> ShardT:
-        """Return the shard of a partition, loaded or not. Raises Rejected with the partition's own error if another broker leads it."""
+        """Return the shard of a partition, loaded or not; begin to load it if it is new. Raises Rejected with the partition's error, such
+        as NOT_LEADER_OR_FOLLOWER, if this broker does not lead it.
+        """
         shard = self._shards.get(index)
         if shard is None or not self._is_current(shard.partition):
             return self._elect(index)
@@ -162,7 +167,7 @@ class Shards(Generic[ShardT]):
         return [shard for shard in self._shards.values() if shard.life is Life.SERVING and not shard.partition.removed]
 
     def all(self) -> list[ShardT]:
-        """Return the loaded shards. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
+        """Return the loaded shards. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while any shard is being loaded."""
         if any(shard.life is Life.LOADING for shard in self._shards.values()):
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self.serving()
@@ -198,7 +203,7 @@ class Shards(Generic[ShardT]):
         return self._nursery.run(f"loading of {self._topic}", partial(self._load, shards))
 
     async def _load(self, shards: Iterable[ShardT]) -> None:
-        """Load the shards. The keys of one that cannot be loaded get NOT_COORDINATOR until the leadership changes."""
+        """Load the shards one by one. If a shard cannot be loaded, requests for its keys get NOT_COORDINATOR in this leader epoch."""
         for shard in shards:
             if shard.life is not Life.LOADING:
                 continue

@@ -1,10 +1,11 @@
-"""The share groups that this broker coordinates: what their operations need of the share coordinator and of partition leaders.
+"""The share groups that this broker coordinates: performs their operations, with requests to share coordinators and partition leaders.
 
 Invariants:
 
-* The response to a heartbeat does not wait for the initialization of share partitions, which follows it; a later heartbeat assigns them.
-* Offsets are altered and state is deleted by the share coordinator. The response waits for that, and has an error for each share partition
-  or topic for which it failed.
+* A heartbeat may require new share partitions to be initialized. That begins after the heartbeat's records are committed; the response
+  does not wait for it. A later heartbeat assigns the partitions to members.
+* The share coordinator alters offsets and deletes state. The response waits for it, and has an error for each share partition or topic that
+  failed.
 * A share group is deleted only when all its state is deleted.
 
 Source: Kafka's GroupCoordinatorService (share groups).
@@ -46,7 +47,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DescribedOffset:
-    """The start offset of a share partition; without one it is -1. `lag` is -1 if it is not known."""
+    """The start offset of a share partition; -1 if it has none or its state cannot be read. `lag` is -1 if it is unknown. If the end offset
+    cannot be read, `error` is set and `start_offset` is 0.
+    """
 
     partition: int
     start_offset: int = UNINITIALIZED_START_OFFSET
@@ -81,7 +84,9 @@ class ShareGroupService:
         return response
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> Mapping[Place, Rejected]:
-        """Set the start offsets of existing partitions, by topic id and partition; return the failures. Raises Rejected."""
+        """Set the start offsets of share partitions, by topic id and partition. Return the errors of those that failed. Raises Rejected for
+        the whole request.
+        """
         initialization = await self._write(group_id, lambda shares: shares.alter_offsets(group_id, offsets, self._groups.now()))
         failures = await self._initialize(group_id, initialization)
         if not failures:
@@ -89,7 +94,9 @@ class ShareGroupService:
         return failures
 
     async def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[Mapping[bytes, Rejected | None], Sequence[str]]:
-        """Delete the state of whole topics; return the result for each topic id, and the topics without state. Raises Rejected."""
+        """Delete the group's state for whole topics. Return by topic id an error, or None if it was deleted, and the names of topics
+        without state. Raises Rejected for the whole request.
+        """
         deletion = await self._write(group_id, lambda shares: shares.delete_offsets(group_id, topics, self._groups.now()))
         failures = await self._delete(group_id, deletion.topics)
         results = {topic_id: failures.get(topic_id) for topic_id in deletion.topics}
@@ -99,7 +106,7 @@ class ShareGroupService:
         return results, deletion.unknown
 
     def has(self, group_id: str) -> bool:
-        """Return whether this broker coordinates a share group with this id. Raises Rejected."""
+        """Return whether a share group with this id exists. Raises Rejected if this broker does not coordinate the id."""
         group = self._groups.get(group_id)
         return group is not None and group.protocol_type == "share"
 
@@ -147,7 +154,9 @@ class ShareGroupService:
         return DescribedOffset(partition, start_offset, summary.leader_epoch, lag)
 
     async def _initialize_after(self, response: object, group_id: str, initialization: Initialization) -> None:
-        """Initialize share partitions when the group's records are committed, and write the result."""
+        """Wait for a heartbeat's response, initialize the share partitions, and write to the group which are initialized. Give up if the
+        response failed.
+        """
         if isinstance(response, asyncio.Future):
             await asyncio.wait([response])
             if response.cancelled() or response.exception() is not None:
@@ -185,7 +194,7 @@ class ShareGroupService:
         return await response if isinstance(response, asyncio.Future) else response
 
     async def _each(self, places: Iterable[Place], call: Callable[[Place], T | asyncio.Future[T]]) -> list[T | Rejected]:
-        """Call for each share partition and return the results, in order; a rejection is a result."""
+        """Run `call` for each share partition and return the results in order. Rejected is returned, not raised."""
         begun: list[T | asyncio.Future[T] | Rejected] = []
         for count, place in enumerate(places, 1):
             try:

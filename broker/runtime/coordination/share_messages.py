@@ -51,12 +51,12 @@ def request_for(operations: Sequence[StateOperation[Any]]) -> Message:
 
 
 def parts_of(group_id: str, response: Any) -> dict[SharePartitionKey, Any]:
-    """Return the parts of a response by share partition."""
+    """Return the results of a response, one per share partition."""
     return {SharePartitionKey(group_id, topic.topic_id, part.partition): part for topic in response.results for part in topic.partitions}
 
 
 def result_of(operation: StateOperation[Any], part: Any) -> Any:
-    """Return the result that a part of a response without an error has."""
+    """Return the operation's result from `part`, its result in the response, which has no error."""
     match operation:
         case ReadOperation():
             batches = [

@@ -1,4 +1,4 @@
-"""The operations on the state of a share partition, as values that can wait, be tried again and be sent to another broker."""
+"""The operations on a share partition's state, as objects that can be queued, retried and sent to another broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StateOperation(ABC, Generic[ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class InitializeOperation(StateOperation[None]):
-    """Begins a state epoch at a start offset."""
+    """Initializes the state with a state epoch and a start offset (InitializeShareGroupState)."""
 
     state_epoch: int
     start_offset: int
@@ -36,7 +36,7 @@ class InitializeOperation(StateOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class ReadOperation(StateOperation[ReadState]):
-    """Reads the state and announces a leader epoch."""
+    """Reads the state and stores the partition's leader epoch (ReadShareGroupState)."""
 
     leader_epoch: int
 
@@ -46,7 +46,7 @@ class ReadOperation(StateOperation[ReadState]):
 
 @dataclass(frozen=True, slots=True)
 class WriteOperation(StateOperation[None]):
-    """Writes what has changed."""
+    """Writes the changed delivery states (WriteShareGroupState)."""
 
     state: WrittenState
 
@@ -56,7 +56,7 @@ class WriteOperation(StateOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOperation(StateOperation[None]):
-    """Deletes the state."""
+    """Deletes the state (DeleteShareGroupState)."""
 
     def run(self, persister: Persister) -> asyncio.Future[None] | None:
         return persister.delete(self.key)
@@ -64,7 +64,7 @@ class DeleteOperation(StateOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class SummaryOperation(StateOperation[StateSummary]):
-    """Reads the start offset and the epochs."""
+    """Reads the start offset and the epochs (ReadShareGroupStateSummary)."""
 
     def run(self, persister: Persister) -> StateSummary | asyncio.Future[StateSummary]:
         return persister.summary(self.key)

@@ -4,8 +4,8 @@ Invariants:
 
 * The coordinator is the leader of the `__share_group_state` partition that the share partition's key hashes to; it is looked up for each
   attempt. The first operation creates the topic.
-* An operation that a coordinator cannot carry out at the moment is tried again, at growing intervals, a bounded number of times.
-* Operations of one kind that wait for the same broker are sent in one request, which carries one group's share partitions, each once.
+* An operation that fails with a retriable error is retried with growing delays, ATTEMPTS times in all.
+* Pending operations of one kind for the same broker and group are sent in one request, which contains each share partition at most once.
 
 Source: Kafka's DefaultStatePersister, PersisterStateManager.
 """
@@ -59,7 +59,7 @@ ResultT = TypeVar("ResultT")
 
 
 class SharePersister:
-    """A `Persister` for all share partitions. `local` coordinates those of this broker, `node_id`; without `peers` there are no others."""
+    """A `Persister` for the whole cluster. `local` is the share coordinator on this broker, `node_id`; a standalone node has no `peers`."""
 
     def __init__(
         self,
@@ -82,11 +82,11 @@ class SharePersister:
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
-        """Begin a state epoch at a start offset, with no delivery state."""
+        """Initialize the state with a state epoch, a start offset and no delivery states. Returns None if it is durable already."""
         return self._begin(InitializeOperation(key, state_epoch, start_offset))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return the state, and make `leader_epoch` the one that may write it."""
+        """Return the state and store `leader_epoch`: writes with a lower leader epoch are then rejected."""
         return self._begin(ReadOperation(key, leader_epoch))
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
@@ -110,7 +110,9 @@ class SharePersister:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _begin(self, operation: StateOperation[ResultT]) -> ResultT | asyncio.Future[ResultT]:
-        """Carry out the operation in this turn if this broker coordinates it; otherwise, or if it must be tried again, in a task."""
+        """Run the operation at once if this broker is the share coordinator; otherwise, or for a retry, in a task. Return the result, or a
+        future of it.
+        """
         begun: asyncio.Future[ResultT] | None = None
         if self._coordinator_of(operation.key) == self._node_id:
             try:
@@ -168,7 +170,7 @@ class SharePersister:
         return self._catalog.leader_of((SHARE_GROUP_STATE, partition_of(key.coordinator_key, count))) if count else NO_LEADER
 
     async def _carry(self, node: int, batch: Sequence[Asked[StateOperation[Any], Any]]) -> None:
-        """Send the operations of the first one's group in one request."""
+        """Send all operations of the batch that are for the same group as its first one, in one request."""
         from ottla.broker.runtime.coordination.share_messages import parts_of, request_for, result_of  # noqa: PLC0415 # only in a cluster
 
         assert self._peers is not None, "only a cluster broker asks others"

@@ -3,8 +3,8 @@
 Invariants:
 
 * The state of a share partition lives in the partition of `__share_group_state` that its key hashes to.
-* The topic is not compacted. Records before the oldest snapshot that counts are deleted at intervals, and idle share partitions get new
-  snapshots, so that one of them does not keep the whole log.
+* The topic is not compacted. Records before the oldest snapshot that is still needed are deleted periodically. Idle share partitions get
+  new snapshots, so that an old snapshot does not prevent the deletion.
 * A deleted topic's share partitions lose their state.
 
 Source: KIP-932; Kafka's ShareCoordinatorService.
@@ -42,7 +42,7 @@ class _Shard(Shard["ShareRecord", "ShareStateCoordinator"]):
 
 
 class ShareStateService:
-    """All share state of this broker. Its methods raise Rejected with the code of the coordinator's response."""
+    """The share coordinator of this broker. Its methods raise Rejected with the error code of the response."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ShareStateService:
         self.shards.stop()
 
     def find(self, key: SharePartitionKey) -> ShareState | None:
-        """Return the state if this broker coordinates the share partition, and has loaded it."""
+        """Return the share partition's state; None if it has none, or this broker does not coordinate it or has not loaded it."""
         try:
             return self.shards.of(key.coordinator_key).machine.states.get(key)
         except Rejected:
@@ -94,12 +94,12 @@ class ShareStateService:
     # --- requests -------------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
-        """Begin a state epoch at a start offset, with no delivery state."""
+        """Initialize the state with a state epoch, a start offset and no delivery states. Returns None if it is durable already."""
         shard = self._shard(key)
         return shard.run(shard.machine.initialize(key, state_epoch, start_offset, self._clock.now_ms()))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return the state, and make `leader_epoch` the one that may write it."""
+        """Return the state and store `leader_epoch`: writes with a lower leader epoch are then rejected."""
         shard = self._shard(key)
         return shard.run(shard.machine.read(key, leader_epoch, self._clock.now_ms()))
 

@@ -1,14 +1,15 @@
-"""The second phase of a transaction: sends a marker to every partition of a committed decision, then writes Complete.
+"""The second phase of a transaction: sends a marker to each of its partitions, then writes the Complete record.
 
 Invariants:
 
-* No marker is sent before the decision is committed, and Complete is written only after all markers are committed. Otherwise a power loss
-  could leave a partition's transaction open for ever. Steps that need not wait happen in the same turn of the loop.
-* Each partition gets one marker, unless the broker dies in between: then the coordinator starts over, and a second marker changes nothing.
+* No marker is sent before the Prepare record is committed, and Complete is written only after all markers are committed. Otherwise a power
+  loss could leave a partition's transaction open for ever. Steps that need not wait happen in the same turn of the loop.
+* Each partition gets one marker, unless the coordinator crashes or moves in between. The next coordinator sends all markers again; a second
+  marker has no effect.
 * A partition that rejects its marker for now (disk error, offsets partition still loading, unreachable leader) is retried by a timer,
   independent of the others. A deleted topic needs no marker.
-* A transaction whose coordinator has moved is left to the new coordinator. So is one for which a partition has seen a newer coordinator
-  epoch or producer epoch.
+* If the coordinator has moved, or a partition has seen a newer coordinator epoch or producer epoch, this broker stops the completion and
+  the new coordinator does it.
 
 Source: Kafka's TransactionMarkerChannelManager.
 """
@@ -47,12 +48,12 @@ class Stops(Protocol):
     def stops_at(
         self, step: str, transactional_id: str, go_on: Callable[[], object], topic: str | None = None, partition: int | None = None, /
     ) -> bool:
-        """Return whether to stop at this step; `go_on` is called when the step is released."""
+        """Return whether a fault stops the transaction before this step. `go_on` is called when the fault is removed."""
         ...
 
 
 class Home(Protocol):
-    """The shard that a transaction's states are written to."""
+    """The shard (partition of `__transaction_state`) to which a transaction's states are written."""
 
     epoch: int
     life: Life
@@ -64,7 +65,9 @@ class Home(Protocol):
 
 @dataclass(slots=True)
 class _Work:
-    """A transaction in its second phase. `left`: partitions without a marker. `waiting`: markers that are not committed yet."""
+    """A transaction in its second phase. `left` are the partitions to which a marker must be sent; `waiting` is the number of sent markers
+    that are not committed yet.
+    """
 
     home: Home
     txn: Transaction
@@ -81,7 +84,7 @@ class _Work:
 
 
 class TxnCompletion:
-    """All transactions in their second phase. `exists(topic, partition)` tells an offline partition from a deleted one."""
+    """All transactions in their second phase. `exists` returns whether the cluster has a partition; a deleted one needs no marker."""
 
     def __init__(self, send: SendMarker, timers: Timers, clock: Clock, exists: Callable[[TopicPartition], bool], *, faults: Stops) -> None:
         self._send = send
@@ -95,7 +98,9 @@ class TxnCompletion:
         return len(self._work)
 
     def begin(self, home: Home, txn: Transaction, decided: Durable = None) -> None:
-        """Complete a prepared transaction, starting when its decision is committed."""
+        """Complete a prepared transaction once its Prepare record is committed: when `decided` completes (None: now). Do nothing if it
+        fails.
+        """
         if decided is None:
             self._prepared(home, txn)
             return
@@ -107,7 +112,7 @@ class TxnCompletion:
         decided.add_done_callback(go_on)
 
     def stop(self, home: Home | None = None) -> None:
-        """Stop all transactions, or those of one shard; the next coordinator continues from the log."""
+        """Stop the completion of all transactions, or of those in the shard `home`. The next coordinator continues from the log."""
         for work in list(self._work.values()):
             if home is None or work.home is home:
                 self._leave(work)

@@ -45,8 +45,8 @@ class LocalMarkers:
     def write_as_only_coordinator(self, place: TopicPartition, marker: TxnMarker) -> Durable:
         """Write a marker for a coordinator that is the only one of its cluster, so no other could end the transaction instead.
 
-        A greater coordinator epoch seen by the partition (left by a tool or another cluster) belongs to no newer coordinator, so the marker
-        uses it. If the partition has seen a newer producer epoch, nothing of this transaction is open there and no marker is needed.
+        If the partition has seen a greater coordinator epoch, a tool or another cluster wrote it, so the marker uses that epoch instead of
+        being rejected. If the partition has seen a newer producer epoch, this transaction is not open there and no marker is written.
         """
         seen = self._partitions.get(*place).coordinator_epoch_seen(marker.producer_id)
         try:

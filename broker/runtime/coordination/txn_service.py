@@ -4,7 +4,8 @@ Invariants:
 
 * A transactional id lives in the partition of `__transaction_state` that it hashes to. The topic is created when a coordinator is first
   looked up.
-* A transaction ends in two phases. The Prepare record decides; the client is answered when it is committed. `txn_completion` does the rest.
+* A transaction ends in two phases. The first one writes the Prepare record; the client gets its response when that record is committed.
+  `txn_completion` performs the second one.
 * A restart continues from the log: a prepared transaction's markers are sent (again), and an open one keeps its timeout.
 * A marker's coordinator epoch is the leader epoch of the id's partition.
 
@@ -72,7 +73,7 @@ class _Shard(Shard[TxnRecord, TxnCoordinator]):
 
 
 class TxnService:
-    """All transactional ids of this broker."""
+    """All transactional ids that this broker coordinates."""
 
     def __init__(
         self,
@@ -123,7 +124,9 @@ class TxnService:
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """Return the transaction of an id, or None. Raises Rejected while its partition is not loaded."""
+        """Return the transaction of an id, or None. Raises Rejected if this broker does not coordinate it, or has not loaded its partition
+        yet.
+        """
         return self.shards.of(transactional_id).machine.transactions.get(transactional_id)
 
     def all_transactions(self) -> Iterator[Transaction]:
@@ -134,7 +137,7 @@ class TxnService:
     # --- requests -------------------------------------------------------------------------------------------------------------
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None) -> Answer | asyncio.Future[Answer]:
-        """Give the id its next producer epoch, which fences older epochs and aborts what they have open."""
+        """Return the producer id with its next epoch. Older epochs are fenced, and their open transaction is aborted."""
         if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             # Kafka checks the timeout before it looks for the coordinator.
             return _answer(decide.Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
@@ -226,7 +229,7 @@ class TxnService:
         return await answer if isinstance(answer, asyncio.Future) else answer
 
     def _write(self, shard: _Shard, txn: Transaction) -> Durable:
-        """Append a transaction's new state; if it is a decision, start its completion."""
+        """Append a transaction's new state. If it is PrepareCommit or PrepareAbort, start the completion."""
         durable = shard.write(txn)
         if txn.state in PREPARED:
             self._completion.begin(shard, txn, durable)
@@ -240,7 +243,9 @@ class TxnService:
             await pause(self._timers, self._clock, 1)
 
     def _abort_some(self) -> bool:
-        """Return whether all were tried. After a failed append the rest of a shard waits for the next check."""
+        """Abort at most TIMED_OUT_TRANSACTIONS_PER_TURN timed-out transactions. Return whether none is left to try. After a failed append,
+        a shard's other transactions wait for the next check.
+        """
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
         for shard in self.shards.serving():
@@ -278,7 +283,7 @@ class TxnService:
             logger.warning("Could not delete expired transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
 
     def _on_loaded(self, shard: _Shard) -> None:
-        """Complete prepared transactions of a loaded shard, when their decisions are known to be committed."""
+        """Complete the prepared transactions of a loaded shard once all of its records are committed."""
         for txn in shard.machine.prepared():
             self._completion.begin(shard, txn, shard.append(()))
 

@@ -1,12 +1,12 @@
 """Ensures that a transactional batch is written only to partitions that belong to its transaction (KIP-890).
 
-Before a transaction's first batch to a partition, the coordinator is asked to add the partition (transaction version 2), or whether it was
-added. Otherwise a batch delayed past the end of its transaction would open another transaction that nothing ever ends.
+Before the leader appends a transaction's first batch, it asks the coordinator to add the partition (transaction version 2), or whether the
+producer has added it. Otherwise a batch that arrives after the end of its transaction would open a transaction that is never ended.
 
 Invariants:
 
-* The coordinator may be another broker, so its response may come late. The partition's guard covers that time: it is taken before the
-  question, presented with the append, and invalid once a transaction ended in between (`ProducerState.start_verification`).
+* The coordinator may be another broker, and the transaction may end before its response arrives. Therefore the partition issues a guard
+  before the request, and the append requires it. The end of a transaction invalidates the guard (`ProducerState.start_verification`).
 * An addition rejected with CONCURRENT_TRANSACTIONS is retried a few times, because the previous transaction's markers are on their way.
 """
 
@@ -40,7 +40,7 @@ ADDING_VERSION = 2
 
 
 class TxnPartitions(Protocol):
-    """The part of a transaction coordinator that adds and verifies partitions, on this broker or another (`remote_txns`)."""
+    """Adds and verifies partitions of transactions: the coordinator on this broker, or a client of remote ones (`remote_txns`)."""
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
@@ -57,7 +57,7 @@ class TxnPartitions(Protocol):
 class Writer:
     """The producer of a batch.
 
-    `adds` is true if its request has transaction version 2, so that the partition need not have been added before.
+    `adds` is true for transaction version 2: the leader adds the partition to the transaction, not the producer.
     """
 
     transactional_id: str
@@ -69,7 +69,7 @@ class Writer:
 class TxnVerification:
     """Verifies batches with the coordinator.
 
-    `pause` waits the given milliseconds of the broker's time. `alone` is true if `coordinator` never asks another broker.
+    `pause` waits for a number of milliseconds on the broker's clock. `alone` is true on a standalone node: `coordinator` is never remote.
     """
 
     def __init__(self, coordinator: TxnPartitions, *, pause: Callable[[int], Awaitable[None]], alone: bool = False) -> None:
@@ -78,9 +78,10 @@ class TxnVerification:
         self._alone = alone
 
     def verify(self, writer: Writer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
-        """Return for each batch whether it may be appended, at once if the transaction is open there or the coordinator need not wait.
+        """Return for each partition the guard for the append, or the error; no entry if none is needed (the transaction is open there).
 
-        The errors are the coordinator's, except that PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.
+        An awaitable is returned if a remote coordinator must answer, or the request must be retried. The errors are the coordinator's,
+        but PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.
         """
         verdicts = _start(writer, batches)
         asked = _guarded(verdicts)
@@ -92,9 +93,10 @@ class TxnVerification:
         return _judged(verdicts, answer)
 
     def at_once(self, writer: Writer, partition: Partition, sequence: int) -> VerificationGuard | None:
-        """Return the guard for one batch if it is known now; otherwise raise Rejected, and the caller must use `verify`.
+        """Return the guard for one batch (None: none is needed) if no wait is necessary. Otherwise raise Rejected; the caller then uses
+        `verify`.
 
-        Asking twice changes nothing: the guard is the same, and a partition is added once.
+        A call followed by `verify` has no other effect than `verify`: the guard is the same, and a partition is added once.
         """
         guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
         if guard is not None and not (self._alone and self._holds(writer, (partition.topic, partition.index))):
@@ -102,7 +104,7 @@ class TxnVerification:
         return guard
 
     def _holds(self, writer: Writer, place: TopicPartition) -> bool:
-        """Return whether the partition is known now to belong to the transaction."""
+        """Ask the coordinator to verify or add the partition; return whether it did so without a wait."""
         answer = self._ask(writer, frozenset((place,)))
         if isinstance(answer, asyncio.Future):
             return False

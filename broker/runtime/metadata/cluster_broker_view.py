@@ -1,4 +1,4 @@
-"""The cluster as clients of a cluster broker see it: the metadata image, for the listener of the client's connection.
+"""The cluster as a cluster broker reports it to clients: from the metadata image, with the addresses of the client's listener.
 
 Source: Kafka's KRaftMetadataCache (getTopicMetadata, describeTopicResponse, getAliveBrokerNode), KafkaApis.getCoordinator.
 """
@@ -42,7 +42,7 @@ class ClusterBrokerView(ClusterView):
     def place(self, topic: TopicImage, index: int, at: Dialled) -> Place:
         """Return the leader and replicas of a partition.
 
-        A registered leader is reported even if it is fenced: the change that fences it also elects another leader.
+        A leader is reported even if it is fenced, because the metadata change that fences it also elects another leader.
         """
         state = topic.partitions[index]
         registered = self.catalog.image.brokers

@@ -1,7 +1,7 @@
 """The cluster as clients see it: brokers, partition leaders and replicas, and which replicas are offline.
 
-The catalog knows which topics exist; the partition registry knows which replicas this broker serves. This class is for a standalone node,
-which needs no registration; a cluster broker has a `cluster_broker_view.ClusterBrokerView` instead.
+The catalog has all topics; the partition registry has the replicas that this broker serves. `ClusterView` is for a standalone node; a
+cluster broker uses the subclass `cluster_broker_view.ClusterBrokerView`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNKNOWN_EPOCH = -1
 
 
 class Dialled(NamedTuple):
-    """The listener of a client's connection, and this broker's advertised address for it."""
+    """The listener of a client's connection, and this broker's advertised address on that listener."""
 
     listener: str
     host: str
@@ -57,7 +57,7 @@ class Place:
 
 
 class ClusterView:
-    """The cluster as this broker knows it; also the `TopicsView` of groups. `rack` is the broker's."""
+    """The cluster as a standalone node reports it to clients; also the `TopicsView` of groups. `rack` is this broker's broker.rack."""
 
     def __init__(self, catalog: Catalog, partitions: Partitions, node_id: int, rack: str | None = None) -> None:
         self.catalog = catalog
@@ -73,15 +73,19 @@ class ClusterView:
         return self._node_id
 
     def brokers(self, at: Dialled) -> list[BrokerNode]:
-        """Return all brokers with the client's listener, by id."""
+        """Return the brokers that have the client's listener, fenced ones included, each with its address on that listener, sorted by node
+        id.
+        """
         return [BrokerNode(self._node_id, at.host, at.port, self._rack)]
 
     def alive(self, node_id: int, at: Dialled) -> BrokerNode | None:
-        """Return the broker with that id if it is alive and has the client's listener."""
+        """Return the broker with that id; None if it is not registered, is fenced, or does not have the client's listener."""
         return next((broker for broker in self.brokers(at) if broker.node_id == node_id), None)
 
     def place(self, topic: TopicImage, index: int, at: Dialled) -> Place:  # subclasses use `at`
-        """Return the leader and replicas of a catalog topic's partition."""
+        """Return the leader and replicas of a partition. A replica is offline if this node cannot serve it, for example after a disk
+        error.
+        """
         state = topic.partitions[index]
         served = self._partitions.by_name(topic.name)
         if served is not None and index in served.partitions:
@@ -137,5 +141,5 @@ class ClusterView:
         return None if topic is None else TopicInfo(topic.name, topic.topic_id, len(topic.partitions), self._racks(topic))
 
     def _racks(self, topic: TopicImage) -> tuple[tuple[str, ...], ...]:
-        """Return for each partition the racks of its replicas, sorted."""
+        """Return for each partition the sorted racks of its replicas; empty if this broker has no rack."""
         return () if self._rack is None else ((self._rack,),) * len(topic.partitions)

@@ -19,7 +19,9 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class LocalTopics:
-    """A `TopicMaker`. A topic is served when a call returns it. `published` waits until the broker has published what is committed."""
+    """A `TopicMaker`. When a call returns, the broker serves the created topics. `published` waits until the broker has published all
+    committed metadata.
+    """
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class LocalTopics:
         self._auto_creation.begin(names, partial(self.auto_create, asker=asker))
 
     async def ensure(self, name: str) -> TopicImage:
-        """Return the topic; create it with its defaults if it does not exist. Raises Rejected."""
+        """Return the topic; create it as `auto_create` does if it does not exist. Raises Rejected if it cannot be created."""
         if self._catalog.topic(name) is None:
             error = (await self.auto_create([name]))[name]
             if error is not None:

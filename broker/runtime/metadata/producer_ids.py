@@ -2,8 +2,8 @@
 
 Invariants:
 
-* An id comes only from a block that is on disk. Without a block only requests for an id wait; if another node allocates the blocks, such
-  a request fails at once with a retriable error.
+* An id is used only after the metadata record of its block is durable. Until then, only requests for an id wait. If another node allocates
+  the blocks, such a request fails at once with a retriable error.
 * The next block is requested when nine tenths of the current one are used, so a request rarely has to wait.
 """
 
@@ -22,15 +22,15 @@ _ASK_AT: Final = 0.1
 
 
 class NoProducerId(Rejected):
-    """No id is available now. Callers that can wait use `ProducerIds.wait`; for others it is a retriable error."""
+    """No id is available now (COORDINATOR_LOAD_IN_PROGRESS). A caller that can wait then uses `ProducerIds.wait`."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is available yet")
 
 
 class ProducerIds:
-    """Hands out ids. `allocate` returns a block or raises Rejected. `local` is true if this process allocates the blocks, so that waiting
-    is short."""
+    """Returns producer ids one by one. `allocate` returns a block of ids or raises Rejected. `local` is true if the controller is in this
+    process, so that `wait` may wait for the next block."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]], nursery: Nursery, *, local: bool = True) -> None:
         self._allocate = allocate
@@ -59,7 +59,7 @@ class ProducerIds:
         self._ask_from = block.stop - int(len(block) * _ASK_AT)
 
     async def wait(self) -> None:
-        """Wait until an id is available. Raises Rejected if none can be allocated, or NoProducerId if clients should retry instead."""
+        """Wait until an id is available. Raises Rejected if the allocation fails; NoProducerId, without waiting, if `local` is false."""
         while self._next == self._end and self._next_block is None:
             if not self._local:
                 raise NoProducerId

@@ -2,13 +2,13 @@
 
 Invariants:
 
-* The metadata log is always ahead of the directories. A crash at any point leaves a topic whole or deleted: the next start makes the
-  directories agree (`topic_recovery`, or a cluster broker's first image).
+* Metadata is committed before the directories are changed. If the broker crashes in between, its next start changes the directories to
+  agree with the metadata (`topic_recovery`, or a cluster broker's first image).
 * Changes are applied in the order of Kafka's `BrokerMetadataPublisher`: removed partitions, leaders, followers, coordinators, settings.
-  A topic that is deleted and created again under one name must find its old partitions gone.
+  If a topic is deleted and created again with the same name, its old partitions are removed before the new ones are created.
 * Once a removal is published, requests for the partition fail. Pending requests are completed before the directory is renamed.
-* A bug in one step is logged with its trace, and the later steps are still taken, because the log will not repeat the change.
-* The new partitions of a topic are served all at once: a client that counts them must find none or all.
+* If a step raises an unexpected exception, it is logged and the later steps are still taken, because the change is not published again.
+* All new partitions of a topic are served from the same turn of the loop on, so that no client sees only some of them.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class FetcherManager(Protocol):
 class Publisher:
     """Applies metadata images and notifies other components.
 
-    `on_deleted` receives each deleted topic. `on_elected` receives topic, index and leader epoch of each partition that this broker leads
-    in a new epoch; `on_resigned` those of each that it does not lead, with None as the epoch if its replica was removed. `on_quotas` is
-    called when quotas have changed, `on_settings` when settings of this broker were written, and `on_subscriptions` with the name of each
-    changed client metrics subscription.
+    The listeners in `on_deleted` get each deleted topic. Those in `on_elected` get topic, index and leader epoch of each partition that
+    this broker leads in a new epoch. Those in `on_resigned` get the same of each partition that it now follows; the epoch is None if its
+    replica was removed. `on_quotas` is called when client quotas have changed, `on_settings` when settings of this broker were written, and
+    `on_subscriptions` with the name of each changed client metrics subscription.
 
-    `brokers` gets every registration and `fetchers` what to fetch. A standalone node has neither.
+    `brokers` stores the broker registrations, and `fetchers` fetches for followers. A standalone node has neither.
     """
 
     def __init__(
@@ -110,7 +110,9 @@ class Publisher:
     # --- applying metadata -------------------------------------------------------------------------------------------------------
 
     async def take(self, published: Published) -> None:
-        """Apply an image and put it into the catalog. Other tasks run meanwhile; one call at a time."""
+        """Put an image into the catalog and apply its changes. Other tasks run meanwhile; the caller awaits each call before the next
+        one.
+        """
         if self._opened:
             self._catalog.publish(published.image, published.changes)
             await self._publish(published.changes)
@@ -118,7 +120,9 @@ class Publisher:
             self.open(published)
 
     def open(self, first: Published) -> None:
-        """Apply the first image: serve every partition with a replica here, from its log if one was found. Blocks."""
+        """Apply the first image: serve every partition that has a replica on this broker, with its log from the disk or a new one.
+        Blocks.
+        """
         self._catalog.publish(first.image, first.changes)
         self._register(first.image.brokers)
         with self._step("renaming stray directories"):
@@ -174,7 +178,9 @@ class Publisher:
                     self._tell(self.on_subscriptions, name)
 
     def _step(self, name: str, *args: object) -> GuardedStep:
-        """Log a bug and go on with the next step, as Kafka's BrokerMetadataPublisher does. Rejected passes to the caller."""
+        """Return a context that logs an exception instead of raising it (as Kafka's BrokerMetadataPublisher does). Rejected and a failed
+        fsync are raised.
+        """
         return self._nursery.step(name, *args, passing=Rejected)
 
     def _tell(self, hooks: Iterable[Callable[..., None]], *news: object) -> None:
@@ -214,7 +220,7 @@ class Publisher:
         return served is not None and replica.index in served.partitions
 
     def _serve(self, replicas: Iterable[LocalReplica]) -> None:
-        """Make the replicas leaders or followers. A partition that the disk rejects is offline until a restart."""
+        """Make the replicas leaders or followers. A partition whose log cannot be created or written is offline until a restart."""
         for replica in replicas:
             name = replica.topic.name
             try:
@@ -249,7 +255,7 @@ class Publisher:
             self.fetchers.follow(partition, registered.leader)
 
     def _partition(self, replica: LocalReplica) -> Partition | None:
-        """Return the partition, which is served from now on; None if it is offline. Raises Rejected if the disk rejects it."""
+        """Return the partition and serve it from now on; None if it is offline. Raises Rejected if its log cannot be created or written."""
         name, topic_id, index = replica.topic.name, replica.topic.topic_id, replica.index
         served = self._partitions.by_name(name)
         if served is not None and index in served.partitions:
@@ -276,7 +282,7 @@ class Publisher:
         return log
 
     async def _make_logs(self, replicas: Iterable[LocalReplica]) -> None:
-        """Create logs a few at a time, so that the loop serves others meanwhile: 10,000 of them take a second."""
+        """Create missing logs, LOGS_AT_ONCE per turn of the loop, because 10,000 logs take a second. Stop at a disk error."""
         made = 0
         for replica in replicas:
             if self._is_known(replica):
@@ -329,7 +335,7 @@ class Publisher:
         self._log_dir.removal_checkpoint()()
 
     def _log_config_at_start(self, name: str, known: dict[frozenset[tuple[str, str]], LogConfig]) -> LogConfig:
-        """Return a topic's configuration, from `known` if another topic has the same overrides: with most topics there are none."""
+        """Return a topic's configuration. Topics with the same overrides (most have none) share one object, by `known`."""
         overrides = self._catalog.configs(ResourceType.TOPIC, name)
         for key in overrides.keys() - usable_overrides(overrides, self._settings).keys():
             logger.warning("topic %s: %s=%s is not a valid setting and is ignored", name, key, overrides[key])
@@ -371,7 +377,9 @@ class Publisher:
             self._reconfigure(name for kind, name in changes.configs if kind == ResourceType.TOPIC)
 
     def _throttle(self, topics: Iterable[str]) -> None:
-        """Set replication quotas, which are dynamic settings of one broker or all (Kafka's TopicConfigHandler, BrokerConfigHandler)."""
+        """Set the replication quotas: the rates from the dynamic settings of this broker or of all brokers, and the throttled replicas from
+        the settings of `topics` (Kafka's BrokerConfigHandler, TopicConfigHandler).
+        """
         if self._throttles is None:
             return
         node, topics = self._settings.node_id, list(topics)

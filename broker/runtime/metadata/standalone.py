@@ -1,7 +1,7 @@
-"""The metadata of a standalone node: a controller and a broker in one process, connected by calls.
+"""The metadata of a standalone node: a controller and a broker in one process, connected by function calls.
 
-The controller decides and writes the metadata log, as in a cluster. Committed records are published in the broker, and a response waits for
-that: a topic that a client has created is served.
+The controller makes decisions and writes the metadata log, as in a cluster. The broker publishes the committed records before the response
+is sent, so a client can use a created topic at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class StandaloneMetadata:
-    """Opens the metadata log and serves every partition. Blocks; to be made before the broker accepts connections, on its loop.
+    """Opens the metadata log and serves every partition. The constructor blocks; call it on the loop, before connections are accepted.
 
     `listeners` are the broker's, with the addresses that clients use. `on_failure` gets an error that must end the process. Raises
     ProtocolError for an invalid metadata record, LogDirRefused if the directory cannot be used as it is.
@@ -76,7 +76,9 @@ class StandaloneMetadata:
         nursery.at_close(self._stop, self.broker_configs.loggers.reset)
 
     def _begin(self, log_dir: LogDir, listeners: Sequence[Endpoint], random: Random) -> int:
-        """Become the controller, register this node and elect it. All of it is committed at once. Return the broker epoch."""
+        """Become the controller, register this broker and make it the leader of its partitions. One sync commits all of it. Return the
+        broker epoch.
+        """
         controller, voter = self.controller, self.controller.voter
         controller.open(first_records(log_dir, self._settings, random.randbytes))
         _check_levels(voter.image.features, self._settings)
@@ -114,7 +116,7 @@ class StandaloneMetadata:
 
 
 def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
-    """Raise Rejected if the release that this node is like could not open a directory with these feature levels."""
+    """Raise Rejected if `settings.like`, the Kafka release that this node imitates, does not support one of these feature levels."""
     problems = list(settings.like.above(levels))
     if problems:
         advice = "be like a later release (--like), or use another directory"
@@ -124,7 +126,7 @@ def _check_levels(levels: Mapping[str, int], settings: BrokerSettings) -> None:
 def _settle_transaction_version(state: ControllerState, settings: BrokerSettings) -> Effects[MetadataRecord, None]:
     """Make `transaction.version` agree between log and settings.
 
-    The log's level is in force (0 if it has none), unless the setting was given explicitly; then a record of that level is written.
+    If the setting was given explicitly, return a record with its level; otherwise apply the log's level (0 if it has none) to the setting.
     """
     stored = state.image.features.get(TRANSACTION_VERSION, 0)
     if TRANSACTION_VERSION not in settings.explicit:

@@ -1,4 +1,4 @@
-"""Creates the internal topics of streams groups, and remembers for a while why one could not be created.
+"""Creates the internal topics of streams groups, and stores the reason of a failure for a limited time.
 
 Source: Kafka's DefaultAutoTopicCreationManager.createStreamsInternalTopics, ExpiringErrorCache.
 """
@@ -27,7 +27,7 @@ class _Failure(NamedTuple):
 
 
 class StreamsTopics:
-    """The creations of one broker."""
+    """Creates internal topics for the streams groups of one broker."""
 
     def __init__(self, maker: TopicMaker, nursery: Nursery) -> None:
         self._maker = maker
@@ -43,7 +43,7 @@ class StreamsTopics:
         self._creation.begin(wanted, partial(self._create, topics, asker, failure_kept_ms))
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
-        """Return those topics whose creation has failed recently, with the reason."""
+        """Return the reason of failure for each of the topics whose creation has failed recently."""
         now = self._clock.mono_ms()
         failed = {name: self._failures[name] for name in names if name in self._failures}
         return {name: failure.reason for name, failure in failed.items() if failure.until_ms > now}

@@ -29,7 +29,9 @@ class Client(Protocol):
 
 
 class Asker(NamedTuple):
-    """The client whose request caused the creation. `charge` gets the count of partitions created here, and raises Rejected over quota."""
+    """The client whose request causes a creation. `charge` charges a number of partitions to its quota and raises Rejected if that is used
+    up; only a controller in this process calls it.
+    """
 
     client: Client
     client_id: str | None
@@ -47,13 +49,13 @@ class TopicMaker(Protocol):
     async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """Create topics as requested. Returns, by name, None if the topic exists now, or the error.
 
-        `asker` has the meaning that it has for `begin_auto_create`. Raises Rejected if nothing was decided.
+        The controller authorizes and charges `asker`; None means this broker itself. Raises Rejected if the controller did not answer.
         """
         ...
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
         """Create missing topics with the broker's defaults, or an internal topic's own. Returns, by name, None if the topic exists now,
-        or the error. Raises Rejected if nothing was decided.
+        or the error. Raises Rejected if the controller did not answer.
         """
         ...
 
@@ -66,7 +68,7 @@ class TopicMaker(Protocol):
         ...
 
     async def ensure(self, name: str) -> TopicImage:
-        """Return the topic. If it does not exist, create it; raise Rejected unless it exists at once."""
+        """Return the topic; create it if it does not exist. Raises Rejected if the creation fails, or is not finished yet."""
         ...
 
 
@@ -75,14 +77,14 @@ Creation = Callable[[Sequence[str]], Awaitable[dict[str, Rejected | None]]]
 
 
 class AutoCreation:
-    """Topics being created in the background."""
+    """Creates topics in the background, each at most once at a time."""
 
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery
         self._being_made: set[str] = set()
 
     def begin(self, names: Iterable[str], create: Creation) -> None:
-        """Start to create the topics that are not being created yet; a failure is only logged."""
+        """Start `create` for those topics that it is not creating yet, and return at once. A failure is only logged."""
         wanted = [name for name in names if name not in self._being_made]
         if not wanted:
             return

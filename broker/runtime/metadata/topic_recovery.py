@@ -1,11 +1,11 @@
 """Makes a standalone node's data directory agree with its metadata log before anything is served.
 
 Invariants:
-- The metadata log decides. Each partition that it has gets a directory. A directory of a partition or topic id that it does not have is
-  renamed to `-stray`, as in Kafka; a directory of a topic that it removed is deleted, because a crash came between removal and rename.
+- Each partition in the metadata log gets a directory. A directory whose partition or topic id is not in the log is renamed to `-stray`, as
+  in Kafka. It is deleted if the log has a removal of its topic: then the broker crashed after the removal and before the deletion.
 - A directory with partitions but no metadata log is a copy from elsewhere, for example from Kafka. Its topics are adopted under their own
   ids with default settings, and a warning is logged. Producer ids then start above all those that the partitions know.
-- A directory without `partition.metadata` belongs to the topic of its name.
+- A directory without `partition.metadata` belongs to the topic with the name of the directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 def first_records(log_dir: LogDir, settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:
-    """Return the first records of the metadata log: feature levels, and the topics whose directories were found. Raises LogDirRefused."""
+    """Return the first records for an empty metadata log: feature levels, and the topics that are adopted. Raises LogDirRefused."""
     levels = new_levels(settings.transaction_version, settings.like)
     records: list[MetadataRecord] = [FeatureLevelRecord(name, level) for name, level in levels.items()]
     metadata_log = log_dir.logs[CLUSTER_METADATA, 0]
@@ -72,7 +72,9 @@ def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random
 
 
 def settle_directories(log_dir: LogDir, voter: SoleVoter) -> None:
-    """Name the topics of directories without `partition.metadata`, and delete those of topics that the log removed. Raises Rejected."""
+    """Write `partition.metadata` where it is missing, and delete the directories of topics that the metadata log removed. Raises
+    Rejected.
+    """
     image, removed = voter.image, None
     for (name, index), log in list(log_dir.logs.items()):
         if name == CLUSTER_METADATA:
