@@ -23,12 +23,15 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
 from ottla.broker.faults.wire_log import WireLog
 from ottla.broker.gateway.address_book import Address
-from ottla.broker.net.gateway import CONNECTIONS_DEFAULT, Gateway, GatewaySettings
+from ottla.broker.net.gateway import CONNECTIONS_DEFAULT, IDLE_DEFAULT_MS, Gateway, GatewaySettings
 from ottla.broker.process import StartError, run_node
 
 Certificate = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS.")]
 ClientCa = Annotated[
     Path | None, typer.Option(metavar="FILE", help="PEM file with CAs: clients have to present a certificate of one of them.")
+]
+MaxIdle = Annotated[
+    int, typer.Option(min=-1, metavar="MS", help="Close a connection on which nothing moves for this long; -1: never.", show_default=True)
 ]
 AdminPort = Annotated[
     int | None,
@@ -57,6 +60,7 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
     max_connections: Annotated[
         int, typer.Option(min=1, metavar="COUNT", help="Maximum number of clients' connections; more are closed at once.")
     ] = CONNECTIONS_DEFAULT,
+    max_idle_ms: MaxIdle = IDLE_DEFAULT_MS,
     fault: Annotated[
         list[str] | None,
         typer.Option(metavar="RULE", help="A fault, such as drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md); may be repeated."),
@@ -92,6 +96,7 @@ def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the
         _server_tls(tls_certificate, tls_client_ca),
         None if to_config is None else _cluster_tls(to_config),
         max_connections,
+        max_idle_ms,
     )
     observer = (
         None if log is None else partial(wire_log, log, log_only or (), as_json=log_json, errors=log_errors, slower_than_ms=log_slower_than)

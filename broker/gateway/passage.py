@@ -109,6 +109,11 @@ class Passage:
         """Whether an intercepted request still has to be answered by the cluster, also if its client has gone."""
         return bool(self._unasked)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a fault rule holds a request or its response."""
+        return (self._pending is not None or bool(self._unasked)) and not self._asked
+
     def lose_cluster(self) -> None:
         """Fail the intercepted requests, because the connection to the cluster has ended."""
         self._cluster_is_lost = True

@@ -34,13 +34,15 @@ logger = logging.getLogger("ottla.broker")
 _PORT_MAX = 65_535
 CONNECTIONS_DEFAULT = 2**31 - 1
 """Kafka's default of max.connections."""
+IDLE_DEFAULT_MS = 660_000
+"""A minute more than the default of connections.max.idle.ms, so that a broker that is alive closes its connections itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """A gateway's settings. `cluster` are addresses of brokers; `advertised_host` is the host name that clients get (by default the address
     to which they connect); the TLS contexts are for the clients' and for the cluster's side; `max_connections` limits the clients'
-    connections, as a broker's max.connections does.
+    connections, as a broker's max.connections does; `max_idle_ms` is the longest time in which nothing moves, -1 for any.
     """
 
     cluster: Sequence[Address]
@@ -50,6 +52,7 @@ class GatewaySettings:
     client_tls: ssl.SSLContext | None = field(default=None, repr=False)
     cluster_tls: ssl.SSLContext | None = field(default=None, repr=False)
     max_connections: int = CONNECTIONS_DEFAULT
+    max_idle_ms: int = IDLE_DEFAULT_MS
 
 
 class Gateway:
@@ -92,6 +95,7 @@ class Gateway:
             raise OSError(error.errno, f"cannot listen on {host_and_port(host, port)}: {error.strerror}") from error
         self._port = bound.getsockname()[1]
         self._driver.start()
+        self.connections.watch_idle(self.settings.max_idle_ms)
         await self._accept(bound, None)
 
     async def warm_up(self) -> None:

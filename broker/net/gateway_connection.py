@@ -6,6 +6,8 @@ Rules:
   aborted.
 - An invalid frame from either peer ends this connection and no other.
 - While a large response is being rewritten, other connections have their turns, and nothing is read from the broker.
+- A connection on which no byte moves is closed, also while a request waits: a broker or a client that vanished would otherwise keep both
+  transports for ever. A request that a fault rule delays or holds does not count as idle.
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.protocol.errors import ProtocolError
 
 peer_logger = logging.getLogger(PEERS)
+
+_IDLE_SWEEPS = 10
+"""Checks in one idle time: a connection is closed at most a tenth later."""
 
 
 class GatewayConnections:
@@ -83,6 +88,22 @@ class GatewayConnections:
         """Start `Shedding`, because the byte budget is exhausted: slow connections that hold memory are closed."""
         self._shedding.memory_is_short(self.open)
 
+    def watch_idle(self, max_idle_ms: int) -> None:
+        """Close connections that are idle for `max_idle_ms` (-1: never), from now on."""
+        if max_idle_ms < 0:
+            return
+        every = max(1, max_idle_ms // _IDLE_SWEEPS)
+
+        def sweep() -> None:
+            now = self.clock.mono_ms()
+            for connection in list(self.open):
+                if connection.is_idle(now - max_idle_ms):
+                    peer_logger.info("Closing a connection that was idle for %d ms", max_idle_ms)
+                    connection.abort()
+            self.timers.schedule(now + every, sweep)
+
+        self.timers.schedule(self.clock.mono_ms() + every, sweep)
+
     async def close(self) -> None:
         """Close all connections at once."""
         for connection in list(self.open):
@@ -122,6 +143,7 @@ class _Side(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_full = False
+        self._connection.moved()
         self._connection.settle()
 
     def eof_received(self) -> bool:
@@ -167,6 +189,7 @@ class GatewayConnection:
         self._shared = shared
         self._node_id = node_id
         self._accounted = self._last_held = 0
+        self.moved()
         self._dialling: asyncio.Task[None] | None = None
         self._rewriting: asyncio.Task[None] | None = None
         self._ending: TimerHandle | None = None
@@ -194,8 +217,17 @@ class GatewayConnection:
         side.read(False)
         self._dialling = shared.start(self._dial())
 
+    def moved(self) -> None:
+        """Note that bytes have moved."""
+        self._last_moved_ms = self._shared.clock.mono_ms()
+
+    def is_idle(self, since_ms: int) -> bool:
+        """Return whether nothing has moved since then, and no fault rule holds a request."""
+        return self._last_moved_ms <= since_ms and not self._passage.is_held
+
     def received(self, receive: Callable[[bytes], None], data: bytes) -> None:
         """Pass received bytes to `receive` and send the results; if they are an invalid frame, end the connection."""
+        self.moved()
         try:
             receive(data)
         except ProtocolError as error:

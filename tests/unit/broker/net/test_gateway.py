@@ -15,7 +15,7 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.gateway.address_book import Address
-from ottla.broker.net.gateway import Gateway, GatewaySettings
+from ottla.broker.net.gateway import IDLE_DEFAULT_MS, Gateway, GatewaySettings
 from ottla.broker.testing.in_process_gateway import InProcessGateway
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response, encode_request, encode_response
@@ -335,6 +335,55 @@ def test_a_client_that_does_not_take_the_last_bytes_of_a_cluster_that_has_gone_i
         gateway.call_until(lambda _: connection.client.is_closing)
         gateway.clock.advance(limits.GATEWAY_STILL_MS / 1000)
         gateway.call_until(lambda node: not node.connections.open)
+
+
+@pytest.mark.parametrize("asked", [b"", ANY_REQUEST, METADATA, METADATA[:9]])
+def test_a_connection_on_which_nothing_moves_is_closed(asked: bytes) -> None:
+    never = threading.Event()
+    with (
+        scripted(lambda _: waits(never)) as port,
+        InProcessGateway(f"{HOST}:{port}") as gateway,
+        socket.create_connection((HOST, gateway.port), TIMEOUT_S) as client,
+    ):
+        client.sendall(asked)
+        gateway.call_until(lambda node: bool(node.connections.open))
+        gateway.clock.advance(IDLE_DEFAULT_MS / 1000 - 1)
+        assert gateway.call(lambda node: len(node.connections.open)) == 1
+        gateway.clock.advance(IDLE_DEFAULT_MS / 10_000 + 1)
+        gateway.call_until(lambda node: not node.connections.open)
+        with suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+        never.set()
+
+
+def test_a_connection_on_which_one_side_moves_is_not_idle() -> None:
+    with (
+        scripted(answering_with(struct.pack(">iii", 1_000, 1, 0), b"1", b"2", b"3")) as port,
+        InProcessGateway(f"{HOST}:{port}") as gateway,
+        socket.create_connection((HOST, gateway.port), TIMEOUT_S) as client,
+    ):
+        for answer in (12, 1, 1, 1):
+            client.sendall(ANY_REQUEST)
+            assert len(client.recv(100)) == answer
+            gateway.clock.advance(IDLE_DEFAULT_MS / 2_000)
+        assert gateway.call(lambda node: len(node.connections.open)) == 1
+
+
+@pytest.mark.parametrize("action", ["delay", "delay-request"])
+def test_a_request_that_a_rule_delays_is_not_idle(tmp_path: Path, action: str) -> None:
+    rule = f"{action}:api=Metadata,ms={2 * IDLE_DEFAULT_MS},times=1"
+    with (
+        RunningBroker(tmp_path / "data") as broker,
+        InProcessGateway(broker.bootstrap, faults=rule) as gateway,
+        client_of(gateway) as client,
+    ):
+        assert client.call(ApiVersionsRequest("test", "1")).api_keys  # the broker is connected
+        client.send_raw(METADATA)
+        gateway.call_until(lambda node: not node.faults.unconsumed() and len(node.timers) == 2)
+        gateway.clock.advance(IDLE_DEFAULT_MS * 3 / 2_000)
+        assert gateway.call(lambda node: len(node.connections.open)) == 1
+        gateway.clock.advance(IDLE_DEFAULT_MS / 1_000)
+        assert client.read_frame()
 
 
 def test_a_brokers_port_follows_from_its_node_id_or_is_another_if_that_is_taken(tmp_path: Path) -> None:
