@@ -57,7 +57,7 @@ API = Api(
     array_limits={"topology.subtopologies": 1_000}
     | {f"topology.subtopologies.{path}": 10_000 for path in _OF_SUBTOPOLOGIES}
     | {f"{kind}.partitions": 50_000 for kind in _TASKS}
-    | {"client_tags": 1_000},
+    | {"client_tags": 1_000, "task_offsets": 50_000, "task_end_offsets": 50_000},
 )
 
 

@@ -9,7 +9,7 @@ that is named twice is described once. Version 1 has the assignor, and no descri
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
@@ -17,7 +17,7 @@ from ottla.broker.api.group_descriptions import describe_groups
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.api.streams_groups import enabled, topics_of
-from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_group import OffsetReport, StreamsGroup
 from ottla.broker.groups.streams_member import StreamsMember
 from ottla.broker.streams.tasks import TaskSet, sorted_tasks
 from ottla.protocol.messages.k89_streams_group_describe import (
@@ -28,7 +28,7 @@ from ottla.protocol.messages.k89_streams_group_describe import (
     StreamsGroupDescribeResponse,
     Topology,
 )
-from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds
+from ottla.protocol.messages.streams_group import Endpoint, KeyValue, TaskIds, TaskOffset
 
 _NOT_REQUESTED, _NOT_STORED = 0, 1
 _ASSIGNOR = "sticky"
@@ -77,7 +77,12 @@ def _topology(group: StreamsGroup) -> Topology | None:
     return None if group.topology is None else group.topology.described()
 
 
+def _offsets(offsets: Mapping[tuple[str, int], int]) -> list[TaskOffset]:
+    return [TaskOffset(subtopology_id, partition, offset) for (subtopology_id, partition), offset in sorted(offsets.items())]
+
+
 def _member(group: StreamsGroup, member: StreamsMember) -> Member:
+    report = group.reports.get(member.member_id, OffsetReport())
     return Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -89,6 +94,8 @@ def _member(group: StreamsGroup, member: StreamsMember) -> Member:
         process_id=member.process_id,
         user_endpoint=None if member.user_endpoint is None else Endpoint(*member.user_endpoint),
         client_tags=[KeyValue(key, value) for key, value in sorted(member.client_tags.items())],
+        task_offsets=_offsets(report.offsets),
+        task_end_offsets=_offsets(report.end_offsets),
         assignment=_assignment(member.assigned),
         target_assignment=_assignment(group.target(member.member_id)),
     )

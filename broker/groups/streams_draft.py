@@ -12,7 +12,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.modern_draft import ModernDraft, RecordClasses
 from ottla.broker.groups.states import Now
-from ottla.broker.groups.streams_group import StreamsGroup
+from ottla.broker.groups.streams_group import OffsetReport, StreamsGroup
 from ottla.broker.groups.streams_member import StreamsMember, StreamsMemberState, current_assignment_of, metadata_of, target_of
 from ottla.broker.groups.streams_reconciliation import TaskTarget, reconcile
 from ottla.broker.groups.topics_view import TopicsView
@@ -180,12 +180,15 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         group, configured = self.group, self.configured
         if not configured.is_ready or configured.subtopologies is None:
             return {member_id: TaskSet() for member_id in group.members}
+        extended, reports = self.config.is_extended, self.soft.reports
         members = {
-            member_id: MemberSpec(member.process_id, member.assigned if self.config.is_extended else group.target(member_id))
+            member_id: MemberSpec(
+                member.process_id, member.assigned if extended else group.target(member_id), reports.get(member_id, OffsetReport()).offsets
+            )
             for member_id, member in group.members.items()
         }
         standbys = int(self.assignment_configs.get("num.standby.replicas", "0"))
-        return assign(members, configured.subtopologies, standbys)
+        return assign(members, configured.subtopologies, standbys, by_offsets=extended)
 
     def reconcile(self, member_id: str, owned: TaskSet | None) -> StreamsMember:
         """Take a member one step forward and return it. Raises Rejected(FENCED_MEMBER_EPOCH)."""

@@ -6,8 +6,8 @@ Invariants:
   (`streams_reconciliation`). The holders of tasks are processes, not members: the threads of a process share its state on disk.
 * The topology is that of the first member. Its epoch is validated while all topics exist and are partitioned as they must be; otherwise the
   group is not ready, and its members have no tasks.
-* `configured`, `shutdown_requested_by` and `endpoint_epoch` are not persisted: the first heartbeat after a load computes the configured
-  topology again.
+* `configured`, `shutdown_requested_by`, `endpoint_epoch` and `reports` are not persisted: the first heartbeat after a load computes the
+  configured topology again.
 
 Source: Kafka's StreamsGroup, GroupMetadataManager.replay (StreamsGroup*).
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern import CommittedPlace, ModernState, OffsetsGroup
@@ -36,6 +36,13 @@ STREAMS_PROTOCOL_TYPE = "streams"
 _Task = tuple[str, int]
 
 
+class OffsetReport(NamedTuple):
+    """How far a member's state of each task is, and where the task's changelogs end; sums of offsets."""
+
+    offsets: Mapping[_Task, int] = {}
+    end_offsets: Mapping[_Task, int] = {}
+
+
 class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
     """One streams group."""
 
@@ -53,6 +60,8 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         """The first member that requested the shutdown of the application; it is forgotten when the last member leaves."""
         self.endpoint_epoch = 0
         """Counts the changes of members' tasks and endpoints since the group was loaded."""
+        self.reports: dict[str, OffsetReport] = {}
+        """What members have reported of their tasks since the group was loaded."""
         self._active: dict[_Task, str] = {}
         self._standby: dict[_Task, frozenset[str]] = {}
         self._warmup: dict[_Task, frozenset[str]] = {}

@@ -19,7 +19,7 @@ streamsGroupLeave, streamsGroupFenceMember (4.3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ottla.broker.core.rejected import Rejected
@@ -27,6 +27,7 @@ from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_STATIC_EPOCH
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.streams_draft import StreamsDraft
+from ottla.broker.groups.streams_group import OffsetReport
 from ottla.broker.groups.streams_member import StreamsMember
 from ottla.broker.streams.endpoints import input_partitions
 from ottla.broker.streams.internal_topics import InternalTopic, Status
@@ -34,7 +35,7 @@ from ottla.broker.streams.tasks import TaskSet, tasks_from
 from ottla.broker.streams.topology import topology_value
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k88_streams_group_heartbeat import EndpointToPartitions, StreamsGroupHeartbeatRequest
-from ottla.protocol.messages.streams_group import Endpoint, TaskIds
+from ottla.protocol.messages.streams_group import Endpoint, TaskIds, TaskOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +137,7 @@ def heartbeat(
     metadata_hash = draft.check_topology()
     _note_stale_topology(draft, beat.member_id, status)
     _check_tasks(draft, beat)
+    _note_offsets(draft, beat)
     was_empty = draft.soft.is_empty
     draft.refresh(metadata_hash, member_changed=member_changed)
     if was_empty and draft.config.initial_rebalance_delay_ms > 0:
@@ -300,6 +302,32 @@ def _check_task(draft: StreamsDraft, tasks: TaskIds) -> None:
                 f"Task {partition} for subtopology {tasks.subtopology_id} is invalid. Number of tasks for this subtopology: "
                 f"{subtopology.number_of_tasks}",
             )
+
+
+def _note_offsets(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> None:
+    """Keep what the member reports of tasks that the topology has. Raises Rejected if a task is listed twice."""
+    if beat.task_offsets is None and beat.task_end_offsets is None:
+        return
+    reports = draft.soft.reports
+    report = reports.get(beat.member_id, OffsetReport())
+    if beat.task_offsets is not None:
+        report = report._replace(offsets=_by_task(draft, beat.task_offsets))
+    if beat.task_end_offsets is not None:
+        report = report._replace(end_offsets=_by_task(draft, beat.task_end_offsets))
+    kept = {member_id: one for member_id, one in reports.items() if member_id in draft.group.members}
+    draft.soft.reports = {**kept, beat.member_id: report}
+
+
+def _by_task(draft: StreamsDraft, offsets: Sequence[TaskOffset]) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    for one in offsets:
+        task = one.subtopology_id, one.partition
+        if task in found:
+            text = f"Task offsets contain a duplicate entry for subtopology {one.subtopology_id} and partition {one.partition}."
+            raise Rejected(ErrorCode.INVALID_REQUEST, text)
+        found[task] = one.offset
+    tasks = {name: one.number_of_tasks for name, one in (draft.configured.subtopologies or {}).items()}
+    return {task: offset for task, offset in found.items() if 0 <= task[1] < tasks.get(task[0], 0)}
 
 
 def _assign(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:

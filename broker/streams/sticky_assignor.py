@@ -30,6 +30,8 @@ class MemberSpec:
 
     process_id: str
     before: TaskSet = field(default_factory=TaskSet)
+    offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """How far the member's state of each task is, by subtopology and partition, as it reports."""
 
 
 class _Task(NamedTuple):
@@ -44,11 +46,15 @@ class _Holder(NamedTuple):
     member_id: str
 
 
-def assign(members: Mapping[str, MemberSpec], subtopologies: Subtopologies, standby_replicas: int) -> dict[str, TaskSet]:
-    """Return each member's tasks."""
+def assign(
+    members: Mapping[str, MemberSpec], subtopologies: Subtopologies, standby_replicas: int, *, by_offsets: bool = False
+) -> dict[str, TaskSet]:
+    """Return each member's tasks. With `by_offsets` (Kafka 4.4) tasks also go to members that report offsets of them, after those that had
+    a standby task, the highest offset first.
+    """
     if not members:
         return {}
-    assignment = _Assignment(members, subtopologies, standby_replicas)
+    assignment = _Assignment(members, subtopologies, standby_replicas, by_offsets=by_offsets)
     assignment.assign_active()
     assignment.assign_standby()
     return {
@@ -127,7 +133,8 @@ class _Quota:
 class _Assignment:
     """An assignment under construction."""
 
-    def __init__(self, members: Mapping[str, MemberSpec], subtopologies: Subtopologies, standby_replicas: int) -> None:
+    def __init__(self, members: Mapping[str, MemberSpec], subtopologies: Subtopologies, standby_replicas: int, *, by_offsets: bool) -> None:
+        self._by_offsets = by_offsets
         self._standby_replicas = standby_replicas
         self._active_tasks = _tasks_of(subtopologies)
         self._stateful_tasks = _tasks_of({name: one for name, one in subtopologies.items() if one.is_stateful}) if standby_replicas else []
@@ -135,6 +142,7 @@ class _Assignment:
         self._quota = _Quota(len(self._active_tasks) + standby_replicas * len(self._stateful_tasks), len(members))
         self._was_active: dict[_Task, _Holder] = {}
         self._was_standby: dict[_Task, list[_Holder]] = {}
+        candidates: dict[_Task, list[tuple[bool, int, _Holder]]] = {}
         processes: dict[str, _Process] = {}
         for member_id in in_hash_order(members, string_hash):
             member = members[member_id]
@@ -142,8 +150,12 @@ class _Assignment:
             process.add_member(member_id)
             holder = _Holder(process, member_id)
             self._was_active.update(dict.fromkeys(_each(member.before.active), holder))
-            for task in _each(member.before.standby):
-                self._was_standby.setdefault(task, []).append(holder)
+            standby = dict.fromkeys(_each(member.before.standby))
+            offsets = {_Task(partition, name): offset for (name, partition), offset in member.offsets.items()} if by_offsets else {}
+            for task in dict.fromkeys([*standby, *offsets]):
+                candidates.setdefault(task, []).append((task not in standby, -offsets.get(task, 0), holder))
+        for task, ranked in candidates.items():
+            self._was_standby[task] = [holder for _, _, holder in sorted(ranked, key=lambda candidate: candidate[:2])]
         order = in_hash_order(processes, string_hash, len(members))
         self.processes = [processes[process_id] for process_id in order]
 
@@ -175,10 +187,7 @@ class _Assignment:
         missing: dict[_Task, int] = {}
         for task in sorted(self._stateful_tasks, reverse=True):
             for given in range(self._standby_replicas):
-                if not (
-                    self._keep_standby(task, self._was_active.get(task))
-                    or self._keep_standby(task, _least_loaded(self._was_standby.get(task, ()), task))
-                ):
+                if not (self._keep_standby(task, self._was_active.get(task)) or self._keep_standby(task, self._least_loaded_without(task))):
                     missing[task] = self._standby_replicas - given
                     break
         by_load = JavaHeap(self.processes, lambda process: process.load)
@@ -186,6 +195,12 @@ class _Assignment:
             for _ in range(missing[task]):
                 if not self._give_standby(task, by_load):
                     break
+
+    def _least_loaded_without(self, task: _Task) -> _Holder | None:
+        holders = self._was_standby.get(task, ())
+        if self._by_offsets:
+            return _least_loaded([holder for holder in holders if not holder.process.has(task)])
+        return _least_loaded(holders, task)
 
     def _keep_standby(self, task: _Task, holder: _Holder | None) -> bool:
         if holder is None or holder.process.has(task) or holder.process.counts[holder.member_id] >= self._quota.share:

@@ -139,6 +139,8 @@ def test_since_4_4_members_are_told_how_to_report_offsets_and_may_be_static(clie
     joined = beat(client, instance_id="i")
     assert (joined.error_code, joined.task_offset_interval_ms, joined.acceptable_recovery_lag) == (0, 60_000, 10_000)
     assert beat(client, 2, task_offsets=[TaskOffset("0", 0, 5)], task_end_offsets=[TaskOffset("0", 0, 9)]).error_code == 0
+    (reported,) = described(client).members
+    assert (reported.task_offsets, reported.task_end_offsets) == ([TaskOffset("0", 0, 5)], [TaskOffset("0", 0, 9)])
     left = beat(client, -2, instance_id="i")
     assert (left.error_code, left.member_epoch, left.task_offset_interval_ms, left.acceptable_recovery_lag) == (0, -2, 0, -1)
     again = beat(client, member_id="n", instance_id="i")

@@ -221,6 +221,31 @@ def client_tags(probe: Probe) -> None:
     described(probe, "with one tag", "st-tags")
 
 
+def task_offsets(probe: Probe) -> None:
+    """Report offsets of tasks, and let members come and go: tasks move to members with their state."""
+    configure(probe, "st-moved", AT_ONCE | {STANDBYS: "1"})
+    new_topic(probe, "moved-text", 4)
+    probe.ask("a joins", joining("st-moved", "a", word_count("moved")))
+    epoch = settled(probe, "st-moved")["a"]
+    twice = [TaskOffset("1", 0, 5), TaskOffset("1", 0, 6)]
+    answer = probe.ask("twice the same task", beat("st-moved", "a", epoch, task_offsets=twice))
+    if answer is None or "supported" in (answer.error_message or ""):
+        return  # before Kafka 4.4
+    probe.ask("twice the same task, its end", beat("st-moved", "a", epoch, task_end_offsets=twice))
+    probe.ask("a task that there is not", beat("st-moved", "a", epoch, task_offsets=[TaskOffset("7", 0, 5), TaskOffset("1", 9, 5)]))
+    probe.ask("its end", beat("st-moved", "a", epoch, task_offsets=[TaskOffset("1", 0, 7)], task_end_offsets=[TaskOffset("1", 0, 9)]))
+    for member, offsets in {"b": (40, 30, 20, 10), "c": (10, 20, 30, 40), "d": ()}.items():
+        probe.ask(f"{member} joins", joining("st-moved", member, word_count("moved")))
+        epochs = settled(probe, "st-moved")
+        reported = [TaskOffset("1", partition, offset) for partition, offset in enumerate(offsets)]
+        probe.ask(f"{member} reports", beat("st-moved", member, epochs[member], task_offsets=reported))
+        described(probe, f"with {member}", "st-moved")
+    for member in "ab":
+        probe.ask(f"{member} leaves", beat("st-moved", member, LEAVE))
+        settled(probe, "st-moved")
+        described(probe, f"without {member}", "st-moved")
+
+
 def static_members(probe: Probe) -> None:
     """Join with instance ids, leave for a while and for good, and return under other member ids."""
     configure(probe, "st-static", AT_ONCE)

@@ -7,6 +7,7 @@ import pytest
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.modern import ModernState
+from ottla.broker.groups.streams_group import OffsetReport
 from ottla.broker.groups.streams_heartbeat import check
 from ottla.broker.streams.internal_topics import Status
 from ottla.broker.streams.tasks import TaskSet
@@ -388,3 +389,24 @@ def test_since_4_4_a_member_keeps_what_it_has_and_not_what_it_is_to_get(is_exten
     for member_id in ("b", "c"):
         driver.join(member_id)
     assert driver.group.target("b") == of_b
+
+
+def test_reported_offsets_of_the_topologys_tasks_are_kept_until_they_are_reported_again() -> None:
+    driver = StreamsDriver(is_extended=True)
+    driver.join("a")
+    driver.beat("a", 2, task_offsets=[TaskOffset("0", 0, 5), TaskOffset("0", 7, 5), TaskOffset("x", 0, 5)])
+    driver.beat("a", 2, task_end_offsets=[TaskOffset("0", 1, 9)])
+    assert driver.group.reports == {"a": OffsetReport({("0", 0): 5}, {("0", 1): 9})}
+    driver.beat("a", 2, task_offsets=[])
+    assert driver.group.reports == {"a": OffsetReport({}, {("0", 1): 9})}
+    driver.beat("a", -1)
+    driver.join("b", task_offsets=[])
+    assert driver.group.reports.keys() == {"b"}
+
+
+@pytest.mark.parametrize("field", ["task_offsets", "task_end_offsets"])
+def test_a_task_whose_offset_is_reported_twice_is_refused(field: str) -> None:
+    driver = StreamsDriver(is_extended=True)
+    driver.join("a")
+    assert driver.refused("a", 2, **{field: [TaskOffset("0", 0, 5), TaskOffset("0", 0, 5)]}) is ErrorCode.INVALID_REQUEST
+    assert driver.group.reports == {}

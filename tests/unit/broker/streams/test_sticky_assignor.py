@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.streams.internal_topics import ConfiguredSubtopology, InternalTopic
 from ottla.broker.streams.sticky_assignor import MemberSpec, assign
 from ottla.broker.streams.tasks import Tasks, TaskSet
@@ -57,3 +59,36 @@ def test_a_stateless_subtopology_has_no_standby_tasks() -> None:
 
 def test_a_group_without_members_has_no_assignment() -> None:
     assert assign({}, STATELESS, 1) == {}
+
+
+def test_a_task_that_moves_goes_to_the_member_with_the_highest_offset() -> None:
+    offsets = {"p/1": {("0", 0): 9, ("0", 1): 1}, "q/1": {("0", 0): 1, ("0", 1): 9}, "r/1": {}}
+    specs = {name: MemberSpec(name.split("/")[0], offsets=given) for name, given in offsets.items()}
+    after = assign(specs, STATEFUL, 0, by_offsets=True)
+    assert 0 in after["p/1"].active["0"]
+    assert 1 in after["q/1"].active["0"]
+    swapped = {"p/1": specs["q/1"], "q/1": specs["p/1"], "r/1": specs["r/1"]}
+    assert 1 in assign(swapped, STATEFUL, 0, by_offsets=True)["p/1"].active["0"]
+
+
+def test_a_member_with_the_standby_task_comes_before_one_with_a_higher_offset() -> None:
+    specs = {
+        "p/1": MemberSpec("p", TaskSet(standby={"0": frozenset({0})}), {("0", 0): 1}),
+        "q/1": MemberSpec("q", offsets={("0", 0): 9}),
+    }
+    assert 0 in assign(specs, STATEFUL, 0, by_offsets=True)["p/1"].active["0"]
+
+
+@pytest.mark.parametrize(("by_offsets", "keeps"), [(False, False), (True, True)])
+def test_a_standby_task_stays_although_another_candidate_has_become_active(by_offsets: bool, keeps: bool) -> None:
+    """Until 4.3 no candidate is looked at after one whose process has the task."""
+    before = {
+        "p/1": TaskSet(standby={"0": frozenset({0})}),
+        "q/1": TaskSet({"0": frozenset({1})}, {"0": frozenset({0})}),
+        "s/1": TaskSet(),
+        "t/1": TaskSet(),
+        "u/1": TaskSet(),
+    }
+    after = assign(members(*before, before=before), STATEFUL, 1, by_offsets=by_offsets)
+    assert 0 in after["p/1"].active["0"]
+    assert (0 in after["q/1"].standby.get("0", ())) is keeps
