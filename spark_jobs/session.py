@@ -212,8 +212,7 @@ def settings(log_bytes: int) -> dict[str, str]:
     """Return Spark's settings for a log of this size."""
     cores = os.cpu_count() or 1
     java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true {HEAP_OPTIONS}"
-    if log_bytes < SMALL_LOG_BYTES:
-        java_options += " -XX:TieredStopAtLevel=1"
+    compiler = " -XX:TieredStopAtLevel=1" if log_bytes < SMALL_LOG_BYTES else ""
     # One query contains all rules. Compiling a class for each of its stages takes several times as long as interpreting them over a small
     # log.
     codegen = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -222,7 +221,9 @@ def settings(log_bytes: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": java_options + compiler,
+        # of a cluster's executors; a user's spark.executor.extraJavaOptions comes after these
+        "spark.executor.defaultJavaOptions": f"-XX:+UseSerialGC{compiler}",
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

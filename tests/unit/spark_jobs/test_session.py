@@ -39,8 +39,9 @@ def test_spark_listens_on_loopback_alone_and_has_its_log_settings() -> None:
 
 def test_a_large_log_gets_the_full_compiler_and_more_shuffle_partitions() -> None:
     small, large = settings(1 << 20), settings(8 << 30)
-    assert "TieredStopAtLevel" in small["spark.driver.extraJavaOptions"]
-    assert "TieredStopAtLevel" not in large["spark.driver.extraJavaOptions"]
+    for options in ("spark.driver.extraJavaOptions", "spark.executor.defaultJavaOptions"):
+        assert "TieredStopAtLevel" in small[options]
+        assert "TieredStopAtLevel" not in large[options]
     assert small["spark.sql.codegen.wholeStage"] == "false"
     assert "spark.sql.codegen.wholeStage" not in large
     assert int(large["spark.sql.shuffle.partitions"]) > int(small["spark.sql.shuffle.partitions"])
