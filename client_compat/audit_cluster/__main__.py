@@ -32,7 +32,7 @@ from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus import CASES
 
 PLANTED = ("same_batch_twice", "gap", "planted")
-PARTITIONS = 700
+PARTITIONS = 2000
 """Partitions of the log during whose audit an executor is killed: more tasks than both executors finish at once."""
 KILLED = "executor killed"
 TIMEOUT_S = 900

@@ -1,4 +1,6 @@
-"""Kills an executor's JVM while it judges. Which executor judges is read from the REST interface of the running application."""
+"""Kills an executor's JVM while it judges. Which executor judges, and in which step, is read from the REST interface of the running
+application.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,16 @@ WAIT_S: Final = 300
 
 
 def kill_an_executor(ui: str, running: subprocess.Popen[str]) -> None:
-    """Wait until an executor has finished a task and runs another one, then SIGKILL its JVM. `ui`: the URL of the application's UI.
-    Raises RuntimeError if the application ends first, and TimeoutError."""
+    """Wait until an executor has finished a task and runs another one of the first step, then SIGKILL its JVM. `ui`: the URL of the
+    application's UI. Raises RuntimeError if the application ends first, and TimeoutError."""
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
         if running.poll() is not None:
             raise RuntimeError("the audit ended before an executor could be killed in the middle of it: use a larger log")
         for application in _asked(f"{ui}/api/v1/applications"):
-            for executor in _asked(f"{ui}/api/v1/applications/{application['id']}/executors"):
+            of_application = f"{ui}/api/v1/applications/{application['id']}"
+            reads = [stage["stageId"] for stage in _asked(f"{of_application}/stages?status=active")] == [0]
+            for executor in _asked(f"{of_application}/executors") if reads else []:
                 if executor["id"] != "driver" and executor["activeTasks"] and executor["completedTasks"]:
                     _jvm(application["id"], executor["id"]).send_signal(signal.SIGKILL)
                     return
