@@ -21,15 +21,21 @@ def main(
     rss_limit_mib: Annotated[int, typer.Option(help="The broker's resident memory must stay below this.")] = 512,
     wait_limit_s: Annotated[float, typer.Option(help="No good client may wait longer than this for an acknowledgement.")] = 5.0,
     locked: Annotated[bool, typer.Option("--locked", help="Attack a broker that asks who its clients are.")] = False,
+    through_gateway: Annotated[
+        bool, typer.Option("--through-gateway", help="Attack ottla gateway before an open broker, with its clients behind it too.")
+    ] = False,
     failed_logins: Annotated[int, typer.Option(help="So many log-ins fail first, where it is locked.")] = 10_000,
     directory: Directory = Path(".fuzz"),
 ) -> None:
     """Attack a live broker with spoiled frames, hostile batches, decompression bombs, half frames and slow connections while idempotent
     producers work beside them. The broker must not die, grow, log a bug, or let somebody in, and no good client may suffer."""
 
+    if locked and through_gateway:
+        raise typer.BadParameter("the gateway is attacked before an open broker", param_hint="--through-gateway")
+
     def play(console: Console, root: Path) -> FuzzRun:
         rss_limit = rss_limit_mib * MEBIBYTE
-        run = FuzzRun(seed, locked, failed_logins if locked else 0, rss_limit=rss_limit, wait_limit_s=wait_limit_s)
+        run = FuzzRun(seed, locked, through_gateway, failed_logins if locked else 0, rss_limit=rss_limit, wait_limit_s=wait_limit_s)
         with progress(console) as display:
             bar = display.add_task("seconds of attack", total=seconds, note="")
 

@@ -13,8 +13,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,7 @@ from client_compat.matrix.lock import Lock
 from client_compat.matrix.rights import Operation, Resource, Right, Rights
 from client_compat.matrix.truth import Truth
 from client_compat.support.admin import create_topic
-from client_compat.support.brokers import HOST, BrokerProcess, ottla
+from client_compat.support.brokers import HOST, BrokerProcess, gateway, ottla
 from client_compat.support.load import Load, under
 from client_compat.support.verdict import AckVerdict, judge
 from ottla.protocol.client import Client
@@ -78,11 +79,13 @@ BROKER_OPTIONS = ("--set", "auto.create.topics.enable=false", "--set", "num.part
 class FuzzRun:
     """The parameters and the results of a run.
 
-    A `locked` broker requires authentication. `failed_logins` come first, and the broker grows by `grown` bytes during them.
+    A `locked` broker requires authentication. `failed_logins` come first, and the broker grows by `grown` bytes during them. With
+    `through_gateway`, attackers and normal clients are at a gateway before an open broker, and its process is the one that is watched.
     """
 
     seed: int
     locked: bool = False
+    through_gateway: bool = False
     failed_logins: int = 0
     grown: int = 0
     seconds: float = 0.0
@@ -159,7 +162,7 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
     """
     began = time.monotonic()
     lock = Lock(directory / "tls") if run.locked else None
-    with _started(directory, lock) as broker:
+    with _started(directory, lock) as served, _front(directory, served, run) as broker:
         for name in sorted(KEPT_TOPICS):
             create_topic(broker.bootstrap, name, GOOD_PARTITIONS)
         if lock is not None:
@@ -185,7 +188,7 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
                 clients.finish(FLUSH_TIMEOUT_S)
         if not run.died:
             run.verdict = judge(load, GOOD_PARTITIONS)
-    run.bugs_logged = (directory / "broker.log").read_bytes().count(BUG)
+    run.bugs_logged = sum(log.read_bytes().count(BUG) for log in (directory / "broker.log", directory / "gateway.log") if log.exists())
     run.seconds = time.monotonic() - began
     return run
 
@@ -196,6 +199,17 @@ def _started(directory: Path, lock: Lock | None) -> BrokerProcess:
     settings = dict(option.split("=") for option in BROKER_OPTIONS if "=" in option)
     delay = {"connection.failed.authentication.delay.ms": "10"}  # makes wrong passwords faster than with the default delay
     return lock.ottla(directory, settings | delay, directory / "broker.log")
+
+
+@contextmanager
+def _front(directory: Path, broker: BrokerProcess, run: FuzzRun) -> Iterator[BrokerProcess]:
+    """Yield the process that is attacked: the broker, or a gateway before it. Raises `BrokerFailed` if the broker died behind it."""
+    if not run.through_gateway:
+        yield broker
+        return
+    with gateway(broker.bootstrap, directory / "gateway.log") as front:
+        yield front
+    broker.check_alive()
 
 
 def _furnish(broker: BrokerProcess) -> None:
