@@ -1,7 +1,7 @@
 """The responses of a group to its members, independent of wire versions.
 
-A caller that may have to wait passes a `Ticket`; the group stores it and later returns a `Reply` with it. The ticket's type does not matter
-here.
+The caller of an operation whose response may be delayed passes a `Ticket`, any object. The group stores it, and returns it later in a
+`Reply` with the response.
 """
 
 from collections.abc import Hashable

@@ -2,7 +2,7 @@
 
 Invariants:
 
-* Every partition of a subscribed topic has exactly one owner, who subscribes to the topic. Other topics' partitions are not assigned.
+* Every partition of a subscribed topic is assigned to exactly one member, which subscribes to the topic. Others are not assigned.
 * `uniform` is balanced: no partition can be moved, directly or by a chain of moves, so that two members' loads get closer. Among balanced
   assignments it keeps most of the current one: a member with an unchanged subscription loses a partition only for balance.
 * `range` assigns each topic's partitions in ranges to its subscribers in a fixed order, so that equal topics are divided equally
@@ -91,8 +91,8 @@ class _Load:
                     self._give(member_id, topic_id, self.rest.get(topic_id, set()) & partitions)
 
     def trim_to_quota(self) -> None:
-        """Take back the partitions that exceed a member's share; all members have the same subscription. The share is the mean number of
-        partitions. As many members as necessary keep one more, first those that have more than the mean."""
+        """Unassign the partitions that exceed a member's share, if all members have the same subscription. The share is the mean number of
+        partitions, rounded down; as many members as the remainder keep one more, first those that have more."""
         total = sum(self.topics[topic_id] for topic_id in self.rest)
         share, extra = divmod(total, len(self.members))
         for member_id in self.members:
@@ -117,7 +117,7 @@ class _Load:
                 heapreplace(heap, (count + 1, member_id))
 
     def balance(self) -> None:
-        """Move partitions along chains whose start has at least two more than their end, until there is no such chain."""
+        """Move partitions along chains of members, as long as a chain's first member has at least two partitions more than its last."""
         moved = True
         while moved:
             moved = False

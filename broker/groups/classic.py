@@ -3,8 +3,9 @@
 Invariants:
 
 * Time is an argument; `expire` must be called at or after `next_deadline()`. Nothing here waits: a caller that must wait leaves a ticket.
-* Membership between two generations is soft state and changes at once. What is persisted (generation, protocol, leader, members,
-  assignments) is decided as a `GroupMetadataValue` in `ClassicOutcome.record` and takes effect only in `apply`, which loading uses, too.
+* Membership between two generations is not persisted ("soft state") and changes at once. Generation, protocol, leader, members and
+  assignments are persisted: an operation returns them as a `GroupMetadataValue` in `ClassicOutcome.record`, and they change only in
+  `apply`, which loading the log uses, too.
 * A record is written when the leader's assignment arrives, when a generation begins without members, and when a static member returns
   under a new id without a rebalance. If it cannot be written, `abandon` lets the members start over; there is nothing to roll back.
 * A ticket is answered exactly once. If a later request of the same member replaces it, its answer is REBALANCE_IN_PROGRESS (Kafka
@@ -43,7 +44,7 @@ class ClassicConfig:
 
 @dataclass(slots=True)
 class ClassicOutcome:
-    """An operation's decision: the replies to send when `record`, if any, is appended, applied and durable."""
+    """An operation's result: `record` is to be appended and applied (None: nothing); `replies` are sent when it is durable."""
 
     replies: list[Reply] = field(default_factory=list)
     record: GroupMetadataValue | None = None
@@ -64,7 +65,7 @@ class Syncing:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A member that is to leave, by member id, or by instance id alone (an administrator's request)."""
+    """A member to remove, named by its member id, or by instance id alone (an administrator's request)."""
 
     member_id: str
     instance_id: str | None = None
@@ -114,7 +115,7 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a live member reads `topic`; if that is unknown, a consumers' group is assumed to read it."""
+        """Return whether a member subscribes to `topic`. If the subscriptions are unknown, return True for protocol type `consumer`."""
         return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
@@ -137,7 +138,7 @@ class ClassicGroup:
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
 
     def current_generation(self, member_id: str) -> JoinAnswer:
-        """Return the response to a join that changes nothing; only the leader's has the members."""
+        """Return the response to a JoinGroup that does not start a rebalance; the list of members is only for the leader."""
         return JoinAnswer(
             member_id=member_id,
             generation=self.generation,
@@ -148,7 +149,7 @@ class ClassicGroup:
         )
 
     def next_deadline(self) -> int | None:
-        """Return the monotonic time at which `expire` has work, or None. A heartbeat only ever moves it back."""
+        """Return the monotonic time in ms at which `expire` has to be called, or None. A heartbeat only makes it later."""
         deadlines = [m.session_deadline_ms for m in self.members if m.session_deadline_ms is not None]
         deadlines += self.pending.values()
         deadlines += [deadline for deadline in (self._join_deadline_ms, self._sync_deadline_ms) if deadline is not None]
@@ -157,7 +158,7 @@ class ClassicGroup:
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def sync(self, syncing: Syncing, ticket: Ticket, now: Now) -> ClassicOutcome:
-        """Return a member's assignment, now or when the leader has sent it."""
+        """Reply to a SyncGroup with the member's assignment: at once, or when the leader's assignments are in the log."""
         error = self._check_sync(syncing)
         if error is not ErrorCode.NONE:
             return ClassicOutcome([Reply(ticket, SyncAnswer(error=error))])
@@ -176,7 +177,7 @@ class ClassicGroup:
         return outcome
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """Extend the session and return NONE, or REBALANCE_IN_PROGRESS, which makes the member rejoin."""
+        """Extend the session and return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin. Any other error extends nothing."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.check_member(member_id, instance_id)
@@ -188,7 +189,7 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], ClassicOutcome]:
-        """Remove members. Return one error code for each, in order; if any was a member, rebalance."""
+        """Remove members. Return one error code for each, in order. If one was removed, the others rebalance."""
         outcome = ClassicOutcome()
         if self.state is ClassicState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(leaving), outcome
@@ -201,7 +202,8 @@ class ClassicGroup:
         return errors, outcome
 
     def check_offset_commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
-        """Return whether these credentials may commit offsets (Kafka's ClassicGroup.validateOffsetCommit)."""
+        """Return NONE if a client with these ids and this generation may commit offsets, otherwise the error (Kafka's
+        ClassicGroup.validateOffsetCommit)."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
@@ -225,7 +227,7 @@ class ClassicGroup:
             self.reset_session(member, now)
 
     def expire(self, now: Now) -> ClassicOutcome:
-        """Process every deadline that has come, in order."""
+        """Process the deadlines that have come: first sessions and pending members, then the join phase, then the sync phase."""
         outcome = ClassicOutcome()
         due = [
             (m.session_deadline_ms, m.member_id)
@@ -244,8 +246,8 @@ class ClassicGroup:
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
         """Return the start of an offset's retention, in wall clock ms; None while it cannot expire.
 
-        It is the time when an empty group became empty. It is the commit's time for a simple group, and for a topic that a stable
-        consumers' group does not read any more.
+        It is the commit's time for a simple group, and for a topic to which a stable group of consumers no longer subscribes. For a group
+        without members it is the time at which the last member left.
         """
         if self.protocol_type is None:
             return commit_timestamp_ms
@@ -258,7 +260,7 @@ class ClassicGroup:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def record(self, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
-        """Return the record of the group with these assignments, in state Stable."""
+        """Return the record of the present generation, members and leader with these assignments, by member id."""
         return self._record_of(list(self.members), self.leader_id, assignments, now)
 
     def record_replacing(self, old_member_id: str, member: Member, now: Now) -> GroupMetadataValue:
@@ -292,7 +294,7 @@ class ClassicGroup:
         return outcome
 
     def abandon(self, now: Now) -> ClassicOutcome:
-        """Let the members start over, because the last operation's record could not be written."""
+        """Drop the last operation, whose record could not be written. If the group was waiting for assignments, members must rejoin."""
         outcome = ClassicOutcome()
         self.replacement = None
         if self.state is ClassicState.COMPLETING_REBALANCE:
@@ -300,14 +302,14 @@ class ClassicGroup:
         return outcome
 
     def release_waiting(self, error: ErrorCode) -> ClassicOutcome:
-        """Complete every waiting request with an error, because the broker shuts down or stops coordinating the group."""
+        """Complete all pending JoinGroup and SyncGroup requests with an error, because the group moves, ends or is converted."""
         outcome = ClassicOutcome()
         for member in self.members:
             self.answer_waiting(member, error, member.member_id, outcome)
         return outcome
 
     def die(self) -> None:
-        """Mark the group as deleted; members that still use it must find the coordinator again."""
+        """Mark the group as deleted; later requests to this object get COORDINATOR_NOT_AVAILABLE."""
         self.state = ClassicState.DEAD
         self.pending.clear()
 
@@ -317,14 +319,15 @@ class ClassicGroup:
         member.session_deadline_ms = now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def prepare_or_complete(self, now: Now, outcome: ClassicOutcome) -> None:
-        """After a change of membership, start a rebalance, or check whether the running one has all members."""
+        """After a change of membership, start a rebalance; if one is running, end its join phase if all members have joined."""
         if ClassicState.PREPARING_REBALANCE in MOVES[self.state]:
             self.prepare_rebalance(now, outcome)
         else:
             self.maybe_complete_join(now, outcome)
 
     def prepare_rebalance(self, now: Now, outcome: ClassicOutcome) -> None:
-        """Make all members rejoin. An empty group's first rebalance waits for more members, unless the delay is 0."""
+        """Begin the join phase, in which all members must rejoin. In an empty group it lasts at least
+        group.initial.rebalance.delay.ms, so that more members can join."""
         if self.state is ClassicState.COMPLETING_REBALANCE:
             self._fail_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now, outcome)
         self._pending_sync.clear()
@@ -346,7 +349,7 @@ class ClassicGroup:
             self._complete_join(now, outcome)
 
     def note_new_member(self) -> None:
-        """Note a new member during the initial delay, which is then extended."""
+        """If an empty group's initial rebalance delay is running, let it be extended, because a new member has joined."""
         if self._initial_delay_left_ms is not None:
             self._joined_during_initial_delay = True
 
@@ -358,7 +361,7 @@ class ClassicGroup:
         member.awaiting_join = ticket
 
     def answer_waiting(self, member: Member, error: ErrorCode, join_member_id: str, outcome: ClassicOutcome) -> None:
-        """Answer a member's waiting requests with an error; afterwards it waits for nothing."""
+        """Complete the member's pending JoinGroup and SyncGroup, if any, with an error. `join_member_id` is in the JoinGroup response."""
         self._supersede(member.awaiting_join, JoinAnswer(error=error, member_id=join_member_id), outcome)
         self._supersede(member.awaiting_sync, SyncAnswer(error=error), outcome)
         member.awaiting_join = member.awaiting_sync = None
@@ -417,7 +420,8 @@ class ClassicGroup:
         return SyncAnswer(protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment)
 
     def _assign(self, assignments: Mapping[str, bytes], now: Now, outcome: ClassicOutcome) -> None:
-        """Take the leader's assignments and answer all waiting members; one without an assignment gets an empty one."""
+        """Decide the record with the leader's assignments, and the replies to all pending syncs. A member without an assignment gets an
+        empty one."""
         outcome.record = self.record(assignments, now)
         for member in self.members:
             if member.awaiting_sync is not None:
@@ -451,7 +455,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def _remove(self, member_id: str, outcome: ClassicOutcome) -> None:
-        """Remove a member, even while its join waits; UNKNOWN_MEMBER_ID makes a live client start over."""
+        """Remove a member, and complete its pending requests with UNKNOWN_MEMBER_ID, so that a live client joins again."""
         member = self.members.remove(member_id)
         if member is not None:
             self.answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, "", outcome)
@@ -485,7 +489,7 @@ class ClassicGroup:
             self._complete_join(now, outcome)
 
     def _expire_sync(self, now: Now, outcome: ClassicOutcome) -> None:
-        """Remove the members that joined and did not sync."""
+        """Remove the members that have joined and not synced in time, and start a rebalance."""
         self._sync_deadline_ms = None
         for member_id in sorted(self._pending_sync):
             self._remove(member_id, outcome)
@@ -528,9 +532,10 @@ class ClassicGroup:
 
 
 def _member_from(written: MemberMetadata, protocol: str | None, known: Member | None) -> Member:
-    """Return a member of the log. A known one keeps its soft state, and the other protocols that it supports.
+    """Return the member of a record. `known` is this member before the record, if any: its timers, pending requests and the protocols that
+    the record lacks are kept.
 
-    Of a loaded member only the chosen protocol is known. Records before version 1 have no rebalance timeout.
+    A record has only the chosen protocol. Without a rebalance timeout (version 0) the session timeout is used.
     """
     chosen = JoinProtocol(protocol or "", bytes(written.subscription))
     persisted = Member(

@@ -43,14 +43,14 @@ class Joining:
 
 
 def join(group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> ClassicOutcome:
-    """Join a member. It is answered now, or when the join phase ends."""
+    """Process a JoinGroup. Its reply is in the returned outcome, or in that of the operation that ends the join phase."""
     attempt = _Join(group, joining, ticket, now)
     attempt.run()
     return attempt.outcome
 
 
 class _Join:
-    """One join under way: the group, the request, and the decision so far."""
+    """One JoinGroup in progress: the group, the request, and the outcome so far."""
 
     def __init__(self, group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> None:
         self.group = group
@@ -110,7 +110,8 @@ class _Join:
         group.prepare_or_complete(self.now, self.outcome)
 
     def _rejoin(self, member: Member) -> None:
-        """Rejoin a known member: repeat a lost response, or start a rebalance for a change or at the leader's request."""
+        """Process the rejoin of a member. Without a change, repeat the last response, which may be lost. A change of its protocols, or a
+        rejoin of a stable group's leader, starts a rebalance."""
         group, joining = self.group, self.joining
         repeats = joining.protocols == member.protocols and (
             group.state is ClassicState.COMPLETING_REBALANCE or (group.state is ClassicState.STABLE and member.member_id != group.leader_id)
@@ -167,7 +168,7 @@ def _refusal(group: ClassicGroup, joining: Joining) -> tuple[ErrorCode, str]:
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
     """Return whether the size limit allows this member (Kafka's acceptJoiningMember).
 
-    During the join phase the waiting members count, so that after a lower limit the last ones are rejected.
+    During the join phase only members with a pending JoinGroup count: if the limit was lowered, the members that rejoin last are rejected.
     """
     if group.state in {ClassicState.EMPTY, ClassicState.DEAD}:
         return True
@@ -188,8 +189,8 @@ def _protocol_if_replaced(group: ClassicGroup, old: Member, member: Member) -> s
 
 
 def _answer_to_replacement(group: ClassicGroup, joining: Joining, old: Member, member: Member) -> JoinAnswer:
-    """Return the response to a replaced static member. A leader must not assign again: new clients get a flag (KIP-814), old ones the old
-    leader's id."""
+    """Return the response to a static member that has replaced `old` without a rebalance. If it is the leader, it must not assign again:
+    newer clients get `skip_assignment` (KIP-814), older ones the old leader's member id, so that they act as followers."""
     was_leader = old.member_id == group.leader_id
     skip = was_leader and joining.can_skip_assignment
     members = group.joined_members() if skip else ()

@@ -4,8 +4,8 @@ Invariants:
 
 * Its epochs and its persistence are those of `modern`. A member moves to the epoch of its target assignment step by step
   (`reconciliation`).
-* `is_free` tells that no member holds a partition. A member holds an assigned partition until it has confirmed its revocation, or was
-  removed.
+* A member holds a partition from its assignment until the member has confirmed the revocation or was removed. `is_free` tells whether no
+  member holds a partition.
 
 Source: Kafka's ConsumerGroup, ModernGroup, GroupMetadataManager.replay; KIP-848.
 """
@@ -35,9 +35,9 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.resolved: dict[str, frozenset[str]] = {}
-        """The topics of each regular expression at its last resolution."""
+        """The names of the topics that each regular expression matched at its last resolution."""
         self.resolved_ms = 0
-        """The time of that resolution, in wall clock ms; undefined while nothing is resolved."""
+        """The time of the last resolution, in wall clock ms; undefined while `resolved` is empty."""
         self.resolved_created: int | None = None
         """`TopicsView.created` at the last resolution; None: none since the group was loaded."""
         self.is_backed_by_4_0 = False
@@ -52,11 +52,11 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         return (topic_id, partition) not in self._holders
 
     def holder(self, topic_id: bytes, partition: int) -> str | None:
-        """Return the member that was assigned the partition and has not revoked it."""
+        """Return the id of the member that holds the partition, or None."""
         return self._holders.get((topic_id, partition))
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Return whether another member still holds a partition of the member's target."""
+        """Return whether a partition of the member's target assignment that is not yet assigned to it is held by a member."""
         return any(
             not self.is_free(topic_id, partition)
             for topic_id, partitions in self.target(member.member_id).items()
@@ -76,12 +76,12 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         return self._regexes.get(regex, 0)
 
     def preferred_assignor(self, default: str) -> str:
-        """Return the assignor that most members request; on a tie the first by name."""
+        """Return the name of the assignor that most members request, on a tie the first by name; `default` if no member requests one."""
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor is not None)
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
     def supports_classic_protocols(self, protocol_type: str, names: set[str]) -> bool:
-        """Return whether a classic member with these protocols has one in common with all other classic members."""
+        """Return whether a classic protocol member can join: all other classic protocol members support one of the protocols `names`."""
         if protocol_type != CONSUMER_PROTOCOL_TYPE or not names:
             return False
         offered = [{protocol.name for protocol in m.classic.protocols} for m in self.members.values() if m.classic is not None]
@@ -154,7 +154,8 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         self._remove_instance(member)
 
     def _apply_assignment(self, member_id: str, value: ConsumerValue | None) -> None:
-        """Apply a member's assignment. Its tombstone precedes the member's; one for an unknown member changes nothing."""
+        """Apply the record of a member's current assignment. A tombstone leaves the member without partitions, because the tombstone of the
+        member itself follows; for an unknown member it changes nothing."""
         if isinstance(value, records.ConsumerGroupCurrentMemberAssignmentValue):
             self._put(self._member_with(member_id, fields_of_assignment(value)))
         elif member_id in self.members:

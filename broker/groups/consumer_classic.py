@@ -2,11 +2,13 @@
 
 Invariants:
 
-* Such a member's generation is its member epoch. It is never the leader: the coordinator assigns, and a SyncGroup returns the result.
-* A join is answered at once, and takes the member one step towards its target; its subscription's owned partitions show what it has
-  revoked. A heartbeat makes it rejoin (REBALANCE_IN_PROGRESS) whenever there is a step to take. Heartbeats of consumer protocol members,
-  and joins, compute the target assignment.
-* After that error a member must join within its rebalance timeout, and after the join sync within the same time; otherwise it is removed.
+* The generation of a classic protocol member is its member epoch. It is never the leader: the coordinator assigns partitions, and the
+  response to SyncGroup has them.
+* A JoinGroup is answered at once, and takes the member one step towards its target assignment; the owned partitions in its subscription
+  show what it has revoked. The response to a Heartbeat is REBALANCE_IN_PROGRESS, which makes the member rejoin, whenever there is a step to
+  take. Only joins and heartbeats of the consumer protocol compute the target assignment.
+* After REBALANCE_IN_PROGRESS a member must send JoinGroup within its rebalance timeout, and then SyncGroup within the same time; otherwise
+  it is removed.
 
 Source: Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup and the same for Sync, Heartbeat and Leave.
 """
@@ -70,8 +72,8 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
 
 
 def _end_group(draft: Draft, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
-    """Return the member whose change to the classic protocol ends the consumer group: it was the last consumer protocol member. No member
-    takes a step towards an outdated assignment."""
+    """Convert the group to a classic group, because its last consumer protocol member, a static one, now joins in the classic protocol.
+    Return this member, first taken one step towards its target unless that is outdated."""
     is_stale = draft.group.assignment_epoch < draft.group.epoch
     if not is_stale:
         draft.reconcile(member_id, owned, subscription_changed=subscription_changed)
@@ -82,7 +84,7 @@ def _end_group(draft: Draft, member_id: str, owned: Assignment | None, *, subscr
 
 
 def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
-    """Return the assignment that the member got when it joined. Raises Rejected."""
+    """Return the member's current assignment, as its last join left it. Raises Rejected, with REBALANCE_IN_PROGRESS if it must rejoin."""
     member = draft.group.existing_member(syncing.member_id, syncing.instance_id)
     classic = _check_generation(member, syncing.generation)
     if syncing.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or syncing.protocol_name not in {None, classic.protocols[0].name}:
@@ -100,7 +102,7 @@ def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
 
 
 def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Return NONE, or REBALANCE_IN_PROGRESS if there is a step to take. Raises Rejected."""
+    """Extend the session. Return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin to take its next step. Raises Rejected."""
     member = draft.group.existing_member(member_id, instance_id)
     _check_generation(member, generation)
     draft.keep_session(member)
@@ -117,8 +119,10 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
 
 
 def leave(draft: Draft, leaving: list[Leaving]) -> list[ErrorCode]:
-    """Remove members. Return one error for each. An administrator removes consumer protocol members this way, too (Kafka since 4.3). When
-    the last of these is removed, the others become a classic group."""
+    """Remove members, also those of the consumer protocol, as an administrator may (Kafka since 4.3). Return one error code for each.
+
+    If the last consumer protocol member is removed, the group becomes a classic group (if `migration.may_downgrade`).
+    """
     of_the_consumer_protocol = {member.member_id for member in draft.group.members.values() if member.classic is None}
     errors = [_leave_one(draft, one) for one in leaving]
     if of_the_consumer_protocol - draft.group.members.keys() and migration.may_downgrade(draft):

@@ -38,12 +38,13 @@ class ConsumerConfig:
 
     @property
     def allows_classic_members(self) -> bool:
-        """Whether a classic protocol member may join a group that has members."""
+        """Whether a classic protocol member may join a consumer group that has members."""
         return self.allows_upgrade or self.allows_downgrade
 
 
 class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
-    """One operation under way. `downgraded` is set if its records make the group a classic one: whether that must rebalance."""
+    """One operation on a consumer group. `downgraded` is None unless the operation converts the group to a classic group; then it tells
+    whether that group must rebalance."""
 
     CLASSES = RecordClasses(
         epoch_key=records.ConsumerGroupMetadataKey,
@@ -125,7 +126,7 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
             self.put_epoch(self.group.epoch + 1, metadata_hash)
 
     def bump_after_leave(self) -> None:
-        """Bump the epoch after a removal; expressions that only the member had are forgotten."""
+        """Bump the group epoch after a member was removed, and write tombstones for resolved regular expressions without a subscriber."""
         self._forget_unused_regexes()
         super().bump_after_leave()
 
@@ -133,7 +134,7 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         return records.ConsumerGroupMetadataValue(epoch, metadata_hash)
 
     def assign(self) -> Mapping[str, Assignment]:
-        """Return the assignment of the assignor that most members request."""
+        """Return each member's target assignment, computed by the assignor that most members request."""
         group, known = self.group, self.known_topics()
         subscribers = {
             member_id: Subscriber(self.topic_ids_of(group.topics_of(member), known), member.instance_id, group.target(member_id))
@@ -143,7 +144,7 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         return assign(subscribers, {info.topic_id: info.partitions for info in known.values()})
 
     def reconcile(self, member_id: str, owned: Assignment | None, *, subscription_changed: bool = False) -> ConsumerMember:
-        """Take a member one step forward and return it. Raises Rejected(FENCED_MEMBER_EPOCH)."""
+        """Take a member one step towards its target assignment and return it. `owned` and the error are those of `reconciliation`."""
         group = self.group
         member = group.members[member_id]
         if member.is_reconciled_to(group.assignment_epoch) and not subscription_changed:
@@ -163,7 +164,7 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         return after
 
     def keep_session(self, member: ConsumerMember) -> None:
-        """Extend a member's session."""
+        """Restart a member's session timeout: a classic protocol member has its own, others have the group's."""
         timeout_ms = self.config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
         self.start_session(member.member_id, timeout_ms)
 

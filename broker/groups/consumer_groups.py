@@ -2,9 +2,9 @@
 
 Invariants, besides those of `modern_groups`:
 
-* A group of the other type with the same id is replaced if Kafka allows it (`migration`), in the batch of the operation that requires it.
-* `after_append` does what is possible only after a conversion's records have taken effect: a new classic group begins to wait for its
-  members.
+* If a member joins with the other protocol type, the group with the same id is converted or replaced where Kafka allows it (`migration`),
+  in the record batch of that join.
+* When a conversion to a classic group is in the log, `after_append` starts the members' sessions, and the rebalance if one is needed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
     def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ConsumerConfig], topics: TopicsView) -> None:
         super().__init__(groups, config_of, topics)
         self._downgraded: dict[str, bool] = {}
-        """Groups that the last operation converted to classic ones, with whether they must rebalance."""
+        """The ids of groups that the last operation converts to classic groups, with whether they must rebalance."""
         self._resolutions: dict[str, Resolution] = {}
         """By group id; a resolution stays until it has ended, so that a group has one at a time."""
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, list[Reply]]]:
-        """Return the response, and the replies to members of a classic group that the heartbeat converts. Raises Rejected."""
+        """Return the response, and replies to pending joins and syncs of a classic group that the heartbeat converts. Raises Rejected."""
         consumer_heartbeat.check(beat, self._config_of(beat.group_id))
         if beat.epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             draft = self._draft(self.existing(beat.group_id), now)
@@ -118,7 +118,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
                 draft.deadlines.set(DeadlineKind.REBALANCE, member.member_id, now.mono_ms + member.rebalance_timeout_ms, member.epoch)
 
     def abandon(self, group: ConsumerGroup, now: Now) -> None:
-        """Restore the deadlines of members after a failed write, because nothing of the decision took effect."""
+        """After a failed write, restore session deadlines that the decision removed, and let the regular expressions be resolved again."""
         self._downgraded.pop(group.group_id, None)
         group.resolved_created = None
         draft = self._draft(group, now)
@@ -127,7 +127,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
                 draft.keep_session(member)
 
     def after_append(self, group_id: str, now: Now) -> list[Reply]:
-        """Continue after the last operation's records are in the log. Return the replies that follow."""
+        """Start sessions, and a rebalance if needed, of a group that the last operation converted to a classic one. Return replies."""
         has_to_rebalance = self._downgraded.pop(group_id, None)
         group = self._groups.get(group_id)
         outcome = ClassicOutcome()
@@ -141,12 +141,13 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
     # --- regular expressions --------------------------------------------------------------------------------------------------
 
     def next_resolution(self, group_id: str) -> Resolution | None:
-        """Return a resolution that is due for the group, once. The caller runs it and ends it with `end_resolution`."""
+        """Return the group's planned resolution of regular expressions, or None if there is none or it was returned before. The caller runs
+        it and then calls `end_resolution`."""
         resolution = self._resolutions.get(group_id)
         return resolution if resolution is not None and resolution.start() else None
 
     def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Apply the result of a resolution, if it has ended and the group still exists."""
+        """Write the result of a resolution, if it ran to its end and the group is still a consumer group."""
         del self._resolutions[resolution.group_id]
         group = self._groups.get(resolution.group_id)
         if not isinstance(group, ConsumerGroup) or not resolution.found:
@@ -159,7 +160,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _draft_to_join(self, beat: Heartbeat, now: Now) -> Draft:
-        """Return a draft of the existing group, or of a new one for a joining member."""
+        """Return a draft of the existing group, or of a new one for a joining member. Raises Rejected(GROUP_ID_NOT_FOUND)."""
         group = self._groups.get(beat.group_id)
         if isinstance(group, ConsumerGroup) or beat.epoch != JOIN_EPOCH:
             return self._draft(self.existing(beat.group_id), now)

@@ -68,7 +68,7 @@ class HeartbeatAnswer:
 
 
 def check(beat: Heartbeat, config: ConsumerConfig) -> None:
-    """Check the request by itself. Raises Rejected."""
+    """Check the fields of the request, without the group's state. Raises Rejected."""
     invalid = _fault(beat)
     if invalid is not None:
         raise Rejected(ErrorCode.INVALID_REQUEST, invalid)
@@ -80,7 +80,7 @@ def check(beat: Heartbeat, config: ConsumerConfig) -> None:
 
 
 def is_empty(value: str | None) -> bool:
-    """Return whether a value was given that is empty without the characters that Java's String.trim removes."""
+    """Return whether the value is not None, and empty after Java's String.trim."""
     return value is not None and not value.strip(_TRIMMED)
 
 
@@ -109,7 +109,7 @@ def _fault(beat: Heartbeat) -> str | None:
 
 
 def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
-    """Join or stay. Raises Rejected."""
+    """Process a request with an epoch of 0 (join) or above (stay). Raises Rejected."""
     group = draft.group
     if len(group.members) >= draft.config.max_size and beat.member_id not in group.members:
         raise Rejected(
@@ -131,7 +131,7 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
 
 
 def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
-    """Leave for good or temporarily. Raises Rejected."""
+    """Process a request with epoch -1 (remove the member) or -2 (a static member leaves temporarily). Raises Rejected."""
     member = draft.group.existing_member(beat.member_id, beat.instance_id)
     if beat.epoch == LEAVE_STATIC_EPOCH:
         draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
@@ -142,7 +142,7 @@ def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
 
 
 def fence(draft: Draft, member_id: str) -> None:
-    """Remove a member. If it was the last consumer protocol member, the others may become a classic group."""
+    """Remove a member. If it was the last consumer protocol member and `migration.may_downgrade`, the others become a classic group."""
     spoke_classic = draft.group.members[member_id].classic is not None
     draft.remove_member(member_id)
     if not spoke_classic and migration.may_downgrade(draft):
@@ -152,7 +152,7 @@ def fence(draft: Draft, member_id: str) -> None:
 
 
 def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
-    """Return the member before this heartbeat; an empty one for a new member."""
+    """Return the member as it was before this heartbeat; one without fields for a new member. Raises Rejected."""
     group = draft.group
     if beat.epoch != JOIN_EPOCH:
         member = draft.group.existing_member(beat.member_id, beat.instance_id)
@@ -186,7 +186,7 @@ def _check_epoch(member: ConsumerMember, beat: Heartbeat) -> None:
 
 
 def _changed(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
-    """Return the member with the heartbeat's fields; its sender uses the consumer protocol."""
+    """Return the member with the heartbeat's fields, as a member of the consumer protocol."""
     return replace(
         member,
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,

@@ -3,8 +3,8 @@
 Invariants:
 
 * `assigned` has the partitions that the member was assigned; `pending_revocation` those that it must revoke and has not confirmed yet.
-  No other member gets either. `epochs` has the group epoch in which each was assigned: an offset committed with an older epoch is valid
-  for a partition that the member already had in that epoch (KIP-1251).
+  No other member gets partitions of either. `epochs` has the group epoch in which each of them was assigned: an offset committed with an
+  older epoch is valid for a partition that the member already had in that epoch (KIP-1251).
 * A member with epoch -2 is a static one that left temporarily; its partitions are reserved for it.
 * `classic` is None for a member that uses the protocol of KIP-848. Otherwise it uses the classic protocol, and the coordinator emulates a
   classic group for it (`consumer_classic`).

@@ -83,8 +83,8 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """An OffsetCommit or TxnOffsetCommit, independent of its version. `retention_ms` is -1 unless the request has one; `knows_epochs`: the
-    request's version can come from a consumer protocol member."""
+    """An OffsetCommit or TxnOffsetCommit, independent of its version. `generation` is the generation or member epoch. `retention_ms` is -1
+    unless the request has a retention time. `knows_epochs`: the request's version allows member epochs."""
 
     group_id: str
     generation: int = NO_GENERATION
@@ -99,7 +99,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """The committed offset of one partition; -1 without one."""
+    """The committed offset of one partition; `offset` is -1 if there is none."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -114,7 +114,7 @@ Replies = list[Reply]
 
 
 class GroupCoordinator:
-    """All groups of one partition."""
+    """All groups and committed offsets of one partition of `__consumer_offsets`."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class GroupCoordinator:
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
-        """Join a member. The first one creates the group; a member id with an unknown group is UNKNOWN_MEMBER_ID."""
+        """Process a JoinGroup. The first join creates the group. A join with a member id for an unknown group gets UNKNOWN_MEMBER_ID."""
         error = self._join_refusal(group_id, joining)
         if error is not ErrorCode.NONE:
             return Effects((), [Reply(ticket, JoinAnswer(error=error, member_id=joining.member_id))])
@@ -168,7 +168,7 @@ class GroupCoordinator:
     def _replace_empty_group(
         self, group: ConsumerGroup | StreamsGroup, joining: Joining, ticket: Ticket, now: Now
     ) -> Effects[GroupRecord, Replies]:
-        """Join the first member of a classic group that replaces one without members."""
+        """Join the first member of a new classic group that replaces a consumer or streams group without members."""
         if joining.member_id:
             return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
         end = group.end()
@@ -194,11 +194,11 @@ class GroupCoordinator:
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Replies]]:
-        """Return the response, and the replies to waiting members of a classic group that becomes a consumer group. Raises Rejected."""
+        """Return the response, and replies to pending joins and syncs of a classic group that the heartbeat converts. Raises Rejected."""
         return self.consumers.heartbeat(beat, now)
 
     def leave(self, group_id: str, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
-        """Remove members. Return one error for each, and the effects on the others. Raises Rejected for an empty group id."""
+        """Remove members. Return one error code for each, and the effects. Raises Rejected(INVALID_GROUP_ID) for an empty group id."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
@@ -224,15 +224,16 @@ class GroupCoordinator:
         return None if group is None else group.next_deadline()
 
     def after_append(self, group_id: str, now: Now) -> Replies:
-        """Continue after the group's last records were appended and applied. Return the replies that follow."""
+        """To be called after an operation's records were appended and applied. Return replies of a rebalance that a conversion starts."""
         return self.consumers.after_append(group_id, now)
 
     def next_resolution(self, group_id: str) -> Resolution | None:
-        """Return a resolution of regular expressions that is due for the group, once; the caller runs and ends it."""
+        """Return the group's planned resolution of regular expressions, or None if there is none or it was returned before. The caller runs
+        it and then calls `end_resolution`."""
         return self.consumers.next_resolution(group_id)
 
     def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, Replies]:
-        """Apply the result of a resolution, if it ran to its end."""
+        """Write the result of a resolution, if it ran to its end and the group is still a consumer group."""
         return self.consumers.end_resolution(resolution, now)
 
     def abandon(self, group_id: str, now: Now) -> Replies:
@@ -257,7 +258,8 @@ class GroupCoordinator:
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit, now: Now) -> Effects[GroupRecord, list[ErrorCode]]:
-        """Commit offsets. Return one error for each, in order. Raises Rejected if the group rejects the member."""
+        """Commit offsets. Return one error code for each, in order. Raises Rejected if the group rejects the member id, instance id or
+        generation."""
         self._check_commit(commit)
         group = self.groups.get(commit.group_id)
         if group is not None and not commit.transactional:
@@ -290,11 +292,11 @@ class GroupCoordinator:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Effects[GroupRecord, Fetched]:
-        """Return the committed offsets of these partitions, or of all (None). An unknown group has none, without an error. All
-        offsets of a share group are none, too.
+        """Return the committed offsets of `topics`; None means all partitions with an offset. An unknown group has no offsets, without an
+        error.
 
-        If `topic_ids` has a topic's id, an offset committed for another id of that name does not count. Raises Rejected for credentials
-        unknown to a consumer group or streams group.
+        An offset committed for another topic id than that in `topic_ids` is ignored: the topic was recreated. Raises Rejected if a consumer
+        or streams group rejects member id and epoch, and GROUP_ID_NOT_FOUND for a share group unless `topics` is None (then it has none).
         """
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup) and topics is not None:
@@ -315,7 +317,9 @@ class GroupCoordinator:
         )
 
     def delete_offsets(self, group_id: str, topics: Topics) -> Effects[GroupRecord, list[tuple[str, ErrorCode]]]:
-        """Delete offsets, topic by topic, except of subscribed topics. Raises Rejected for the whole group."""
+        """Delete committed offsets. Return an error code for each topic: GROUP_SUBSCRIBED_TO_TOPIC if a member subscribes to it, otherwise
+        NONE. Raises Rejected if the group does not exist, is a share group, or is a classic group with
+        members that are not consumers."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self._existing(group_id)
@@ -341,7 +345,7 @@ class GroupCoordinator:
     # --- groups ---------------------------------------------------------------------------------------------------------------
 
     def delete_group(self, group_id: str) -> Effects[GroupRecord, None]:
-        """Delete an empty group with all its offsets. Raises Rejected."""
+        """Delete a group without members, and all its offsets. Raises Rejected(GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP)."""
         group = self._existing(group_id)
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
@@ -349,7 +353,7 @@ class GroupCoordinator:
         return Effects([*records, *_end_of(group)], None)
 
     def expire_offsets(self, now: Now) -> Effects[GroupRecord, None]:
-        """Delete expired offsets, and empty groups without any offset. Any prefix of the records may be appended by itself."""
+        """Delete expired offsets, and groups without members and offsets. The caller may append the records in several batches."""
         records: list[GroupRecord] = []
         for group_id, group in self.groups.items():
             if isinstance(group, ShareGroup):
@@ -390,7 +394,7 @@ class GroupCoordinator:
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def on_loaded(self, now: Now) -> None:
-        """Start the members' sessions after loading. No request waits for a response yet."""
+        """Start the members' sessions after loading, when no request is pending."""
         for group in self.groups.values():
             if isinstance(group, ModernGroup):
                 self._kinds[type(group)].on_loaded(group, now)
@@ -400,14 +404,14 @@ class GroupCoordinator:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _group(self, group_id: str) -> Group:
-        """Return the group, created if necessary: offsets without a group make a simple one."""
+        """Return the group. If it does not exist, create a simple group, which only stores offsets."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
         return group
 
     def _classic_group(self, group_id: str) -> ClassicGroup:
-        """Return the classic group, created if necessary: earlier records have ended a consumer group with that id."""
+        """Return the classic group, created if necessary; it replaces a group of another kind with this id."""
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)

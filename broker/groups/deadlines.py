@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class DeadlineKind(IntEnum):
-    """The action that a member has to take before a deadline."""
+    """The kinds of deadlines. Except for INITIAL_REBALANCE, each is named after what the member has to do before the deadline."""
 
     SESSION = 0
     """Send a heartbeat."""
@@ -25,11 +25,11 @@ class DeadlineKind(IntEnum):
     SYNC = 3
     """Fetch its assignment by a sync, in the classic protocol."""
     INITIAL_REBALANCE = 4
-    """Nothing: a new streams group has waited long enough for more members. It names no member."""
+    """The first assignment of a new streams group is due, which has waited for more members. The deadline's member id is empty."""
 
 
 class Due(NamedTuple):
-    """A deadline that has come. `epoch` is the member epoch that it was set for, if that matters."""
+    """One deadline, in monotonic ms. `epoch` is the member epoch that the member has to leave (REBALANCE), otherwise -1."""
 
     deadline_ms: int
     kind: DeadlineKind

@@ -60,12 +60,12 @@ def owned_of(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> 
 
 
 def read_assignment(data: Buffer, topics: TopicsView) -> Assignment:
-    """Return the partitions by topic id; none for empty bytes, an assignment that the leader left out. Raises ProtocolError."""
+    """Return the assigned partitions by topic id; none for empty bytes: the leader assigned nothing. Raises ProtocolError."""
     return _by_id(_read(ConsumerProtocolAssignment, data).assigned_partitions, topics) if len(data) else {}
 
 
 def assigned_places(data: Buffer) -> list[tuple[str, int]]:
-    """Return the (topic, partition) pairs, for display; none if the bytes are not a consumer's."""
+    """Return the assigned (topic, partition) pairs, for display; none if the bytes are not a ConsumerProtocolAssignment."""
     try:
         listed = _read(ConsumerProtocolAssignment, data).assigned_partitions
     except ProtocolError:
@@ -79,7 +79,7 @@ def carries_user_data(data: Buffer) -> bool:
 
 
 def write_assignment(assignment: Assignment, subscription: Buffer, topics: TopicsView) -> bytes:
-    """Return the assignment in the version of `subscription`. Raises ProtocolError if that is unknown."""
+    """Encode an assignment in the version of the member's `subscription`. Raises ProtocolError if that version is unknown."""
     named = [(info.name, sorted(partitions)) for topic_id, partitions in assignment.items() if (info := topics.by_id(topic_id)) is not None]
     value = ConsumerProtocolAssignment([TopicPartition(name, partitions) for name, partitions in sorted(named)])
     return encode_prefixed(value, _version(subscription)[0])

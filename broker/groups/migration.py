@@ -36,8 +36,10 @@ def may_upgrade(group: ClassicGroup, draft: Draft) -> bool:
 
 
 def upgrade(group: ClassicGroup, draft: Draft) -> None:
-    """Make the draft's new group from the classic one. Raises Rejected(GROUP_ID_NOT_FOUND) if its members' data cannot be decoded, or
-    if they have user data."""
+    """Write the members and assignments of the classic group to the draft's new consumer group, and the tombstone of the classic group.
+
+    Raises Rejected(GROUP_ID_NOT_FOUND) if subscriptions or assignments cannot be decoded, or if an assignment has user data.
+    """
     cannot = f"Cannot upgrade the classic group {group.group_id} to consumer group because"
     try:
         if any(carries_user_data(member.assignment) for member in group.members):
@@ -74,7 +76,8 @@ def may_downgrade(draft: Draft) -> bool:
 
 
 def downgrade(draft: Draft, *, has_to_rebalance: bool) -> None:
-    """End the consumer group and write the classic one. If members' data cannot be decoded, only bump the epoch."""
+    """Write tombstones for the consumer group, and the record of the classic group. If the members' subscriptions cannot be decoded, the
+    consumer group stays and only its epoch is bumped."""
     try:
         value = _classic_group(draft)
     except ProtocolError:
@@ -103,7 +106,7 @@ def _consumer_member(group: ClassicGroup, member: Member, draft: Draft) -> Consu
 
 
 def _without(assignment: Assignment, taken: set[tuple[bytes, int]]) -> Assignment:
-    """Return the partitions that are not taken yet: a classic leader may have assigned one twice."""
+    """Return the partitions that are not in `taken`: a classic group's leader may have assigned a partition to two members."""
     left = {topic_id: frozenset(p for p in partitions if (topic_id, p) not in taken) for topic_id, partitions in assignment.items()}
     return {topic_id: partitions for topic_id, partitions in left.items() if partitions}
 

@@ -27,8 +27,8 @@ FIRST_EPOCH = 1
 
 
 class ModernState(StrEnum):
-    """A group's state, with its name on the wire. A share group is empty, stable or dead; only a streams group is not ready, while topics
-    of its topology are missing or wrongly partitioned."""
+    """A group's state, with its name on the wire. A share group is only EMPTY, STABLE or DEAD. Only a streams group is NOT_READY, while
+    topics of its topology are missing or have wrong numbers of partitions."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -39,7 +39,7 @@ class ModernState(StrEnum):
 
 
 class ModernMember(Protocol):
-    """A member as its group sees it."""
+    """A member of a consumer, share or streams group."""
 
     @property
     def member_id(self) -> str: ...
@@ -63,7 +63,7 @@ class ReconciledMember(ModernMember, Protocol):
 
 
 class CommittedPlace(NamedTuple):
-    """A partition of a commit."""
+    """A partition in an offset commit."""
 
     topic: str
     topic_id: bytes
@@ -91,7 +91,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         self.members: dict[str, MemberT] = {}
         self.targets: dict[str, TargetT] = {}
         self.topics_version: int | None = None
-        """The version of the topics at the group's last check; None: none since the group was loaded."""
+        """`TopicsView.version` when the group last compared its topics' metadata; None: not compared since the group was loaded."""
 
     @property
     def protocol_type(self) -> str:
@@ -120,7 +120,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return topic in self.subscribed_topics()
 
     def copy(self) -> Self:
-        """Return a copy to try records on. Members are immutable and shared."""
+        """Return a copy to which a draft applies its records. Both share the members, which are immutable."""
         group = type(self)(self.group_id)
         for name, value in vars(self).items():
             setattr(group, name, value.copy() if isinstance(value, dict) else value)
@@ -147,7 +147,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
 
 
 class SubscriptionGroup(ModernGroup[SubscribedT, Assignment]):
-    """A group that is assigned the partitions of its members' subscriptions."""
+    """A group whose members subscribe to topics and are assigned partitions of them: a consumer group or a share group."""
 
     def target(self, member_id: str) -> Assignment:
         return self.targets.get(member_id, {})
@@ -168,7 +168,7 @@ class SubscriptionGroup(ModernGroup[SubscribedT, Assignment]):
 
 
 class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
-    """A group that commits offsets, and whose members have at most one owner for each partition."""
+    """A group that commits offsets, and in which a partition has at most one owner: a consumer group or a streams group."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
@@ -217,7 +217,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
             del self._static[member.instance_id]
 
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """Return the start of an offset's retention. The caller ensures that offsets of a subscribed topic never expire."""
+        """Return the start of an offset's retention, in wall clock ms: the commit's time. The caller skips subscribed topics."""
         return commit_timestamp_ms
 
     def check_offset_commit(
@@ -230,11 +230,11 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         transactional: bool,
         knows_epochs: bool,
     ) -> ErrorCode:
-        """Return whether these credentials may commit offsets of these partitions. `knows_epochs`: an OffsetCommit of version 9 or later, a
-        TxnOffsetCommit of version 6 or later.
+        """Return NONE if a member with this id, instance id and epoch may commit offsets of these partitions, otherwise the error.
+        `knows_epochs`: an OffsetCommit of version 9 or later, a TxnOffsetCommit of version 6 or later.
 
-        A transactional producer need not send any, because it may know only the group id. A member in a later epoch may commit with an
-        older one for partitions that it already had in that epoch (KIP-1251).
+        A transactional producer may send neither member id nor epoch, because it may know only the group id. A member may commit with an
+        older epoch than its own for partitions that it already had in that epoch (KIP-1251).
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -250,7 +250,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         return ErrorCode.ILLEGAL_GENERATION if transactional and not knows_epochs else self._stale(member)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Return whether these credentials, which are optional, may fetch offsets."""
+        """Return NONE if a member with this id and epoch may fetch offsets or if the request has neither (None, -1), else the error."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
@@ -260,12 +260,12 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
 
     @abstractmethod
     def _had(self, member: ReconciledT, place: CommittedPlace, epoch: int) -> bool:
-        """Return whether the member has the partition since this epoch or an earlier one."""
+        """Return whether the member has had the partition since the group epoch `epoch` or an earlier one."""
 
     def _sends_epochs(self, member: ReconciledT) -> bool:
-        """Return whether the member's commits have member epochs, not generations."""
+        """Return whether the member's offset commits have a member epoch, not a classic generation."""
         return True
 
     def _stale(self, member: ReconciledT) -> ErrorCode:
-        """Return the error for a wrong epoch."""
+        """Return the error for a member's request with a wrong epoch."""
         return ErrorCode.STALE_MEMBER_EPOCH

@@ -27,7 +27,7 @@ from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
 
 
 class RecordClasses(NamedTuple):
-    """The records that all kinds of group write alike: the classes of their keys and values. `target` makes a value from a target."""
+    """The record classes of one kind of group, for the records that all kinds write. `target` returns the value of a target assignment."""
 
     epoch_key: Callable[[str], Key]
     member_key: Callable[[str, str], Key]
@@ -39,7 +39,7 @@ class RecordClasses(NamedTuple):
 
 
 class ModernConfig(Protocol):
-    """The settings that all kinds of group have."""
+    """The settings that consumer, share and streams groups have in common."""
 
     @property
     def session_timeout_ms(self) -> int: ...
@@ -47,7 +47,7 @@ class ModernConfig(Protocol):
     def assignment_interval_ms(self) -> int: ...
     @property
     def assigns_empty(self) -> bool:
-        """Whether the assignment of a group that becomes empty gets the group's epoch, as since Kafka 4.4."""
+        """Whether the target assignment of a group that becomes empty gets the group's new epoch at once (Kafka 4.4)."""
         ...
 
 
@@ -57,7 +57,7 @@ ConfigT = TypeVar("ConfigT", bound=ModernConfig)
 
 
 class ModernDraft(ABC, Generic[GroupT, ConfigT]):
-    """One operation under way."""
+    """One operation on a group: `records` and `replies` so far, and in `group` the group after these records."""
 
     CLASSES: ClassVar[RecordClasses]
 
@@ -78,14 +78,14 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def put(self, key: Key, value: Value | None) -> None:
-        """Decide on a record and apply it to the draft's group."""
+        """Add a record to the operation, and apply it to the draft's copy of the group."""
         if self.group is self._original:
             self.group = self._original.copy()
         self.records.append(GroupRecord(key, value))
         self.group.apply(key, value)
 
     def end_classic_group(self) -> None:
-        """Delete the classic group with the same id."""
+        """Write the tombstone of the classic group with the same id."""
         self.records.append(GroupRecord(GroupMetadataKey(self.group_id), None))
 
     def put_target(self, member_id: str, target: Any) -> None:
@@ -93,7 +93,7 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
         self.put(self.CLASSES.target_key(self.group_id, member_id), self.CLASSES.target(target))
 
     def put_target_epoch(self, epoch: int) -> None:
-        """Write the epoch that the target assignment was computed for, now."""
+        """Write the group epoch for which the target assignment was just computed, with the present time."""
         self._put_target_epoch(epoch, self.now.wall_ms)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
@@ -101,10 +101,10 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
 
     @abstractmethod
     def epoch_value(self, epoch: int, metadata_hash: int) -> Value:
-        """Return the record of the group's epoch."""
+        """Return the value of the record with the group's epoch."""
 
     def remove_member(self, member_id: str) -> None:
-        """Remove a member; its partitions become free."""
+        """Write a member's tombstones; its partitions or tasks become free."""
         self.put(self.CLASSES.assignment_key(self.group_id, member_id), None)
         self.put(self.CLASSES.target_key(self.group_id, member_id), None)
         self.put(self.CLASSES.member_key(self.group_id, member_id), None)
@@ -112,7 +112,7 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
     # --- consequences of a change ---------------------------------------------------------------------------------------------
 
     def bump_after_leave(self) -> None:
-        """Bump the epoch after a removal: the others share its partitions at their next heartbeats."""
+        """Bump the group epoch after members were removed, so that a later heartbeat assigns their partitions to the others."""
         self.put_epoch(self.group.epoch + 1, self.metadata_hash())
         self._assign_empty()
 
@@ -122,14 +122,16 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
 
     @property
     def next_epoch(self) -> int:
-        """The target assignment's epoch after this request: the group's, or the present one while the next computation is not due."""
+        """The target epoch after `update_target`: the group epoch, or the present one if the assignment interval since
+        the last computation has not passed."""
         group, interval_ms = self.group, self.config.assignment_interval_ms
         computed_ms = group.assignment_timestamp_ms
         waits = bool(computed_ms and interval_ms) and self.now.wall_ms < computed_ms + interval_ms
         return group.assignment_epoch if waits else max(group.epoch, group.assignment_epoch)
 
     def update_target(self) -> None:
-        """Compute the target assignment for the group's epoch if it is missing and due; only changes are written."""
+        """Compute the target assignment for the group epoch, if it is for an older epoch and the assignment interval has passed. Only
+        changed targets are written."""
         if self.next_epoch == self.group.assignment_epoch:
             return
         epoch = self.group.epoch
@@ -140,14 +142,14 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
 
     @abstractmethod
     def assign(self) -> Mapping[str, Any]:
-        """Return each member's target assignment."""
+        """Compute and return the target assignment of each member, by member id."""
 
     def start_session(self, member_id: str, timeout_ms: int) -> None:
-        """Set the time by which the member has to send its next heartbeat."""
+        """Start or restart the member's session timeout, in ms."""
         self.deadlines.set(DeadlineKind.SESSION, member_id, self.now.mono_ms + timeout_ms)
 
     def metadata_hash(self) -> int:
-        """Return the hash of the subscribed topics as they are now."""
+        """Return Kafka's hash of the present metadata of the subscribed topics (`topics_view.hash_of`)."""
         infos = (self.topics.by_name(name) for name in self.group.subscribed_topics())
         return hash_of(info for info in infos if info is not None)
 
@@ -156,7 +158,7 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
 
 
 class SubscriptionDraft(ModernDraft[SubscriptionT, ConfigT]):
-    """An operation on a group whose members have subscriptions."""
+    """An operation on a consumer group or a share group, whose members subscribe to topics."""
 
     def refresh(self, *, subscriptions_changed: bool) -> None:
         """Bump the epoch if the subscriptions or the metadata of the subscribed topics have changed."""
@@ -173,5 +175,5 @@ class SubscriptionDraft(ModernDraft[SubscriptionT, ConfigT]):
         return {name: info for name in self.group.subscribed_topics() if (info := self.topics.by_name(name)) is not None}
 
     def topic_ids_of(self, topics: frozenset[str], known: Mapping[str, TopicInfo]) -> frozenset[bytes]:
-        """Return the ids of those topics that exist."""
+        """Return the ids of the topics (by name) that are in `known`."""
         return frozenset(known[name].topic_id for name in topics if name in known)

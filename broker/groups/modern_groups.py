@@ -1,10 +1,10 @@
-"""The groups of one kind of one partition of `__consumer_offsets`: part of `GroupCoordinator`.
+"""All consumer groups, share groups or streams groups of one partition of `__consumer_offsets`: part of `GroupCoordinator`.
 
 Invariants:
 
-* An operation makes a draft of the group, whose records the runtime appends; `apply` puts them into effect. A draft raises before anything
-  is decided.
-* All kinds share the coordinator's table, because an id names one group.
+* An operation makes a draft of the group. The runtime appends the draft's records and then calls `apply` for each.
+  If the draft raises Rejected, no record is written.
+* All kinds of groups are in the coordinator's one table of groups, because a group id names one group of any kind.
 """
 
 from __future__ import annotations
@@ -63,12 +63,13 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
 
     @abstractmethod
     def abandon(self, group: GroupT, now: Now) -> None:
-        """Restore what a decision changed whose write failed."""
+        """Restore timers and other unpersisted state after the write of the last operation has failed."""
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, key: Any, value: Any) -> None:
-        """Apply a record of this kind. A value creates the group, in place of a classic one that only stored offsets."""
+        """Apply a record of this kind of group. A value creates the group if necessary, in place of a group of another kind with its id; a
+        tombstone of the group's epoch removes the group."""
         group, is_end = self._groups.get(key.group), value is None and isinstance(key, self.EPOCH_KEY)
         if is_end:
             self.forget(key.group)
@@ -81,7 +82,7 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
             del self._groups[key.group]
 
     def forget(self, group_id: str) -> None:
-        """Drop what is known of a group that was deleted."""
+        """Drop the timers and other unpersisted state of a deleted group."""
         self.deadlines.pop(group_id, None)
 
     # --- lookup ---------------------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
         raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {found}.")
 
     def _draft(self, group: GroupT, now: Now) -> DraftT:
-        """Return a draft, which takes effect only by `_effects`, or if the group exists already."""
+        """Return a draft of the group. Its deadlines are kept at once for a group in the table, for a new group only by `_effects`."""
         deadlines = self.deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
             self.deadlines[group.group_id] = deadlines

@@ -2,7 +2,8 @@
 
 Invariants:
 
-* An offset of an open transaction is pending until the transaction ends: invisible, and an error for requests for stable offsets.
+* An offset of an open transaction is pending until the transaction ends: a fetch does not return it, and a fetch that requires stable
+  offsets gets UNSTABLE_OFFSET_COMMIT for its partition.
 * When the transaction commits, the pending offset replaces the committed one only if its record is later in the log (Kafka's
   OffsetMetadataManager.replayEndTransactionMarker).
 * A tombstone removes the committed and every pending offset of its partition.
@@ -19,7 +20,7 @@ NO_PRODUCER_ID = -1
 
 
 class Committed(NamedTuple):
-    """An offset with the offset of its record in the log."""
+    """A committed offset, and the offset of its record in the log of `__consumer_offsets`."""
 
     value: OffsetCommitValue
     record_offset: int
@@ -86,7 +87,7 @@ class Offsets:
             pending.remove(group, topic, partition)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a marker: the producer's pending offsets become visible, or are dropped."""
+        """Apply a transaction marker: the producer's pending offsets become committed, or are dropped."""
         for group, topic, partition, pending in self._pending.pop(producer_id, OffsetTable()):
             before = self.committed.get(group, topic, partition)
             if commit and (before is None or pending.record_offset > before.record_offset):
@@ -99,7 +100,7 @@ class Offsets:
         return any(group in table for table in self._pending.values())
 
     def keys_of(self, group: str) -> list[tuple[str, int]]:
-        """Return every partition with an offset of the group, committed or pending, each once."""
+        """Return each (topic, partition) for which the group has a committed or pending offset, once."""
         keys: dict[tuple[str, int], None] = {}
         for table in (self.committed, *self._pending.values()):
             for topic, partitions in table.of_group(group).items():
@@ -107,14 +108,15 @@ class Offsets:
         return list(keys)
 
     def keys_of_topic(self, topic: str) -> list[tuple[str, int]]:
-        """Return every group and partition with an offset of this topic, committed or pending, each once."""
+        """Return each (group, partition) with a committed or pending offset of this topic, once."""
         keys: dict[tuple[str, int], None] = {}
         for table in (self.committed, *self._pending.values()):
             keys.update(((group, partition), None) for group, of, partition, _ in table if of == topic)
         return list(keys)
 
     def is_expired(self, value: OffsetCommitValue, base_ms: int, retention_ms: int, now_ms: int) -> bool:
-        """Return whether an offset has passed its own expiry (records of version 1), or the retention from `base_ms` on."""
+        """Return whether an offset has expired at `now_ms`: by its own expiry time (records of version 1), otherwise `retention_ms` after
+        `base_ms`. All times are wall clock ms."""
         if value.expire_timestamp != NO_EXPIRY:
             return now_ms >= value.expire_timestamp
         return now_ms - base_ms >= retention_ms

@@ -24,8 +24,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A member's target assignment and its epoch; whether a partition is free; and the ids of the member's subscribed topics, with
-    whether this heartbeat has changed them."""
+    """A member's target assignment and its epoch. `is_free` tells whether no member holds a partition. `subscribed` has
+    the ids of the member's subscribed topics; `subscription_changed`: the request being processed has changed them."""
 
     epoch: int
     assignment: Assignment
@@ -35,7 +35,8 @@ class Target:
 
 
 def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
-    """Return the member after the step; the same object if nothing changes. `owned` is None if the request had none.
+    """Return the member after the step; the same object if nothing changes. `owned` are the partitions that the request lists as owned;
+    None if it has no list.
 
     Raises Rejected(FENCED_MEMBER_EPOCH) for a member with partitions in a state that a newer coordinator wrote.
     """
@@ -59,12 +60,12 @@ def _step(member: ConsumerMember, target: Target, owned: Assignment | None) -> C
 
 
 def still_owns(owned: Assignment | None, revoked: Assignment) -> bool:
-    """Return whether the member may still use one of these partitions; without a list of owned ones it may."""
+    """Return whether the member has yet to confirm the revocation: its request lists a partition of `revoked`, or has no list (None)."""
     return owned is None or any(partitions & revoked.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
 
 
 def is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
-    """Return whether the member sent its owned partitions, and all of them are assigned to it."""
+    """Return whether the request lists owned partitions (not None), and all of them are in `assigned`."""
     return owned is not None and all(partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
 
 
@@ -105,6 +106,6 @@ def _next(member: ConsumerMember, epoch: int, target: Target, owned: Assignment 
 
 
 def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Assignment, revoked: Assignment) -> ConsumerMember:
-    """Return the member in the new state. The previous epoch is kept, because the response with the new one may be lost."""
+    """Return the member in the new state, with its present epoch as previous epoch: the response with the new one may be lost."""
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
     return replace(after, epochs={partition: member.epochs[partition] for partition in after.owned()})

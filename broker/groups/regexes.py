@@ -2,11 +2,13 @@
 
 Invariants:
 
-* A heartbeat or join never waits for a resolution. It plans one, which runs afterwards, one slice per turn of the loop. Its records bump
-  the group's epoch, and members get the topics at their next heartbeats. Topics subscribed by name do not wait.
-* A resolution is about all expressions of the group, so that the group rebalances once. One runs at a time, and the next starts more than
-  `REFRESH_MIN_INTERVAL_MS` after the last one.
-* One is due when an expression is new or unresolved, when a topic was created, and after `group.consumer.regex.refresh.interval.ms`.
+* A heartbeat or join never waits for a resolution. It plans a resolution, which runs afterwards, one slice of topic names per turn of the
+  event loop. If the matching topics have changed, the group's epoch is bumped, and members get the topics at their next heartbeats. Topics
+  subscribed by name are assigned without waiting for a resolution.
+* A resolution matches all expressions of the group, so that the group rebalances once. A group has one resolution at a time, and the next
+  one starts more than `REFRESH_MIN_INTERVAL_MS` after the last one.
+* A resolution is due when an expression is new or unresolved, when a topic was created, and after
+  `group.consumer.regex.refresh.interval.ms`.
 * An expression matches only topics that the member whose request planned the resolution may describe.
 
 Source: Kafka's GroupMetadataManager.maybeUpdateRegularExpressions, handleRegularExpressionsResult, TopicRegexResolver (4.3).
@@ -33,7 +35,8 @@ logger = logging.getLogger(__name__)
 
 
 class RegexChange(Enum):
-    """The change of a member's regular expression. Only a change to a resolved one (or to none) bumps the epoch at once."""
+    """The change of a member's regular expression by a request: NONE (unchanged), or to an expression that is unresolved or resolved. Only
+    RESOLVED, which includes a removed expression, bumps the group epoch at once."""
 
     NONE = "none"
     UNRESOLVED = "unresolved"
@@ -41,7 +44,8 @@ class RegexChange(Enum):
 
 
 def is_due(group: ConsumerGroup, topics: TopicsView, now_ms: int, refresh_interval_ms: int, *, is_new: bool) -> bool:
-    """Return whether the group's expressions must be resolved now, by the wall clock. `is_new`: a member has just sent a new one."""
+    """Return whether the group's expressions must be resolved at `now_ms` (wall clock). `is_new`: the request has an expression that no
+    other member has."""
     if not group.regexes:
         return False
     if not group.resolved:
@@ -57,7 +61,7 @@ def is_due(group: ConsumerGroup, topics: TopicsView, now_ms: int, refresh_interv
 
 
 class Resolution:
-    """One resolution of a group's regular expressions: planned, run by `steps`, and then with the result in `found`."""
+    """One resolution of a group's regular expressions. It is created when planned, and run by `steps`; then `found` has the result."""
 
     def __init__(self, group_id: str, regexes: tuple[str, ...], may_describe: MayDescribe = every_topic) -> None:
         self.group_id = group_id
@@ -71,12 +75,12 @@ class Resolution:
         self._started = False
 
     def start(self) -> bool:
-        """Return whether this is the first call: a resolution is started once."""
+        """Mark the resolution as started. Return False if it was started before."""
         started, self._started = self._started, True
         return not started
 
     def steps(self, topics: TopicsView, now_ms: int) -> Iterator[None]:
-        """Match the names of all topics, one slice before each yield."""
+        """Match the names of all topics, one slice of names before each yield, and set `found` at the end. `now_ms` is wall clock."""
         self.began_ms, self.created = now_ms, topics.created
         matchers = {}
         found: dict[str, set[str]] = {regex: set() for regex in self.regexes}

@@ -66,8 +66,8 @@ class Member:
         return next(offered.name for offered in self.protocols if offered.name in candidates)
 
     def may_stay_silent(self) -> bool:
-        """Return whether the session cannot expire: a member waiting in a join or sync cannot send heartbeats. One that never got its id
-        does expire."""
+        """Return whether the session must not expire: a member with a pending JoinGroup or SyncGroup cannot send heartbeats. A new member
+        in its first join is an exception, because its client may be gone without knowing the member id."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
@@ -135,8 +135,8 @@ class Roster:
             self.leader_id = member.member_id
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it has joined, otherwise take the first member that has. False if none has (Kafka's
-        maybeElectNewJoinedLeader)."""
+        """Keep the leader if it has joined, otherwise make the first member that has joined the leader. Return False if none has joined
+        (Kafka's maybeElectNewJoinedLeader)."""
         if self.leader_id is not None and self._members[self.leader_id].awaiting_join is not None:
             return True
         joined = next((member.member_id for member in self if member.awaiting_join is not None), None)

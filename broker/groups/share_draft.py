@@ -71,7 +71,7 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return records.ShareGroupMetadataValue(epoch, metadata_hash)
 
     def assign(self) -> Mapping[str, Assignment]:
-        """Return the assignment of `simple`: of all initialized partitions."""
+        """Return each member's target assignment, computed by the assignor `simple` from the initialized partitions."""
         group, known = self.group, self.known_topics()
         ids = {info.topic_id for info in known.values()}
         subscribers = {
@@ -96,9 +96,9 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return after
 
     def initialize(self, begun: SharedTopics) -> SharedTopics:
-        """Plan the initialization of the subscribed partitions that have no state, and return them.
+        """Write that the subscribed partitions without state are being initialized, and return them.
 
-        `begun` has the partitions whose initialization may still be under way; they are not asked for again.
+        `begun` has the partitions whose initialization may still be in progress; they are not included.
         """
         group = self.group
         covered = united(group.partitions.initialized, begun)
@@ -114,7 +114,7 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return missing
 
     def put_initializing(self, topics: SharedTopics) -> None:
-        """Write that the state of these partitions is being initialized, and no longer deleted."""
+        """Write that the state of these partitions is being initialized, and is no longer to be deleted."""
         if not topics:
             return
         partitions = self.group.partitions

@@ -51,7 +51,8 @@ SharedTopics = Mapping[bytes, SharedTopic]
 
 @dataclass(frozen=True, slots=True)
 class StatePartitions:
-    """The share partitions of a group, by the state of their delivery state. `deleting` has topic names by id."""
+    """The share partitions of a group, by whether their state at the share coordinator is being initialized or is initialized. `deleting`
+    has the names, by topic id, of topics whose state is being deleted."""
 
     initializing: SharedTopics = field(default_factory=dict)
     initialized: SharedTopics = field(default_factory=dict)

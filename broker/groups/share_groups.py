@@ -40,14 +40,15 @@ Partitions = Mapping[bytes, frozenset[int]]
 
 
 class Initialization(NamedTuple):
-    """Share partitions that the share coordinator has to initialize, in the group's epoch, with their start offsets."""
+    """Share partitions that the share coordinator has to initialize: start offsets by (topic id, partition), -1 for a start offset that the
+    leader determines. `state_epoch` is the group epoch."""
 
     state_epoch: int
     start_offsets: Mapping[tuple[bytes, int], int]
 
 
 class Deletion(NamedTuple):
-    """Topics whose share state is to be deleted, with the partitions, and the names of topics that have none."""
+    """Topics and partitions whose share state is to be deleted; `unknown` has the names of requested topics without share state."""
 
     topics: SharedTopics
     unknown: Sequence[str] = ()
@@ -94,7 +95,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
             draft.start_session(member_id, draft.config.session_timeout_ms)
 
     def abandon(self, group: ShareGroup, now: Now) -> None:
-        """Restore what a decision changed whose write failed."""
+        """After a failed write, restart all sessions, and let a later heartbeat begin the initializations again."""
         self._begun.pop(group.group_id, None)
         self.on_loaded(group, now)
 
@@ -122,7 +123,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, None)
 
     def alter_offsets(self, group_id: str, offsets: Mapping[tuple[bytes, int], int], now: Now) -> Effects[GroupRecord, Initialization]:
-        """Begin to initialize existing partitions at new start offsets, by topic id and partition. Raises Rejected."""
+        """Write that partitions are being initialized at new start offsets, by (topic id, partition). Raises Rejected(NON_EMPTY_GROUP)."""
         group = self._groups.get(group_id)
         group = ShareGroup(group_id) if group is None else self.existing(group_id)
         if not group.is_empty:
@@ -137,9 +138,9 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, Initialization(draft.group.epoch, offsets))
 
     def delete_offsets(self, group_id: str, topics: Sequence[str], now: Now) -> Effects[GroupRecord, Deletion]:
-        """Begin to delete the state of whole topics. Raises Rejected.
+        """Write that the share state of these topics (names) is being deleted. Raises Rejected(GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP).
 
-        A topic whose deletion has not ended is deleted again.
+        A topic whose deletion has begun and not ended is deleted again.
         """
         group = self.existing(group_id)
         if not group.is_empty:
@@ -213,7 +214,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         self._begun.setdefault(group_id, {}).update(dict.fromkeys(topics, now.mono_ms))
 
     def _initializing(self, group: ShareGroup, now: Now) -> SharedTopics:
-        """Return the partitions whose initialization may still be under way."""
+        """Return the partitions whose initialization began less than `initialize_retry_interval_ms` ago and has not ended."""
         earliest_ms = now.mono_ms - self._config_of(group.group_id).initialize_retry_interval_ms
         begun = self._begun.get(group.group_id, {})
         fresh = {topic_id for topic_id, begun_ms in begun.items() if begun_ms > earliest_ms}

@@ -37,7 +37,7 @@ class ShareHeartbeat:
 
 
 def check(beat: ShareHeartbeat) -> None:
-    """Check the request by itself. Raises Rejected."""
+    """Check the fields of the request, without the group's state. Raises Rejected."""
     for name, value in (("MemberId", beat.member_id), ("GroupId", beat.group_id), ("RackId", beat.rack_id)):
         if is_empty(value):
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
@@ -50,7 +50,7 @@ def check(beat: ShareHeartbeat) -> None:
 
 
 def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
-    """Join or stay. Raises Rejected."""
+    """Process a request with an epoch of 0 (join) or above (stay). Raises Rejected."""
     members = draft.group.members
     if len(members) >= draft.config.max_size and beat.member_id not in members:
         raise Rejected(

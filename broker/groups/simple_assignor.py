@@ -65,7 +65,7 @@ class _Sharing:
         """The number of partitions that each member should have."""
 
     def keep(self, members: Mapping[str, Subscriber]) -> None:
-        """Begin with the previous target, without what a member or a partition has too much of."""
+        """Begin with the previous target, without partitions beyond a member's wanted number and members beyond a partition's number."""
         assignable = set(self._places)
         for member_id, wanted in self._wanted.items():
             before = [(topic_id, partition) for topic_id, own in members[member_id].before.items() for partition in sorted(own)]
@@ -80,7 +80,7 @@ class _Sharing:
     def hand_out(self) -> None:
         """Give partitions that have too few members to members that have too few partitions, in turn.
 
-        A partition that all remaining candidates have already keeps too few members.
+        If all members that lack partitions have a partition already, it stays with too few members.
         """
         unfilled = [member_id for member_id, wanted in self._wanted.items() if len(self.kept[member_id]) < wanted]
         turn, given = 0, False

@@ -32,7 +32,7 @@ assert MOVES.keys() == set(ClassicState), "every state has a row"
 
 
 class Now(NamedTuple):
-    """The current time: deadlines are monotonic, times in the log are wall clock. Both in ms."""
+    """The current time in ms, by two clocks: monotonic for deadlines, wall clock for times in the log."""
 
     mono_ms: int
     wall_ms: int

@@ -48,23 +48,23 @@ class StreamsConfig:
 
     @property
     def task_offset_interval_ms(self) -> int:
-        """How often members report the offsets of their tasks; 0: never."""
+        """The interval in ms at which members report the offsets of their tasks; 0: never."""
         return _TASK_OFFSET_INTERVAL_MS if self.is_extended else 0
 
     @property
     def acceptable_recovery_lag(self) -> int:
-        """The lag with which a member counts as caught up, for its reports; -1: it makes none."""
+        """The lag, in offsets, up to which a task counts as caught up; sent to members with the report interval. -1: no reports."""
         return _ACCEPTABLE_RECOVERY_LAG if self.is_extended else -1
 
     @property
     def assignment_configs(self) -> Mapping[str, str]:
-        """The assignor's settings, as the group's record has them."""
+        """The assignor's settings, by name, as they are stored in the group's record."""
         tags = {"rack.aware.assignment.tags": ",".join(self.rack_tags)} if self.rack_tags else {}
         return {"num.standby.replicas": str(self.num_standby_replicas), **tags}
 
 
 class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
-    """One operation under way. `validated_topology_epoch` and `assignment_configs` are written with the group's next epoch."""
+    """One operation on a streams group. `validated_topology_epoch` and `assignment_configs` are written with the group's next epoch."""
 
     CLASSES = RecordClasses(
         epoch_key=records.StreamsGroupMetadataKey,
@@ -85,13 +85,13 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
 
     @property
     def soft(self) -> StreamsGroup:
-        """The group whose unpersisted state the operation changes at once. Of a new group that state is lost, as in Kafka, because the
-        group in the coordinator's table is made from the records."""
+        """The original group, whose unpersisted state the operation changes at once, without a record. For a new group it is lost, as in
+        Kafka: `apply` creates another object from the records."""
         return self._original
 
     @property
     def configured(self) -> ConfiguredTopology:
-        """The topology beside the topics. Raises Rejected before `check_topology`."""
+        """The topology configured with the present topics. Raises Rejected(UNKNOWN_SERVER_ERROR) before `check_topology`."""
         if self.soft.configured is None:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
         return self.soft.configured
@@ -113,7 +113,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         return records.StreamsGroupMetadataValue(epoch, metadata_hash, self.validated_topology_epoch, configs)
 
     def bump_after_leave(self) -> None:
-        """Bump the epoch after a removal; the topics are checked again by the next heartbeat."""
+        """Bump the group epoch after a member was removed. The metadata hash stays; the next heartbeat compares the topics again."""
         self.put_epoch(self.group.epoch + 1, self.group.metadata_hash)
         self._assign_empty()
 
@@ -141,9 +141,9 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         return self.group.members[member_id]
 
     def put_topology(self, value: StreamsGroupTopologyValue) -> None:
-        """Write the topology that a member sent, unless the group has it already. An older one is ignored.
+        """Write the topology that a member sent, if the group has none. An equal one, or one of an older epoch, is ignored.
 
-        Raises Rejected(INVALID_REQUEST) if the group has another topology of this epoch or an older one.
+        Raises Rejected(INVALID_REQUEST) for a different topology of the same or a newer epoch: updates are not supported, as in Kafka.
         """
         sent, known = Topology.of(value), self.group.topology
         if known is None:
@@ -152,7 +152,8 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
             raise Rejected(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
 
     def check_topology(self) -> int:
-        """Compare the topology with the topics, if either may have changed since the last check. Return the hash of the topics."""
+        """Configure the topology with the present topics, if either may have changed since the last check. Return the topics' hash.
+        Raises Rejected(UNKNOWN_SERVER_ERROR) if the group has no topology."""
         group, soft = self.group, self.soft
         if group.topology is None:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "The topology is null and the group topology is also null.")
@@ -176,7 +177,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
             self.put_epoch(group.epoch + 1, metadata_hash)
 
     def assign(self) -> Mapping[str, TaskSet]:
-        """Return the assignment of `sticky`; no tasks while the topology is not valid."""
+        """Return each member's target tasks, computed by the assignor `sticky`; no tasks while the topology is not ready."""
         group, configured = self.group, self.configured
         if not configured.is_ready or configured.subtopologies is None:
             return {member_id: TaskSet() for member_id in group.members}
@@ -191,7 +192,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         return assign(members, configured.subtopologies, standbys, by_offsets=extended)
 
     def reconcile(self, member_id: str, owned: TaskSet | None) -> StreamsMember:
-        """Take a member one step forward and return it. Raises Rejected(FENCED_MEMBER_EPOCH)."""
+        """Take a member one step towards its target tasks and return it. `owned` and the error are those of `streams_reconciliation`."""
         group = self.group
         member = group.members[member_id]
         tasks = TaskSet() if self.is_delayed else group.target(member_id)
@@ -203,7 +204,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         return after
 
     def watch_revocation(self, member: StreamsMember) -> None:
-        """Set the time by which the member must have revoked its tasks, or cancel it."""
+        """Set the member's deadline for revoking tasks if it has tasks to revoke, otherwise cancel the deadline."""
         if member.state is StreamsMemberState.UNREVOKED_TASKS:
             due_ms = self.now.mono_ms + member.rebalance_timeout_ms
             self.deadlines.set(DeadlineKind.REBALANCE, member.member_id, due_ms, member.epoch)

@@ -66,12 +66,12 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
             draft.watch_revocation(member)
 
     def abandon(self, group: StreamsGroup, now: Now) -> None:
-        """Restore what a decision changed whose write failed."""
+        """After a failed write, restart all sessions and revocation deadlines, and let the next heartbeat configure the topology again."""
         group.configured = None
         self.on_loaded(group, now)
 
     def _draft_to_join(self, beat: StreamsGroupHeartbeatRequest, now: Now) -> StreamsDraft:
-        """Return a draft of the existing group, or of a new one for a joining member."""
+        """Return a draft of the existing group, or of a new one for a joining member. Raises Rejected(GROUP_ID_NOT_FOUND)."""
         group = self._groups.get(beat.group_id)
         if group is None and beat.member_epoch != JOIN_EPOCH:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")

@@ -128,7 +128,7 @@ def _check_changelogs(beat: StreamsGroupHeartbeatRequest) -> None:
 def heartbeat(
     draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, exists: bool
 ) -> StreamsHeartbeatAnswer:
-    """Join or stay. `exists`: the group was in the coordinator's table. Raises Rejected."""
+    """Process a request with an epoch of 0 (join) or above (stay). `exists`: the group was in the coordinator's table. Raises Rejected."""
     before = _member(draft, beat)
     status: list[tuple[int, str]] = []
     member_changed = draft.put_member(before, _changed(before, beat, client_id, client_host))
@@ -174,7 +174,7 @@ def _count_endpoint_changes(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequ
 
 
 def _note_problems(draft: StreamsDraft, member: StreamsMember, status: list[tuple[int, str]]) -> None:
-    """Add what is wrong with the topics, a requested shutdown, and client tags that the member lacks."""
+    """Add to `status` the problem of the topics, a shutdown that a member has requested, and client tags that this member lacks."""
     if draft.configured.problem is not None:
         status.append(draft.configured.problem)
     member_id = draft.soft.shutdown_requested_by
@@ -203,7 +203,7 @@ def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHea
 
 
 def request_shutdown(draft: StreamsDraft, member_id: str) -> None:
-    """Tell all members, by their next responses, that this one requested the shutdown of the application."""
+    """Note that a member requested the shutdown of the application; the next response to every member has status SHUTDOWN_APPLICATION."""
     draft.soft.shutdown_requested_by = draft.soft.shutdown_requested_by or member_id
 
 
@@ -216,7 +216,7 @@ def fence(draft: StreamsDraft, member_id: str) -> None:
 
 
 def _member(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """Return the member before this heartbeat; an empty one for a new member."""
+    """Return the member as it was before this heartbeat; one without fields for a new member. Raises Rejected."""
     if beat.member_epoch != JOIN_EPOCH:
         member = draft.group.existing_member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)
@@ -269,7 +269,7 @@ def _changed(member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_i
 
 
 def _owned(beat: StreamsGroupHeartbeatRequest) -> TaskSet | None:
-    """Return the tasks that the member owns; None if the request does not tell."""
+    """Return the tasks that the member owns; None if the request lacks one of the three lists."""
     if beat.active_tasks is None or beat.standby_tasks is None or beat.warmup_tasks is None:
         return None
     return TaskSet(tasks_from(beat.active_tasks), tasks_from(beat.standby_tasks), tasks_from(beat.warmup_tasks))
@@ -283,7 +283,7 @@ def _note_stale_topology(draft: StreamsDraft, member_id: str, status: list[tuple
 
 
 def _check_tasks(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> None:
-    """Reject tasks that a valid topology does not have."""
+    """Raise Rejected(INVALID_REQUEST) if the request lists a task that the topology does not have, unless the topology is not ready."""
     if not draft.configured.is_ready:
         return
     for kind in (beat.active_tasks, beat.standby_tasks, beat.warmup_tasks):
@@ -331,7 +331,7 @@ def _by_task(draft: StreamsDraft, offsets: Sequence[TaskOffset]) -> dict[tuple[s
 
 
 def _assign(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
-    """Compute the target assignment if it is due, or note why not."""
+    """Compute the target assignment if it is due, or add to `status` why it is delayed."""
     if draft.is_delayed:
         status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."))
         return
@@ -341,7 +341,8 @@ def _assign(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
 
 
 def _endpoints(draft: StreamsDraft, member: StreamsMember) -> list[EndpointToPartitions]:
-    """Return the partitions behind each endpoint, the member's own last; none while topics contradict the topology."""
+    """Return each member's endpoint with the input partitions of its tasks, `member`'s last; no partitions while the topics do not fit the
+    topology."""
     subtopologies = draft.configured.subtopologies
     others = [one for member_id, one in draft.group.members.items() if member_id != member.member_id]
     found = []

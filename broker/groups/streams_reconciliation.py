@@ -65,7 +65,8 @@ class _Difference:
 
 
 def reconcile(member: StreamsMember, target: TaskTarget, owned: TaskSet | None) -> StreamsMember:
-    """Return the member after the step; the same object if nothing changes. `owned` is None if the request had none.
+    """Return the member after the step; the same object if nothing changes. `owned` are the tasks that the request lists as owned; None if
+    it has no lists.
 
     Raises Rejected(FENCED_MEMBER_EPOCH) for a member with tasks in a state that a newer coordinator wrote.
     """
@@ -175,7 +176,7 @@ def _tasks(pairs: set[_Task]) -> Tasks:
 
 
 def _moved(member: StreamsMember, state: StreamsMemberState, epoch: int, assigned: TaskSet, revoked: TaskSet) -> StreamsMember:
-    """Return the member in the new state. The previous epoch is kept, because the response with the new one may be lost."""
+    """Return the member in the new state, with its present epoch as previous epoch: the response with the new one may be lost."""
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
     active = after.owned().active
     epochs = {task: epoch for task, epoch in member.epochs.items() if task[1] in active.get(task[0], frozenset())}

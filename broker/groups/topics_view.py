@@ -93,7 +93,7 @@ class NoTopics:
 
 
 def check_regex(regex: str) -> None:
-    """Check an expression. Raises Rejected(INVALID_REGULAR_EXPRESSION)."""
+    """Raise Rejected(INVALID_REGULAR_EXPRESSION) if RE2 cannot compile the expression."""
     _compile(regex)
 
 
