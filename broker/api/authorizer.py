@@ -87,12 +87,12 @@ class Authorizer:
 
     @property
     def version(self) -> int:
-        """The number of changes of the ACLs that were seen."""
+        """The number of different ACL mappings that `acls` has returned so far. A change makes earlier decisions invalid."""
         self._refresh()
         return self._version
 
     def _refresh(self) -> None:
-        """Follow the newest ACLs. Only those that differ are indexed anew."""
+        """Update the index to the newest ACLs, and clear the decision cache if they have changed. Unchanged ACLs are not indexed again."""
         before, acls = self._of, self._acls()
         if acls is before:
             return

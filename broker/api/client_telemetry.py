@@ -20,7 +20,10 @@ _UNKNOWN: Final = "unknown"
 
 
 def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None]]) -> ClientTelemetry:
-    """Return client metrics with the current subscriptions. `on_subscriptions` receives the callback for later changes."""
+    """Return a new `ClientTelemetry` with the current subscriptions.
+
+    A callback that updates one subscription by name is added to `on_subscriptions`.
+    """
     made = ClientTelemetry(services.clock, services.timers, services.random_bytes, services.settings.telemetry_max_bytes)
     catalog = services.topics
 
@@ -34,7 +37,8 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
 
 
 def telemetry_and_pusher(ctx: Context[ClusterServices]) -> tuple[ClientTelemetry, Pusher]:
-    """Return the broker's client metrics and the client of a request. Its instance is removed when the connection closes."""
+    """Return the broker's client metrics, and the client that sent the request. When its connection closes, its client instance (KIP-714)
+    is removed."""
     telemetry, peer = ctx.services.telemetry, ctx.peer
     assert telemetry is not None, "the telemetry routes exist only with client metrics enabled"
     peer.on_closed.setdefault(telemetry, partial(telemetry.disconnected, peer.number))

@@ -39,7 +39,7 @@ _UNANSWERED: Final = Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
 async def decide_changes(
     ctx: Context[ControllerServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
-    """Return the result for each of `changes`, which are those of `request` to a controller, when they are durable.
+    """Decide the `changes` that `request` asks a controller for. Return one result per change, in order, when all are durable.
 
     Every change is authorized, whatever its form. Kafka checks the form first, so an error in the form replaces a denial in the response.
     """
@@ -60,7 +60,7 @@ async def decide_changes(
 async def forward_changes(
     ctx: Context[ClusterServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
-    """Return the result for each of `changes`, which are those of `request` to a broker, when they are durable.
+    """Forward the `changes` that `request` asks a broker for. Return one result per change, in order, when all are durable.
 
     The broker changes the levels of its loggers and validates its own settings, as Kafka's does before the controller authorizes them.
     """
@@ -86,7 +86,8 @@ def _result(change: AlterResource, error: Rejected | None) -> AlterConfigsResour
 def _with_levels(
     ctx: Context[NodeServices], request: Request, changes: Sequence[AlterResource], errors: Mapping[int, Rejected]
 ) -> dict[int, Rejected | None]:
-    """Set the levels of loggers. Return, by position, the results that are final: the errors, and those of loggers."""
+    """Change the levels of loggers, except for the changes in `errors`. Return the final results (`errors`, and those of all logger
+    changes; None is success) by position in `changes`. The controller decides the remaining changes."""
     settled: dict[int, Rejected | None] = {**errors}
     for index, change in enumerate(changes):
         if is_of_loggers(change) and index not in settled:
@@ -104,7 +105,8 @@ def _denial(ctx: Context[NodeServices], change: AlterResource) -> Rejected | Non
 
 
 def _check_stores(ctx: Context[NodeServices]) -> CheckStores:
-    """Return the check of new keystores. Files are read, and mentioned in errors, only if the client may change them."""
+    """Return the function that checks new keystore settings by opening their files. For a client without ALTER_CONFIGS on the cluster it
+    checks nothing, so that errors cannot tell which files exist."""
     may = allowed_of_cluster(ctx, Operation.ALTER_CONFIGS, quietly=True)
     return ctx.services.broker_configs.check_stores if may else no_stores
 
@@ -122,7 +124,7 @@ def _change_levels(ctx: Context[NodeServices], change: AlterResource, *, validat
 async def _forwarded(
     ctx: Context[ClusterServices], request: Request, settled: Container[int]
 ) -> Mapping[tuple[int, str], AlterConfigsResourceResponse]:
-    """Forward the resources that are not settled, and return the controller's results."""
+    """Forward the request's resources whose positions are not in `settled`. Return the controller's results by resource type and name."""
     answers: Sequence[AlterConfigsResourceResponse]
     if isinstance(request, AlterConfigsRequest):
         whole = [each for index, each in enumerate(request.resources) if index not in settled]

@@ -74,7 +74,8 @@ class Peer:
     """Callbacks for the connection's close, by a key with which they can be removed: a pending request registers its cancellation."""
 
     def closed(self) -> None:
-        """Run the callbacks, because the connection is closed, and let go of it, so that no reference cycle is left."""
+        """Run the `on_closed` callbacks after the connection was closed. Drop the reference to the connection, so that no
+        cycle is left."""
         self.throttle = _no_throttle
         callbacks, self.on_closed = self.on_closed, {}
         for callback in callbacks.values():
@@ -103,7 +104,7 @@ class Forwarding(Protocol):
 
 @dataclass(slots=True)
 class Sent:
-    """Bytes of records that were sent since the start."""
+    """Bytes of records in Fetch responses since the broker's start, by topic."""
 
     by_topic: dict[str | bytes, int] = field(default_factory=dict)
     """By topic name, or by topic id if the request named the id."""

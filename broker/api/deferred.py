@@ -15,7 +15,8 @@ R = TypeVar("R")
 def answered(ask: Callable[[], T | asyncio.Future[T]], respond: Callable[[T], R], refuse: Callable[[Rejected], R]) -> R | Awaitable[R]:
     """Pass the result of `ask` to `respond`, or its rejection to `refuse`; at once if the result is available.
 
-    A pending write that is lost because another broker became leader is rejected like one that was never started.
+    A Rejected is handled in the same way whether `ask` or its future raises it, such as for a write that was pending when another broker
+    became leader.
     """
     try:
         answer = ask()

@@ -50,7 +50,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 def _dismiss(coroutine: object) -> None:
-    """Close what `coroutine` would await, if it has not begun: Python warns of each inner coroutine that is never awaited."""
+    """Close the coroutines that `coroutine`, if it has not started, would await: Python warns of each one that is never awaited."""
     if not isinstance(coroutine, CoroutineType) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
         return
     for inner in inspect.getcoroutinelocals(coroutine).values():
@@ -148,8 +148,8 @@ class Dispatcher:
         return route
 
     def _unserved(self, frame: Buffer, error: ProtocolError) -> UnsupportedVersion:
-        """Return the reason for which a request need not have been decoded: its version is one of another release. Raises `error` if it is
-        served.
+        """Return UnsupportedVersion if this listener does not serve the request's API version, so that the decode error `error` does not
+        matter. Raises `error` if it serves the version.
         """
         header, _ = read_request_header(memoryview(frame))
         try:

@@ -125,7 +125,7 @@ def _structs(struct: Any, way: Sequence[str]) -> Iterable[Any]:
 
 
 def set_text(struct: Any, text: str | None) -> None:
-    """Give a response, and every element in it that has a text, this text."""
+    """Set the error message of a response, and of every nested element that has such a field, to `text`."""
     for field in dataclasses.fields(struct):
         value = getattr(struct, field.name)
         if field.name == "error_message":

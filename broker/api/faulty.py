@@ -90,7 +90,7 @@ class FaultInterceptors:
         return response
 
     async def _move(self, call: Call, size: int) -> None:
-        """Take the time that `size` bytes need at the speed of the rules."""
+        """Wait as long as `size` bytes take at the rate of the SLOW rules (`bytes` per second)."""
         for rule in call.rules:
             if rule.action is _SLOW and rule.bytes:
                 await self._pause(call, size * 1000 // rule.bytes)
@@ -132,7 +132,7 @@ def _rule(call: Call, action: FaultAction) -> FaultRule | None:
 
 
 def _what(call: Call) -> str:
-    """Return a description of the request for people."""
+    """Return a readable description of the request: API, client id, transactional ids, groups and the first three partitions."""
     subject = call.subject
     named = [*sorted(subject.transactional_ids), *sorted(subject.groups)]
     named += [topic if index is None else f"{topic}-{index}" for topic, index in subject.partitions[:3]]
@@ -160,7 +160,7 @@ def _change(call: Call, response: Message) -> None:
 
 
 def _stale(call: Call) -> Message | None:
-    """Return an earlier answer to the same request, if a rule hits."""
+    """Return a copy of an earlier response to an identical request, if a STALE_METADATA rule hits and has one younger than its `ms`."""
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule.ms is not None:
             kept = rule.kept.get(_key(call))
@@ -172,7 +172,7 @@ def _stale(call: Call) -> Message | None:
 
 
 def _keep(call: Call, response: Message) -> None:
-    """Keep a fresh answer for `_stale`."""
+    """Store a copy of the handler's response in each STALE_METADATA rule that did not hit, so that `_stale` can return it later."""
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule not in call.rules:
             rule.keep(_key(call), call.carrier.clock.mono_ms(), deepcopy(response))

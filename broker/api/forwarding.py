@@ -44,8 +44,8 @@ async def forward(ctx: Context[ClusterServices], request: Message, response: typ
 
 
 def listed(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:
-    """Return the APIs for ApiVersions. For APIs that the controller handles, only the versions that it supports, too, are listed
-    (`ApiVersionsResponse.intersectForwardableApis`). They must be known.
+    """Return the APIs for ApiVersions. Forwarded APIs have only the versions that both this broker and the controller support; while the
+    controller's versions are unknown, they are omitted (`ApiVersionsResponse.intersectForwardableApis`).
     """
     out = []
     for key, route in routes.items():

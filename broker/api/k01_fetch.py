@@ -141,7 +141,7 @@ def handle(ctx: Context[PartitionServices], request: FetchRequest) -> FetchRespo
 
 
 async def _handle_slowly(ctx: Context[PartitionServices], request: FetchRequest) -> FetchResponse:
-    """Handle a request that names very many partitions, and yield to other requests meanwhile."""
+    """Handle a request with more than FETCHED_AT_ONCE partitions in batches, and let other requests run between them."""
     by_id, asker = ctx.version >= 13, _asker(ctx, request)
     found: dict[tuple[TopicKey, int], FetchTarget] = {}
     named = _named(request, by_id)
@@ -179,7 +179,10 @@ def _asker(ctx: Context[PartitionServices], request: FetchRequest) -> _Asker:
 
 
 def _terms(ctx: Context[PartitionServices], request: FetchRequest, asker: _Asker) -> Hashable:
-    """Return the inputs of a response other than the partitions. With equal terms an unchanged partition gives an equal result."""
+    """Return the facts other than the partition on which a partition's result depends: the requester, its rights, and request options.
+
+    The session compares them: while they are equal, an unchanged partition need not be read again.
+    """
     authorizer, membership = ctx.services.authorizer, ctx.services.partitions.membership
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
     replaced = asker.follows and membership is not None and membership.brokers.has_replaced(asker.node, asker.broker_epoch)
@@ -214,7 +217,10 @@ def _is_enough(ctx: Context[PartitionServices], request: FetchRequest, fetch: Fe
 
 
 def _park(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
-    """Start to wait, in the event loop turn of the insufficient read. Otherwise an append in between would be missed."""
+    """Register the fetch as waiting, and return the future of its wait.
+
+    The caller must do this in the same event loop turn as the read that found too few bytes; an append in between would be missed.
+    """
     session, on_closed = fetch.session, ctx.peer.on_closed
     for target, partition in read.unwatched:
         target.watch(partition, quiet=False)
@@ -408,7 +414,7 @@ def _is_news(data: PartitionData) -> bool:
 
 
 def _sent_on(partition: Partition, asked: FetchPartition, rack: str) -> PartitionData | None:
-    """Redirect a consumer in `rack` to a nearer replica, if there is one (KIP-392)."""
+    """Return a result that redirects a consumer in `rack` to a nearer replica (KIP-392); None if the consumer should read here."""
     node = partition.preferred_replica(rack, asked.fetch_offset) if partition.knows_racks else None
     return None if node is None else _without_records(partition, asked, preferred_read_replica=node)
 
@@ -500,7 +506,10 @@ async def _respond_slowly(ctx: Context[PartitionServices], fetch: FetchContext, 
 def _finish(
     ctx: Context[PartitionServices], fetch: FetchContext, read: _Read
 ) -> tuple[FetchResponse, Sequence[tuple[FetchTarget, PartitionData]]]:
-    """Return the response without its partitions, and the results to add to it."""
+    """Complete the request in its fetch session. Return the response without partitions, and the results that the caller adds to it.
+
+    If the session rejects that, the response has the session's error and there are no results.
+    """
     for partition, size in read.for_followers:
         partition.sent(size)
     try:

@@ -94,7 +94,7 @@ def _answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Fea
 
 
 def is_valid(request: ApiVersionsRequest, version: int) -> bool:
-    """Return whether the client's software name and version are valid, and the cluster and the node named both or neither."""
+    """Return whether the software name and version are valid, and the request has either both or neither of cluster id and node id."""
     if (request.cluster_id is None) != (request.node_id == NO_NODE):
         return False
     return version < 3 or bool(_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version))

@@ -95,7 +95,7 @@ def _renews(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> boo
 
 
 async def _later(ctx: Context[ShareGroupServices], wait_ms: int, response: ShareFetchResponse) -> ShareFetchResponse:
-    """Keep a member that gets no session from asking again at once."""
+    """Return `response` after `wait_ms`, so that a member that cannot get a share session does not retry at once."""
     await pause(ctx.services.timers, ctx.services.clock, max(0, wait_ms))
     return response
 
@@ -104,7 +104,8 @@ async def _later(ctx: Context[ShareGroupServices], wait_ms: int, response: Share
 
 
 def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group_id: str, member_id: str) -> tuple[ShareSession, Named]:
-    """Return the share session, and the partitions to fetch in order. Raises Rejected."""
+    """Begin, continue or end the share session that the request's epoch names. Return it, and the partitions to fetch in order with their
+    topic names (None for an unknown id); none if the session ends. Raises Rejected."""
     shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     listed: Named = [
         (TopicPartition(topic.topic_id, partition.partition_index), topic_name(ctx, topic.topic_id))
@@ -127,7 +128,7 @@ def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group
 
 
 def _rotated(partitions: Named, epoch: int) -> Named:
-    """Begin with another partition in each request, so that one that fills the response starves no other."""
+    """Return the partitions rotated by `epoch`, so that each request begins with another partition and a large one starves no other."""
     begin = epoch % len(partitions) if partitions else 0
     return partitions[begin:] + partitions[:begin]
 
@@ -192,7 +193,10 @@ class _Response:
         self._leaders: list[int] = []
 
     def make(self, fetched: Results, acknowledged: Acknowledgements) -> ShareFetchResponse:
-        """Return the response with what is news in the session."""
+        """Return the response: all acknowledgement results, and of the fetch results only those that are new to the session.
+
+        The first request of a session gets all fetch results; the last one also releases the member's records.
+        """
         shares, session, error = self._ctx.services.share.partitions, self._session, ErrorCode.NONE
         if self._request.share_session_epoch == FINAL_EPOCH:
             shares.release(session)

@@ -4,8 +4,8 @@ Promises:
 * The response is sent when its effects are durable. Missing internal topics are created after it; a later heartbeat assigns the tasks.
 * Tasks are returned when they have changed, and to a member that joins or lists its tasks; the endpoints of all members when any of them
   may have changed.
-* What keeps the group from working is in the response's status: missing or wrongly partitioned topics, a delayed assignment, an older
-  topology, a requested shutdown, client tags that the group requires and the member lacks (from version 1 on).
+* The response's status lists the reasons for which the group cannot work: missing or wrongly partitioned topics, a delayed assignment, an
+  older topology, a requested shutdown, client tags that the group requires and the member lacks (from version 1 on).
 * A static member that left with epoch -2 gets its tasks back under a new member id (from Kafka 4.4 on).
 * An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH, a group of another type GROUP_ID_NOT_FOUND. Without the feature
   streams.version, or without `streams` in `group.coordinator.rebalance.protocols`, the response is UNSUPPORTED_VERSION.
@@ -84,7 +84,7 @@ def _rejection(rejected: Rejected) -> StreamsGroupHeartbeatResponse:
 
 
 def _refusal(ctx: Context[CoordinationServices], topology: Topology) -> Rejected | None:
-    """Return why a topology with topics that the client may not use is rejected."""
+    """Return the error if the topology names a Kafka-internal topic, an invalid topic name, or a topic that the client may not describe."""
     names = list(dict.fromkeys(name for subtopology in topology.subtopologies for name in topics_of(subtopology)))
     internal = [name for name in names if is_internal(name)]
     if internal:

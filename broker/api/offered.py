@@ -28,12 +28,15 @@ COLUMN: Final = "unserved"
 
 
 def unserved(like: Likeness) -> Iterator[Change]:
-    """Yield what the release offers and Ottla does not, or not to this extent: `before` is the release's value, `after` Ottla's."""
+    """Yield each API, feature or setting of the release that Ottla lacks, or offers with fewer versions or levels.
+
+    `before` has the release's value, `after` Ottla's.
+    """
     yield from changes(like.table, offered(like))
 
 
 def unserved_counts(like: Likeness) -> str | None:
-    """Return how much `unserved` yields: `APIs 3, features 2, settings 116`; None if it yields nothing."""
+    """Return the number of items of each kind that `unserved` yields, as in `APIs 3, features 2, settings 116`; None if there are none."""
     counts = Counter(change.kind.split()[-1] + "s" for change in unserved(like))
     return ", ".join(f"{kind} {count}" for kind, count in counts.items()) or None
 

@@ -41,7 +41,8 @@ class Carrier(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """One request with its interceptors' state. `detach` continues with a response for which the connection no longer waits."""
+    """One request with its interceptors' state. `detach` takes a pending response whose connection is closed, and awaits it in the
+    background."""
 
     carrier: Carrier
     request: Request

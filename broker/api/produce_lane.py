@@ -98,7 +98,7 @@ class ProduceLane:
         """The number of requests by version since the start."""
 
     def charged(self, peer: Peer, data: bytes, at: int, throttling: Throttling) -> tuple[list[Buffer], int] | None:
-        """Handle a frame like `answer`, and charge it to the client's quotas."""
+        """Do the same as `answer`, and charge the request to the client's quotas; the reply has the throttle time."""
         id_size = int.from_bytes(data[at + _ID_AT - 2 : at + _ID_AT], "big", signed=True)
         try:
             client_id = data[at + _ID_AT : at + _ID_AT + max(id_size, 0)].decode()

@@ -33,7 +33,7 @@ class Obeys(Protocol):
 def obey(
     services: Obeys, dispatcher: Dispatcher, quotas: Mapping[QuotaTarget, Mapping[str, float]], sessions: FetchSessions | None = None
 ) -> None:
-    """Apply new quotas. Usage that was measured before still counts."""
+    """Replace the quotas of a node, and switch throttling in its dispatcher on or off. Usage measured so far still counts."""
     if services.quotas is None and not quotas:
         return
     from ottla.broker.api.throttling import Throttling  # noqa: PLC0415 # only where there are quotas

@@ -9,7 +9,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Action(Enum):
-    """A reply without bytes."""
+    """An instruction to the connection in place of a response."""
 
     CLOSE = "close"
 

@@ -27,7 +27,7 @@ WHOLE: Final = {int(api.key): api.array_limits for api in APIS if api.array_limi
 
 
 def too_many(request: Any) -> str | None:
-    """Return which array of the request exceeds its maximum, or None."""
+    """Return a text that names the first array of the request with more elements than its API allows (`array_limits`), or None."""
     for path, most in WHOLE.get(request.API_KEY, {}).items():
         names, is_cut = path.split("."), request.API_KEY in SPLITS
         structs = (getattr(request, names[0], None) or ()) if is_cut else (request,)
@@ -56,7 +56,10 @@ def split_of(request: Any) -> Split | None:
 
 
 def _room(struct: Any, path: Sequence[str], room: int) -> int:
-    """Return `room` minus the number of elements at the path and above; negative if there are more."""
+    """Return `room` minus the number of elements in the nested arrays that `path` names, outermost first; negative if `room` is exceeded.
+
+    Counting stops there, so a negative result is not exact.
+    """
     if not path:
         return room
     inner = getattr(struct, path[0], None) or ()
@@ -71,7 +74,10 @@ def _room(struct: Any, path: Sequence[str], room: int) -> int:
 
 
 def join(whole: Any, part: Any, path: Sequence[str]) -> None:
-    """Append a part's results to those of earlier parts."""
+    """Append the results in `part`, one part's response, to `whole`, the joined response of earlier parts. `path` leads to the results.
+
+    The throttle time is the longest of all parts; each node endpoint is kept once.
+    """
     _extend(whole, part, path)
     if hasattr(whole, "throttle_time_ms"):
         whole.throttle_time_ms = max(whole.throttle_time_ms, part.throttle_time_ms)
@@ -89,7 +95,7 @@ def _extend(whole: Any, part: Any, path: Sequence[str]) -> None:
 
 
 def _same(one: Any, other: Any, but: str) -> bool:
-    """Return whether two structs around results are parts of the same one."""
+    """Return whether two structs (such as two entries of one topic) are equal in every field except `but`, which holds the results."""
     return all(getattr(one, name) == getattr(other, name) for name in _names(one.__class__) if name != but)
 
 
@@ -105,7 +111,7 @@ def _with(struct: Any, name: str, value: Any) -> Any:
 
 
 def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
-    """Yield lists that together are `items`, each with its number of elements."""
+    """Yield `items` in parts of at most about PART_ELEMENTS elements, each with its element count. `path` and `keys` as for `_pieces`."""
     part: list[Any] = []
     size = 0
     for piece, elements in _pieces(items, path, keys):
@@ -119,7 +125,12 @@ def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]
 
 
 def _pieces(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
-    """Yield the elements that must stay in one part, with their number."""
+    """Yield groups of elements that `_cut` puts into one part, each with its element count.
+
+    `path` leads from an item to its nested elements. `keys` has the identifying fields for each level. Items with equal keys are merged; of
+    nested elements with equal keys only the last two are kept. An item with many nested elements is yielded several times, each time with
+    some of them. The count includes the item itself.
+    """
     if not path:
         for group in _by_key(items, keys[0]) if keys else ([item] for item in items):
             yield group[-2:], len(group[-2:])
@@ -134,7 +145,7 @@ def _pieces(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[s
 
 
 def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
-    """Group equal items, in the order of each group's first occurrence."""
+    """Group the items whose fields `names` are equal (without names: equal items), in the order of each group's first item."""
     groups: dict[Any, list[Any]] = {}
     for item in items:
         key = tuple(getattr(item, name) for name in names) if names else item
@@ -143,7 +154,7 @@ def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
 
 
 def _merged(group: Sequence[Any], name: str) -> Any:
-    """Return one struct with the inner elements of all."""
+    """Return the first struct of the group, with the elements that the field `name` has in all structs of the group."""
     if len(group) == 1:
         return group[0]
     return _with(group[0], name, [each for item in group for each in getattr(item, name) or ()])

@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: who may ask, acknowledgements, and where the leader is.
+"""The common parts of ShareFetch and ShareAcknowledge: authorization, acknowledgements, and the current leader in errors.
 
 Source: KAFKA KafkaApis.handleAcknowledgements, validateAcknowledgementBatches.
 """
@@ -47,7 +47,8 @@ Acknowledgements = dict[TopicPartition, Acknowledged]
 
 
 def check_member(ctx: Context[ShareGroupServices], request: Request) -> tuple[str, str]:
-    """Return the group id and the member id of a request. Raises Rejected if it is not allowed at all."""
+    """Return the group id and the member id of a request. Raises Rejected if share groups are off, an id is missing or invalid, or the
+    client may not READ the group."""
     if not share_groups_enabled(ctx.services.topics.features):
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
     if request.group_id is None:
@@ -66,7 +67,8 @@ def topic_name(ctx: Context[ShareGroupServices], topic_id: bytes) -> str | None:
 
 
 def unreadable(ctx: Context[ShareGroupServices], names: Iterable[str | None]) -> Callable[[str, TopicPartition], ErrorCode | None]:
-    """Return a function from a topic's name and a partition to the error of a client that may not read it, or None."""
+    """Return a function that maps a topic name and a partition to an error, or None: TOPIC_AUTHORIZATION_FAILED without READ on the topic,
+    UNKNOWN_TOPIC_OR_PARTITION if it does not exist. `names` are all topics that it may be called with."""
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, {name for name in names if name is not None})
 
     def error_of(name: str, key: TopicPartition) -> ErrorCode | None:
@@ -127,7 +129,8 @@ def _apply(
 
 
 def _are_valid(ctx: Context[ShareGroupServices], request: Request, batches: Sequence[AcknowledgementBatch]) -> bool:
-    """Return whether the batches ascend, and have one type for all their offsets or one for each."""
+    """Return whether the batches are in ascending order, and each has either one acknowledgement type or one per offset, all of them valid
+    in this version."""
     types = len(AcknowledgeType) if ctx.version >= RENEW_SINCE else AcknowledgeType.RENEW
     end = -1
     for batch in batches:
@@ -154,7 +157,7 @@ def _refused(rejected: Rejected) -> Acknowledged:
 
 
 def leader_of(ctx: Context[ShareGroupServices], key: TopicPartition, error: int) -> LeaderIdAndEpoch | None:
-    """Return the partition's current leader and its epoch, if the error sends the client there."""
+    """Return the partition's current leader and leader epoch if the error is one after which the client asks the leader, else None."""
     return LeaderIdAndEpoch(*ctx.services.cluster.current_leader(*key)) if error in _REDIRECTING else None
 
 

@@ -124,13 +124,13 @@ class Stage:
 
     @property
     def broker(self) -> InProcessBroker:
-        """The broker of a run with a single broker."""
+        """The broker of a run with a single broker of this process. Raises AssertionError if the run uses another deployment."""
         assert isinstance(self.deployment, OneBroker), "this scenario needs a broker of this process"
         return self.deployment.host
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster of a run with several brokers."""
+        """The deployment as a `Cluster`. Raises AssertionError if the run uses another deployment, such as a single broker."""
         assert isinstance(self.deployment, Cluster), "this scenario needs a cluster"
         return self.deployment
 

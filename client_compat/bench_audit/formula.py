@@ -39,7 +39,10 @@ class FormulaFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has 
     listings: ClassVar[int] = 0
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Return the entry of a directory or a segment. Raises FileNotFoundError."""
+        """Return name, type and size of the root, a partition directory or a segment's `.log` file, as fsspec's `info` does.
+
+        Raises FileNotFoundError for any other path, including the index files that `ls` lists.
+        """
         root, *below = self._strip_protocol(path).strip("/").split("/")
         partitions, segments, *_size = _numbers(root)
         match below:

@@ -17,7 +17,10 @@ TIMEOUT_S = 5.0
 
 
 class Restarted(Exception):
-    """The client has to find the brokers again."""
+    """Raised when the client must close its connections and look up coordinator and leaders again.
+
+    Reasons: a response has an error code, no broker can be reached, a leader is unknown, or the assigned partitions have changed.
+    """
 
 
 class Routes:

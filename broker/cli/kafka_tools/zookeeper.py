@@ -15,7 +15,10 @@ from ottla.broker.core.settings_load import SettingsError, read_properties
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the placeholder; return the exit code. Does not return if the file that is the first argument has a clientPort."""
+    """Listen on the `clientPort` of the properties file `argv[0]`, and close each connection at once; do not return.
+
+    Return 0 if there is no argument, the file has no `clientPort`, or the file or the port cannot be used (then with a message on stderr).
+    """
     print("Ottla does not use ZooKeeper, and the broker needs none.", flush=True)
     try:
         port = read_properties(Path(argv[0])).get("clientPort") if argv else None
