@@ -247,8 +247,8 @@ def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMO
 
 
 def _miss_topics(found: Sequence[LogDirectory], verdicts: Mapping[str, DirectoryVerdict], topics: Sequence[str]) -> None:
-    """Report topics that no directory has: a misspelt topic beside a right one must not give a clean verdict. With several brokers'
-    directories, a topic may be in only one of them."""
+    """Add a problem to the verdicts for each requested topic that is in none of the directories: a misspelt topic must not give a clean
+    verdict. A topic that is in only some of the directories is no problem."""
     there = COORDINATOR_TOPICS.union(segment.topic for logs in found for segment in logs.segments)
     for logs in found:
         if logs.segments:

@@ -183,7 +183,7 @@ def _count(job: Job, answers: Mapping[str, list[Row]]) -> None:
 
 
 def _miss_key(job: Job, rows: Sequence[Row]) -> None:
-    """Mark the rule as not judged if no record has the key: a misspelt --key-field must not give a clean verdict."""
+    """Mark the rule `business-key` as not judged if no record has the key: a misspelt --key-field must not give a clean verdict."""
     if any(row["records"] for row in rows) and not any(row["keyed"] for row in rows):
         for verdict in job.verdicts.values():
             verdict.rules["business-key"].judged = False

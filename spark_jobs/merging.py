@@ -40,7 +40,7 @@ class Merged:
                     self._others[name] += rows
 
     def answer(self) -> Answer:
-        """Return one answer in place of all."""
+        """Return one answer that is equivalent to all those added."""
         findings: list[Row] = []
         for kind in sorted(self._findings):
             rows = sorted(self._findings[kind], key=finding_order)[: self._samples]

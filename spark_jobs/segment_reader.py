@@ -215,7 +215,8 @@ class _Reader:
         return self._window_bytes
 
     def _verdict(self, run: Run, limit: int) -> int:
-        """Return why the run ended. If the window ends before the next header can be classified, read that header from the file."""
+        """Return the code of why the run ended (MORE, CUT, BAD_LENGTH, …). If the window ends within the next header, its first bytes are
+        read from the file to classify it."""
         at = run.headers.next_position
         if run.headers.stop != MORE or at == 0 or at >= limit or len(run.data) - at >= PEEK_BYTES:
             return run.headers.stop

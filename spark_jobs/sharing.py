@@ -109,7 +109,7 @@ class Work:
 
 
 def packed(task: Task | Slice) -> bytes:
-    """Return a task's input for a row. Paths are alike, so compression takes most of them away: the driver holds the rows of all tasks."""
+    """Return a task's input as compressed bytes. The driver holds the inputs of all tasks, and their paths compress well."""
     return zlib.compress(pickle.dumps(tuple(task)), 1)
 
 
@@ -215,7 +215,7 @@ def shares_of(logs: Iterable[LogDirectory], question: Question) -> int:
 
 
 def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, ...], Task]:
-    """Group partitions that must be in the same task. The key is what they have in common."""
+    """Group the partitions that must be in the same task, by directory (not with --replicas), topic and (not for READ_TWICE) partition."""
     units: dict[tuple[Any, ...], dict[str, LogDirectory]] = defaultdict(dict)
 
     def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
@@ -298,8 +298,8 @@ def _rows_of(level: str, cut: Task, columns: str, question: Question) -> Iterato
 
 
 def judge_slices(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the first step on partitions that were read in slices, if all slices were; all rows of a partition are adjacent. Pass on failures
-    of reading."""
+    """Run the first step on partitions that were read in slices. The rows of a partition must be adjacent. A partition with a slice that
+    could not be read is skipped; the row with that failure is passed on."""
     for number, group in groupby(rows, itemgetter(0)):
         if number == ANSWER:
             yield from group
@@ -339,7 +339,7 @@ Blobs = dict[str, list[bytes]]
 
 
 def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
-    """Yield the rows for each share. Every share gets the columns of every view, even without rows."""
+    """Yield (share, Arrow streams by view) with the rows of HANDED. Every share gets an empty stream of every view, for its schema."""
     held: list[Blobs] = [{} for _ in range(work.shares)]
     size = 0
     for view in sorted(views):
@@ -379,7 +379,7 @@ def _stream(table: pa.Table) -> bytes:
 
 def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
     """Run the second step on whole shares, and merge the answers of the first step, which are all in one share: thousands of tasks may have
-    found something, and the driver needs only the first findings and their numbers."""
+    findings, but the driver needs only the first ones and the exact counts."""
     shares: dict[int, Blobs] = defaultdict(dict)
     merged = Merged(work.question.samples)
     for share, pickled in rows:
@@ -403,8 +403,8 @@ def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def failures_told(rows: Iterable[Row]) -> Iterator[Row]:
-    """Pass on the rows of a step; replace a read error or a lack of memory by an answer that holds the exception. If a Python worker raised
-    it, Spark would print it with the JVM's stack, and the driver would get only that text."""
+    """Pass on the rows of a step. On a read error or a lack of memory, yield an answer that holds the exception in place of the other rows:
+    if the Python worker raised it, the driver would get only a text with the JVM's stack."""
     try:
         yield from rows
     except (MemoryError, duckdb.OutOfMemoryException) as e:

@@ -86,7 +86,7 @@ def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
 
 
 def _within(marks: list[Mark], filters: Filters) -> list[Mark]:
-    """Return the marks from the last one at or below the first wanted offset."""
+    """Return the marks without those before the last mark whose base offset is at or below `filters.start_offset`."""
     first = bisect_right(marks, filters.start_offset, key=lambda mark: mark.base_offset) - 1
     return marks[max(first, 0) :]
 

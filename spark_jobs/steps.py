@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.spark_jobs.engines.embedded import EmbeddedEngine
 
 Given = Mapping[str, "pa.RecordBatchReader"]
-"""What other tasks have read of the logs: under `batches` the columns RAW_BATCHES_NEED, under `records` the rows of KEYED_RECORDS."""
+"""Rows that other tasks have read from the logs: `batches` has the columns RAW_BATCHES_NEED, `records` the rows of KEYED_RECORDS."""
 Answer = dict[str, list[Row]]
 """Rows by name: `findings`, `counts`, `producers`, `costs`, `deliveries`, `keys`, `extents`, and those that `pictures.material` returns."""
 
@@ -76,7 +76,7 @@ class Made:
     transactional: bool = False
 
     def allows(self, rule: Rule) -> bool:
-        """Return whether the rule has any input."""
+        """Return whether the rule's view exists and, if the rule is about transactions, some batch is transactional."""
         return rule.view in self.views and (self.transactional or not rule.needs_transactions)
 
 
@@ -274,8 +274,8 @@ def draw(
 
 
 def _findings(engine: EmbeddedEngine, question: Question, rules: Sequence[Rule]) -> list[Row]:
-    """Return the first `samples` findings of each rule and severity in each directory, each with the exact number of its kind. At least one
-    finding is returned even if `samples` is 0, because it carries that number."""
+    """Return the first `samples` findings of each rule and severity in each directory. Each row has, as `total`, the exact number of
+    findings with its directory, rule and severity; therefore one row is returned even if `samples` is 0."""
     if not rules:
         return []
     place = ", ".join(PLACE)

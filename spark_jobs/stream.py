@@ -110,7 +110,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[tuple[Segment, int]]:
-    """Yield the segments from a place on, each with the position where its reading begins."""
+    """Yield the segments from `place` (base offset, byte position; None: the beginning) on, each with the position to read from."""
     base, position = place or (-1, 0)
     for segment in segments:
         if segment.base_offset >= base:

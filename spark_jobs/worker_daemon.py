@@ -27,8 +27,8 @@ class NoPandas:
 
 
 def unpacked(path: Sequence[str]) -> list[str]:
-    """Return Python's module path with the package of PySpark instead of its archive, if Spark's directory is this package, and without
-    JARs. Modules from archives are compiled at each start, and Python reads the list of an archive's files again for each task."""
+    """Return the module search path without JARs. If Spark's directory is the installed PySpark package, that package replaces PySpark's
+    archive: modules in archives are compiled at each start, and Python reads an archive's index again for each task."""
     archives = [each for each in path if each.endswith(ARCHIVE) and (Path(each).parents[2] / "__init__.py").is_file()]
     if not archives:
         return [*path]

@@ -53,7 +53,8 @@ def _is_in(host: str, network: Network) -> bool:
 
 
 class Question(NamedTuple):
-    """May `principal` ("User:alice") at `host` perform the operation on the resource? The host is an address in Java's notation."""
+    """The input of a decision: may `principal` ("User:alice") at `host` perform `operation` on the resource of type `resource` and this
+    name? The host is an address in Java's notation."""
 
     principal: str
     host: str
@@ -110,7 +111,7 @@ class AclIndex:
         return (of_names, (acl.resource_type, acl.resource_name)), (self._of_type, acl.resource_type)
 
     def judge(self, question: Question) -> AclVerdict:
-        """Return the decision; without a matching ACL it is a denial."""
+        """Return the decision by DENY and ALLOW rules; without a matching ACL it is a denial, and the caller applies the default."""
         allowing, covered = None, False
         for of_principals in self._about(question.resource, question.name):
             covered = True
@@ -129,7 +130,8 @@ class AclIndex:
         return network is not None and _is_in(host, network)
 
     def _about(self, resource: int, name: str) -> Iterator[_OfPrincipals]:
-        """Yield matching ACLs in Kafka's order: longest name first, literal before prefixed, the literal `*` last."""
+        """Yield the ACLs that match the resource, grouped by principal, one group per pattern. Patterns have Kafka's order: longest name
+        first, literal before prefixed, the literal `*` last."""
         if (found := self._literal.get((resource, name))) is not None:
             yield found
         for length in self._lengths.get(resource, ()):

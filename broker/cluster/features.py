@@ -81,7 +81,7 @@ def supported(like: Likeness) -> Mapping[str, tuple[int, int]]:
 
 
 def new_levels(transaction_level: int, like: Likeness) -> dict[str, int]:
-    """Return the levels of a new directory, in record order; level 0 is the absence of a record."""
+    """Return the levels with which a new directory is formatted, in the order of their records. A feature at level 0 is omitted."""
     levels = {
         METADATA_VERSION: NEWEST_METADATA_LEVEL if METADATA_VERSION in like.table.features else METADATA_LEVEL,
         GROUP_VERSION: GROUP_LEVEL,

@@ -165,7 +165,7 @@ class LifeCycle:
         self._ask_now(now_ms)
 
     def end(self) -> None:
-        """Send nothing more."""
+        """End the life cycle: no further request is sent."""
         if self.state is not State.SHUTTING_DOWN:
             self._move(State.SHUTTING_DOWN)
         self.due_ms = None
@@ -236,12 +236,13 @@ class LifeCycle:
 
     @property
     def gives_up_ms(self) -> int | None:
-        """When the broker must end itself, unless the state changes before."""
+        """The monotonic ms at which the process must end: the first registration, or the report of a failed directory, has then timed out.
+        None if nothing has a deadline."""
         ends = [end for end in (self._patience_ends_ms, *self._offline.values()) if end is not None]
         return None if self.state is State.SHUTTING_DOWN else min(ends, default=None)
 
     def gives_up(self, now_ms: int) -> str | None:
-        """Return why the broker must end itself now, or None."""
+        """Return why the process must end now (a deadline has passed, see `gives_up_ms`), or None."""
         end_ms = self.gives_up_ms
         if end_ms is None or now_ms < end_ms:
             return None

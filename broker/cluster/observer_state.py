@@ -149,7 +149,7 @@ class _Download:
 
 
 class _Told(NamedTuple):
-    """The part of a response that describes the quorum."""
+    """The error, epoch and leader in a response, with the leader's address if it is known."""
 
     error: int
     epoch: int
@@ -197,7 +197,7 @@ class ObserverState:
         return Election(self.epoch, self.leader_id)
 
     def know(self, voters: Mapping[int, QuorumNode]) -> None:
-        """Use the voters named by the log, which may have the address of a leader known only by id."""
+        """Replace the voters by those that the log names. If the leader was known only by its id, its address is taken from them."""
         self.voters = voters
         if self.leader is None:
             self.leader = voters.get(self.leader_id)
@@ -205,7 +205,7 @@ class ObserverState:
     # --- requests ------------------------------------------------------------------------------------------------------------------
 
     def next_step(self, now_ms: int) -> Ask | Pause:
-        """Return the next request, or how long to pause."""
+        """Return the next request, or the time until which no request can be sent because all nodes are in backoff."""
         self._left_alone = {peer: until for peer, until in self._left_alone.items() if until > now_ms}
         if self.leader is not None and self.leader not in self._left_alone:
             return Ask(self.leader, self._fetch() if self._download is None else self._fetch_snapshot(self._download))
@@ -291,7 +291,10 @@ class ObserverState:
         return next((peer for peer in told if peer.node_id == leader_id), None) or self.voters.get(leader_id)
 
     def _learn_leader(self, peer: QuorumNode, told: _Told, now_ms: int) -> tuple[list[Action], bool]:
-        """Process what a response says of the quorum. Return the actions, and whether the rest of the response counts."""
+        """Process the leader and epoch in a response. Return the actions, and whether the caller may use the rest of the response.
+
+        Raises `QuorumFault` for two leaders in one epoch, this node as leader, or INVALID_REQUEST.
+        """
         if told.epoch < self.epoch or told.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self.leave_alone(peer, now_ms)
             return [], False
@@ -353,9 +356,10 @@ class ObserverState:
         return [*dropped, BeginDownload(snapshot)]
 
     def _truncation(self, epoch: int, end_offset: int) -> int:
-        """Return where this log diverges from the leader's, in which `epoch`, the newest that both may have, ends at `end_offset`.
+        """Return the offset at which this log must be truncated. In the leader's log, `epoch` ends at `end_offset` and is the newest epoch
+        that both logs may have.
 
-        Source: Kafka's RaftLog.truncateToEndOffset. Raises `QuorumFault` below the high watermark.
+        Source: Kafka's RaftLog.truncateToEndOffset. Raises `QuorumFault` if the offset is below the high watermark.
         """
         own_epoch, own_end = self._log.end_offset_for_epoch(epoch)
         offset = min(own_end, end_offset) if epoch in {own_epoch, 0} else own_end

@@ -190,7 +190,7 @@ def _record_of(acl: AclCreation, acl_id: bytes) -> AccessControlEntryRecord:
 
 
 def _content(acl: AccessControlEntryRecord) -> tuple[object, ...]:
-    """Return the ACL without its id."""
+    """Return the fields of an ACL except its id; two ACLs with equal fields are duplicates."""
     return acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
 
 
@@ -201,7 +201,7 @@ def _new_id(image: MetadataImage, random_bytes: Callable[[int], bytes]) -> bytes
 
 
 def _drawn_at_once(random_bytes: Callable[[int], bytes], size: int) -> Callable[[int], bytes]:
-    """Return a source whose first `size` bytes come from one system call. One for each ACL would take 10 us each."""
+    """Return a source of random bytes that draws the first `size` bytes in one system call, because a call per ACL takes 10 us."""
     drawn = BytesIO(random_bytes(size))
     return lambda wanted: drawn.read(wanted) or random_bytes(wanted)
 

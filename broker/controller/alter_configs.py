@@ -50,7 +50,7 @@ class AlterResource:
 
 
 def no_stores(_wanted: Mapping[str, str]) -> None:
-    """Check nothing: the node has no listeners with key stores."""
+    """Accept any keystore settings without a check. Used where no files must be read."""
 
 
 def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
@@ -98,7 +98,7 @@ def named_twice(resources: Sequence[AlterResource]) -> set[tuple[int, str]]:
 
 
 def is_of_loggers(resource: AlterResource) -> bool:
-    """Return whether the change is of logger levels, which AlterConfigs does not support."""
+    """Return whether the change sets logger levels by IncrementalAlterConfigs; AlterConfigs cannot change them."""
     return resource.resource_type == ResourceType.BROKER_LOGGER and not resource.replace
 
 
@@ -180,7 +180,8 @@ def _metrics_want(catalog: Catalog, resource: AlterResource) -> dict[str, str]:
 def wanted_overrides(
     resource: AlterResource, current: Mapping[str, str], keys: Mapping[str, ConfigKey], defaults: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return all of the resource's overrides after the change."""
+    """Return all of the resource's overrides after the change. `current` has those before it, `defaults` the values that APPEND and
+    SUBTRACT start from where there is no override. Raises Rejected if one of them names a setting that is not a list."""
     wanted = {} if resource.replace else dict(current)
     for op in resource.ops:
         if op.op == OpType.DELETE or op.value is None:

@@ -5,8 +5,8 @@ Invariants:
 - A session counts only time in which the controller ran: a stall of the loop longer than a session fences nobody. (Kafka's controller
   fences brokers after its own pause.)
 - A session belongs to one broker epoch; a heartbeat with an older epoch does not extend it.
-- A change of a broker's registration resets its metadata offset to unknown (-1) until its next heartbeat. Kafka does so, too; a broker in
-  controlled shutdown then waits for one more heartbeat of the others, never for one too few.
+- A registration record that does not change whether the broker is fenced resets its metadata offset to unknown (-1) until its next
+  heartbeat, as in Kafka. A broker in controlled shutdown may therefore wait for one heartbeat of that broker too many, never for too few.
 
 Source: Kafka's BrokerHeartbeatManager, BrokerHeartbeatTracker.
 """
@@ -30,7 +30,7 @@ class BrokerState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the broker neither leads nor is in an ISR."""
+        """Whether the broker is fenced (or was, when it shut down), so that it neither leads nor is in an ISR."""
         return self in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
 
 
@@ -92,17 +92,18 @@ class BrokerSessions:
     # --- reported states ----------------------------------------------------------------------------------------------------------
 
     def register(self, broker_id: int, *, fenced: bool) -> None:
-        """Note a new or changed registration of the broker."""
+        """Record that the broker has registered, or that its registration has changed."""
         heard = self._heard.get(broker_id, _Heard(fenced))
         self.told(broker_id, fenced=fenced, offset=heard.metadata_offset if heard.fenced != fenced else UNKNOWN_OFFSET)
 
     def told(self, broker_id: int, *, fenced: bool, offset: int) -> None:
-        """Note the metadata offset that the broker has published. A fenced broker is not shutting down any more."""
+        """Record the fencing state of the broker, and the metadata offset that it has published. Fencing ends a controlled shutdown."""
         shutdown_offset = UNKNOWN_OFFSET if fenced or broker_id not in self._heard else self._heard[broker_id].shutdown_offset
         self._heard[broker_id] = _Heard(fenced, offset, shutdown_offset)
 
     def shut_down_at(self, broker_id: int, offset: int) -> None:
-        """Let the broker shut down when the others have reached this offset; only the first call counts."""
+        """Begin the broker's controlled shutdown: it may shut down when all other active brokers have published this metadata offset. Later
+        calls have no effect."""
         heard = self._heard[broker_id]
         if heard.shutdown_offset == UNKNOWN_OFFSET:
             self._heard[broker_id] = heard._replace(shutdown_offset=offset)

@@ -64,7 +64,7 @@ class PartitionTarget:
 
 
 class _Sets(NamedTuple):
-    """The replica sets that the partition will have."""
+    """The ISR, replicas, and other replica lists of the partition after the change, while it is being computed."""
 
     isr: Sequence[int]
     replicas: Sequence[int]
@@ -137,7 +137,7 @@ def _elect(record: PartitionChangeRecord, sets: _Sets, before: PartitionRegistra
 
 
 def _elected(sets: _Sets, before: PartitionRegistration, rules: PartitionRules) -> tuple[int, bool]:
-    """Return the leader, and whether it may lack acknowledged records."""
+    """Return the leader (NO_LEADER if no replica may lead), and whether its election is unclean: it may lack acknowledged records."""
     valid = sets.isr or sets.elr
 
     def first_of(replicas: Sequence[int]) -> int | None:

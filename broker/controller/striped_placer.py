@@ -127,7 +127,7 @@ class _Racks:
         return placed
 
     def _first(self) -> tuple[int, int]:
-        """Return the first rack from the offset on with an unfenced broker, and that broker."""
+        """Return the index of the first rack, counted round-robin from this partition's start, with an unfenced broker; and that broker."""
         at = self._offset
         while (found := self._in_turn[at].unfenced.next(self._round)) is None:
             at = (at + 1) % len(self._in_turn)

@@ -18,7 +18,7 @@ AS_IT_IS: Final = PartitionTarget()
 
 
 class TopicRules:
-    """The rules of one topic. `is_active` returns whether a broker may lead and be in an ISR, in place of its current state."""
+    """The rules of one topic. `is_active` returns whether a broker may lead and be in an ISR; by default its current state decides."""
 
     def __init__(self, state: ControllerState, topic: TopicImage, is_active: Callable[[int], bool] | None = None) -> None:
         self.topic = topic

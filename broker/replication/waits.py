@@ -31,7 +31,7 @@ REPLICATED: Final = Condition.REPLICATED
 
 
 class Waits(Generic[Ticket]):
-    """Tickets by condition, in offset order, which is the order of the appends."""
+    """The tickets (pending acknowledgements) of each condition, in offset order, which is the order of the appends."""
 
     __slots__ = ("queues",)
 

@@ -72,12 +72,12 @@ class Deployment(ABC):
 
     @property
     def sends(self) -> list[Send]:
-        """What producers have sent since `watch`."""
+        """All sends of producers since `watch`, also the verification's own: the records, and whether they were acknowledged."""
         return [send for carrier in self.carriers for send in list(carrier.history.sends)]
 
     @property
     def reads(self) -> list[Read]:
-        """What consumers have received since `watch`."""
+        """All Fetch responses with records that consumers have received since `watch`."""
         return [read for carrier in self.carriers for read in list(carrier.history.reads)]
 
     @abstractmethod
@@ -89,15 +89,15 @@ class Deployment(ABC):
         return program
 
     def common_name(self, topic: str) -> str:
-        """Return a topic's name in all runs, from its name in this one."""
+        """Return the run-independent name of a topic, given its name in this run."""
         return topic
 
     def own_name(self, topic: str) -> str:
-        """Return the inverse of `common_name`."""
+        """Return the topic's name in this run, given its run-independent name (the inverse of `common_name`)."""
         return topic
 
     def trespass(self) -> str | None:
-        """Return why the program must not continue, because it uses what is not of this run."""
+        """Return a text if the program has used a topic, group or transactional id that does not belong to this run, else None."""
         return None
 
     @abstractmethod
@@ -135,18 +135,18 @@ class Deployment(ABC):
         return made
 
     def release(self, name: str) -> None:
-        """Release what the rule holds, on all carriers."""
+        """Release the requests and responses that the rule named `name` holds, on all carriers."""
         for carrier in self.carriers:
             if carrier.is_up and any(rule.name == name for rule in carrier.faults.rules):
                 carrier.faults.release(name)
 
     def reset(self) -> None:
-        """Unload all rules and release everything."""
+        """Remove all fault rules, and release all held requests and responses."""
         for carrier in self.carriers:
             carrier.faults.reset()
 
     def held(self, name: str) -> list[int]:
-        """Return the numbers of the carriers (from 1) on which the rule holds something."""
+        """Return the numbers of the carriers (from 1) on which the rule named `name` holds a request or response."""
         return [number for number, each in enumerate(self.carriers, 1) if any(held.rule.name == name for held in list(each.script.held))]
 
     @abstractmethod
@@ -164,7 +164,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """After the program: restore all brokers, release everything held, and let open transactions time out. Raises TimeoutError."""
+        """After the program: restore all brokers, release all held requests, and let open transactions time out. Raises TimeoutError."""
 
     @abstractmethod
     def examine(
@@ -334,7 +334,7 @@ class Cluster(OwnBrokers):
         self.host.wait_until(lambda: self._held_fetches(leader) == others, "all followers are stopped")
 
     def let_followers_go_on(self) -> None:
-        """Resume replication."""
+        """Resume replication: remove all fault rules, and restore the maximum replica lag."""
         self.reset()
         for broker in self._up:
             broker.call(_have_patience)
@@ -348,7 +348,8 @@ class Cluster(OwnBrokers):
         self.host.wait_until(lambda: broker.call(_is_alone), f"broker {leader} is the only ISR member, and knows it")
 
     def replace(self, leader: int) -> None:
-        """Pause this leader until others lead its partitions; then resume it, cut off from the controller, so that it does not know."""
+        """Pause this leader until other brokers lead its partitions. Then resume it without a connection to the controller, so that it
+        still considers itself the leader."""
         cluster = self.host
         cluster.pause(leader)
         cluster.isolate_from_controller(leader)
@@ -357,7 +358,7 @@ class Cluster(OwnBrokers):
         cluster.resume(leader)
 
     def ends_of(self, number: int) -> dict[Place, int]:
-        """Return the log end offset of each partition that this broker believes to lead."""
+        """Return the log end offset of each partition of which this broker considers itself the leader."""
         return self.brokers[number - 1].call(
             lambda node: {(each.topic, each.index): each.log.log_end_offset for each in node.services.partitions if each.leads}
         )

@@ -143,7 +143,7 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
 
 
 def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
-    """Return the positions of records that only the killed leader had."""
+    """Return topic, partition and offset of each acknowledged record of `stage.doomed` that the unclean election has lost."""
     there = {(each.topic, each.partition, each.offset): _content(each) for each in found.stored}
     return {place for each in stage.doomed if there.get(place := (each.topic, each.partition, each.offset)) != _content(each)}
 
@@ -162,8 +162,8 @@ def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
 
 
 def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
-    """Return the topics that the program wrote without faults, what it achieved and how often, and existing anomalies. Raises
-    RuntimeError."""
+    """Judge a run without faults. Return the topics that the program wrote, its effects (or the identities of its readable records) with
+    their counts, and the anomalies. Raises RuntimeError."""
     topics = frozenset(
         send.topic for send in stage.deployment.sends if send.client_id != VERIFIER_CLIENT and not send.topic.startswith("__")
     )
@@ -229,7 +229,7 @@ def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) 
 
 
 def _delivered_again(stage: Stage) -> Iterator[Breach]:
-    """Yield a breach if a share group was delivered a record again whose acceptance the broker had answered."""
+    """Yield a breach if the broker delivered a record to a share group again after it had confirmed the record's acceptance."""
     again = sorted(stage.observer.delivered_again)
     if again:
         lines = [f"  {topic}-{partition}@{offset}" for _, topic, partition, offset in again[:EVIDENCE_MAX]]
@@ -241,7 +241,7 @@ def _effects(stage: Stage) -> list[str]:
 
 
 def _listed(stage: Stage, effects: Sequence[str]) -> str:
-    """List each effect with the position of the input record whose value it names."""
+    """Return a line for each of the first effects, with the position of the input record that has the effect's text as its value."""
     stored = _input(stage)
     places = {each.value.decode(errors="replace"): each.where for each in stored if each.value is not None}
     lines = []
@@ -274,7 +274,7 @@ def _input(stage: Stage) -> list[Stored]:
 
 
 def _unfinished(stage: Stage, advice: str) -> Iterator[Breach]:
-    """`advice`: what to look at if the program did not end in time."""
+    """Yield a breach if the program failed too often or did not finish in time. `advice` is added to the latter's explanation."""
     ending, program = stage.ending, stage.program
     counts = Counter(ending.failures)
     told = "\n".join(f"  {line}{f' ({count} times)' if count > 1 else ''}" for line, count in counts.items())

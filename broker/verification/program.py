@@ -50,7 +50,7 @@ class Role(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Program:
     """The command and its environment. `group` is the share group, which the verification configures. `result` is a command that prints a
-    consumer's effects, one a line; by default its output is them."""
+    consumer's effects, one per line; without it, the lines that the program prints are its effects."""
 
     command: Sequence[str]
     role: Role = Role.PRODUCER
@@ -77,7 +77,7 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One process of the program. `number` is its instance number; `expendable`: its end is not a failure."""
+    """One process of the program. `number` is its instance number. `expendable`: its end is no failure, such as after `kill`."""
 
     number: int
     process: subprocess.Popen[bytes]
@@ -113,7 +113,7 @@ class Instance:
         self.process.wait()
 
     def end(self, grace_s: float) -> bool:
-        """Send SIGTERM, and SIGKILL after `grace_s`; return False if that was needed."""
+        """Send SIGTERM, and SIGKILL if the process still runs after `grace_s` seconds. Return whether SIGTERM was sufficient."""
         self.expendable = True
         if self.exit_code is None:
             self.signal(signal.SIGTERM)
@@ -141,7 +141,8 @@ def start(program: Program, bootstrap: str, directory: Path, number: int, run: i
 
 
 def effects(program: Program, bootstrap: str, directory: Path, instances: Sequence[Instance]) -> list[str]:
-    """Return a consumer's effects, one a line. Raises RuntimeError if the result command fails."""
+    """Return a consumer's effects: the output lines of the result command or, without one, of all instances. Raises RuntimeError if the
+    result command fails."""
     if program.result is None:
         return [line for instance in instances for line in _lines(instance.out)]
     told = program.environment(bootstrap, _work(directory), 1)

@@ -203,7 +203,7 @@ class GatewayDeployment(Deployment):
 
 
 def _deletion(number: int) -> Callable[[Any], Any]:
-    """Return what picks one topic's result; a topic that is gone has none to retry."""
+    """Return a function that selects result `number` of a DeleteTopics response. UNKNOWN_TOPIC_OR_PARTITION counts as success."""
 
     def pick(answer: Any) -> Any:
         found = answer.responses[number]

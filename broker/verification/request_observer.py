@@ -79,7 +79,7 @@ class RequestObserver:
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self, exchange: Exchange) -> None:
-        """Count one exchange."""
+        """Count one request with its response. Requests of other clients, and Fetch responses without records, are ignored."""
         subject = exchange.subject
         if subject.client_id in self.others or (subject.api is ApiKey.FETCH and not _brought_records(exchange.response)):
             return

@@ -67,12 +67,12 @@ class Calm:
 
     @property
     def session_ms(self) -> int:
-        """The session timeout of its group membership; 0 without a group."""
+        """The session timeout of the program's group membership in ms; 0 without a group."""
         set_by_broker = BROKER_SET_SESSION_MS if any(self.observer.calls[api] for api in _HEARTBEATS) else 0
         return max(self.observer.session_timeout_ms, set_by_broker)
 
     def part_way(self, api: ApiKey, share: float = 0.5) -> int:
-        """Return the number of requests of `api` until this share of the work is done."""
+        """Return `share` (0 to 1) of the requests of `api` that the calm run made; 0 if faults occur at the first request."""
         return 0 if self.from_the_start else int(self.observer.calls[api] * share)
 
     def begun_at_once(self) -> Calm:

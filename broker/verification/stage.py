@@ -42,8 +42,8 @@ _BUMPS_A_TURN = 500
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A condition that a script waits for. `sure`: it becomes true even if the program has nothing left to do, so the run continues until
-    then."""
+    """A condition that a script waits for. `sure`: the condition becomes true even if the program has nothing left to do, so the run
+    does not end before."""
 
     holds: Callable[[], bool]
     sure: bool = False
@@ -151,7 +151,7 @@ class Stage:
         return self.deployment.fault(rule)
 
     def release(self, name: str) -> None:
-        """Release what the rule holds."""
+        """Release the requests and responses that the rule named `name` holds."""
         self.deployment.release(name)
 
     def pass_time(self, ms: int) -> None:
@@ -188,23 +188,23 @@ class Stage:
     # --- conditions of scripts --------------------------------------------------------------------------------------------------
 
     def held(self, name: str) -> Wait:
-        """The rule holds something."""
+        """Return a condition: the rule named `name` holds a request or response."""
         return Wait(lambda: bool(self.deployment.held(name)))
 
     def hit(self, *rules: FaultRule) -> Wait:
-        """Each of the rules was hit."""
+        """Return a condition: each of the rules was hit at least once."""
         return Wait(lambda: all(rule.hits for rule in rules))
 
     def nearly_over(self) -> Wait:
-        """The input is read except for its last records; for producers, which have no input, at once."""
+        """Return a condition: the input was read except for its last records. For producers, which have no input, it is always true."""
         return Wait(lambda: self._rest_is_there)
 
     def over(self) -> Wait:
-        """Every instance that has work to do has done it."""
+        """Return a condition: every instance that is not expendable has ended, or the whole input was read."""
         return Wait(self._all_over, sure=True)
 
     def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
-        """These instances have ended by themselves, or their time is over."""
+        """Return a condition: these instances have ended, or `within_s` seconds have passed since the call."""
         until = time.monotonic() + within_s
         return Wait(lambda: all(each.exit_code is not None for each in instances) or time.monotonic() >= until, sure=True)
 
@@ -215,8 +215,8 @@ class Stage:
     # --- the run ----------------------------------------------------------------------------------------------------------------
 
     def play(self, script: Script) -> Ending:
-        """Run the script and the program to their ends. A script that still waits when the rest of the input is written has not met its
-        fault. Raises CannotStart if the program uses what is not of this run."""
+        """Run the script and the program to their ends. If a script still waits for its fault when the last input records are written, the
+        fault counts as not met. Raises CannotStart if the program uses topics, groups or ids that do not belong to this run."""
         began = time.monotonic()
         wait = next(script, None)
         while True:
@@ -263,7 +263,7 @@ class Stage:
             self.start(instance.number)
 
     def _all_over(self) -> bool:
-        """Return whether every instance that has work to do has done it."""
+        """Return whether every instance that is not expendable has ended, or the whole input was read."""
         working = [instance for instance in self.instances if not instance.expendable]
         return self._all_read or all(instance.exit_code is not None for instance in working)
 

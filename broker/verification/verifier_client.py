@@ -30,7 +30,8 @@ def connect_plainly(host: str, port: int) -> Client:
 
 
 class VerifierClient:
-    """A client; `bootstrap` returns the addresses of the brokers that are up, or with `elsewhere` of some brokers, which name others."""
+    """A blocking client. `bootstrap` returns the `host:port` of all brokers that are up; only these are contacted. With `elsewhere` they
+    are bootstrap servers, and brokers from their Metadata responses are contacted, too."""
 
     def __init__(
         self, bootstrap: Callable[[], Sequence[str]], connect: Callable[[str, int], Client] = connect_plainly, *, elsewhere: bool = False

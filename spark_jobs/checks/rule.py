@@ -30,8 +30,8 @@ class Needs(StrEnum):
 
 
 class Scope(StrEnum):
-    """The rows that a rule compares with each other, and so whether tasks shuffle rows for it (see `sharing`, and `steps.HANDED` for the
-    rows). `logs` and `counts`, with one row per partition and directory, go to all tasks of the second step."""
+    """The rows that a rule compares with each other. They determine whether tasks shuffle rows for it (see `sharing`), and which
+    (`steps.HANDED`). The views `logs` and `counts`, with one row per partition and directory, go to all tasks of the second step."""
 
     PARTITION = "partition"
     """Local: one log partition, or all partitions of a coordinator's topic (with --replicas, all copies). The task that reads it evaluates

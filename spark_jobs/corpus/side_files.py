@@ -95,8 +95,8 @@ def describe(segment: Path) -> tuple[Beside, int]:
 
 
 def case(change: Callable[[Beside], None], *, clean: bool = True, old: bool = False) -> Callable[[Path], None]:
-    """Return a writer of a log with all side files. `change` is applied to those of the first segment, which is the last segment unless
-    `old`."""
+    """Return a function that writes a log with all side files to a directory, and applies `change` to the side files of its first segment.
+    With `old`, a second segment follows; otherwise the first one is the only one."""
 
     def write(root: Path) -> None:
         log = PartitionWriter(root, "t", 0)

@@ -1,9 +1,9 @@
 """Writes rows as Parquet files, in directories by partition: the first half of every sink.
 
 Invariants:
-- No two calls, not even two attempts of one of Spark's tasks, write the same file. Only files whose writer told of them are committed.
-- A file holds the rows of one topic and, in dated tables, of one date. Files are synced to disk before they are told; in an object store
-  a file is durable when it is closed.
+- No two calls, not even two attempts of one of Spark's tasks, write the same file. Only files that `Staging.write` returned are committed.
+- A file holds the rows of one topic and, in dated tables, of one date. Files are synced to disk before `write` returns them; in an object
+  store a file is durable when it is closed.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def share_state_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterato
 
 
 class _Kind(NamedTuple):
-    """A type of record. `tells`: its epoch, its tasks, its standby and its warm-up tasks, from its value."""
+    """A type of record. `tells` returns epoch, tasks, standby tasks and warm-up tasks of a record's value, each None if it has none."""
 
     record: str
     group_type: str

@@ -101,7 +101,10 @@ class RangeReader:
             yield Gap(self.next_offset, self._segment.fetch_end, "the log ends sooner than when it was listed", False)
 
     def _batches(self, data: memoryview) -> tuple[Chunk | Gap | None, bool]:
-        """Return the part of a response that belongs to the range, and whether the range ends in it."""
+        """Return the bytes of a response that belong to the range, and whether the range ends in it.
+
+        Returns None for the bytes if the response has none, or only the beginning of a batch that the next request fetches whole.
+        """
         head = walk_headers(data, 0, LIMIT, ROWS_MAX, BATCH_BYTES_MAX, True)
         if not head.positions and head.stop == MORE and self._bytes_wanted < BATCH_BYTES_MAX:
             self._bytes_wanted = min(BATCH_BYTES_MAX, max(2 * self._bytes_wanted, head.next_length + LOG_OVERHEAD))
@@ -142,7 +145,7 @@ class RangeReader:
         self.next_offset = max([self.next_offset, *after[-1:].tolist(), *([int(after.max())] if len(after) else [])])
 
     def _refused(self, answer: PartitionData) -> Gap:
-        """Continue after offsets that were deleted or that the broker refuses to return."""
+        """Handle an error response: set `next_offset` after the offsets that were deleted or cannot be read, and return their gap."""
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._skip(f"the broker answers {error_name(answer.error_code)}")
         starts, _ = self._cluster.offsets([self._partition], EARLIEST)

@@ -35,7 +35,7 @@ def duplicate_delivery(stage: Stage, calm: Calm) -> Script:
 
 
 def window_overflow(stage: Stage, calm: Calm) -> Script:
-    """Append everything in flight, and lose all its acknowledgements together."""
+    """Let the broker append all requests that the producer has in flight, and drop all their acknowledgements at once."""
     after = calm.part_way(ApiKey.PRODUCE, 0.3)
     stage.fault(f"hold-response:api=Produce,after={after},times=1,name=first")
     stage.fault(f"drop-ack:api=Produce,after={after},times=1")
@@ -46,7 +46,7 @@ def window_overflow(stage: Stage, calm: Calm) -> Script:
 
 
 def leader_unavailable(stage: Stage, calm: Calm) -> Script:
-    """Reject some requests as not the leader, and accept later ones."""
+    """Reject some requests with NOT_LEADER_OR_FOLLOWER, and accept requests between and after them."""
     api = ApiKey.PRODUCE if calm.writes else ApiKey.FETCH
     after = max(min(2, calm.part_way(api)), calm.part_way(api, 0.3))
     rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={after},times=8,share=0.7,seed=3")
@@ -62,7 +62,7 @@ def producer_state_lost(stage: Stage, calm: Calm) -> Script:
 
 
 def _quiet(stage: Stage) -> Wait:
-    """Return a condition: no Produce arrived for a while."""
+    """Return a condition: no Produce request has arrived for QUIET_S seconds."""
     seen, since = -1, 0.0
 
     def holds() -> bool:
