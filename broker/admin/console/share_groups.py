@@ -31,7 +31,7 @@ class DeliveryView(BaseModel):
 
     first: int
     last: int
-    state: str = Field(description="`available`, `acquired`, `acknowledged` or `archived`")
+    state: str = Field(description="`available`, `acquired`, `acknowledged`, `archiving` or `archived`")
     delivery_count: int
     member_id: str | None
     lock_ms: int | None = Field(description="milliseconds until the acquisition lock expires")

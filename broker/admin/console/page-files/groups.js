@@ -6,7 +6,7 @@ import { link } from "./topics.js";
 
 const STATES = { Stable: "good", Empty: "plain", Dead: "plain" };
 const KINDS = { classic: "classic protocol", consumer: "consumer protocol", share: "share group", streams: "streams group", offsets: "offsets alone" };
-const DELIVERIES = { available: "warn", acquired: "open", acknowledged: "good", archived: "bad" };
+const DELIVERIES = { available: "warn", acquired: "open", acknowledged: "good", archiving: "open", archived: "bad" };
 const state = { contains: "" };
 
 export function open([name], query, ui) {

@@ -183,7 +183,10 @@ def test_settings_of_4_4_are_described_only_by_a_broker_like_it_and_internal_one
     entries = later.entries(ResourceType.GROUP, "g")
     assert entries.keys() - described.entries(ResourceType.GROUP, "g").keys() == {
         "consumer.assignor.offload.enable",
+        "errors.deadletterqueue.copy.record.enable",
+        "errors.deadletterqueue.topic.name",
         "streams.assignor.name",
+        "streams.rack.aware.assignment.tags",
     }
     assert entries["consumer.assignor.offload.enable"].synonyms == (
         ("consumer.assignor.offload.enable", "false", ConfigSource.GROUP),

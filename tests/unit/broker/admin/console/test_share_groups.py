@@ -59,7 +59,7 @@ def test_each_record_in_flight_is_told_with_its_state_its_deliveries_and_its_loc
     room.broker.clock.advance(10)
     told = first_of(room)
     assert (told["topic"], told["partition"], told["source"], told["start"], told["end"], told["lag"]) == ("t", 0, "leader", 1, 6, 3)
-    assert told["records"] == {"available": 1, "acquired": 2, "acknowledged": 1, "archived": 1}
+    assert told["records"] == {"available": 1, "acquired": 2, "acknowledged": 1, "archiving": 0, "archived": 1}
     fields = ("first", "last", "state", "delivery_count", "member_id")
     assert [tuple(each[name] for name in fields) for each in told["deliveries"]] == [
         (1, 1, "available", 1, None),
