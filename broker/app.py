@@ -78,7 +78,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """One broker on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
+    """One broker on the running loop. `exit_now(code)` ends the process at once after a failed fsync; tests replace it."""
 
     def __init__(
         self, settings: BrokerSettings, faults: Faults, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
@@ -224,7 +224,7 @@ class Broker:
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
 
     def _abort(self) -> None:
-        """Answer nothing more."""
+        """End pending requests without responses and close all connections at once."""
         self.services.share.stop()
         self._server.abort()
         self._dispatcher.abort()
@@ -236,7 +236,7 @@ class Broker:
         self._server.close()
 
     def crash(self) -> None:
-        """For tests: leave what SIGKILL leaves, as far as one process can. Sockets and files are closed, and nothing more is written."""
+        """Simulate SIGKILL, for tests: close sockets and files at once, and write nothing more."""
         self._nursery.crash()
         self._faults.drop_held()
 

@@ -177,7 +177,7 @@ class ClusterComponents:
             await self._life.controlled_shutdown()
 
     def _record_epoch(self) -> None:
-        """Keep this incarnation's broker epoch: a clean shutdown writes it."""
+        """Store this incarnation's broker epoch in `log_dir`, whose clean close writes it to disk."""
         self._log_dir.broker_epoch = self._life.broker_epoch
 
     def address_of(self, node: int) -> Node | None:
@@ -189,7 +189,9 @@ class ClusterComponents:
     # --- metadata ----------------------------------------------------------------------------------------------------------------
 
     async def _published(self, published: Published) -> None:
-        """Apply published metadata, but only once this broker has caught up: in an old image the directories of new replicas are strays."""
+        """Apply published metadata if this broker has caught up. Before that, only store it: by an old image, the directories of newer
+        replicas would be renamed as strays.
+        """
         self._newest = published
         if self._joined:
             await self._carry_out(published)

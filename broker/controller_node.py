@@ -129,7 +129,7 @@ class ControllerPart:
         self._server.watch_idle(settings.connections_max_idle_ms)
 
     def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
-        """SCRAM users and delegation tokens are those in the metadata log, as on brokers (KIP-900)."""
+        """Return the security of each listener. Its SCRAM users and delegation tokens are those in the metadata log (KIP-900)."""
         from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # only secured listeners need it
         from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # only secured listeners need it
 
@@ -156,7 +156,7 @@ class ControllerPart:
         obey(services, self._dispatcher, self.role.state.image.client_quotas)
 
     def _abort(self) -> None:
-        """Answer nothing more."""
+        """End pending requests without responses and close all connections at once."""
         self._server.abort()
         self._dispatcher.abort()
 
@@ -171,7 +171,7 @@ class ControllerPart:
 
 
 class ControllerNode:
-    """One controller on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
+    """One controller on the running loop. `exit_now(code)` ends the process at once after a failed fsync; tests replace it."""
 
     def __init__(
         self, settings: BrokerSettings, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
@@ -241,7 +241,7 @@ class ControllerNode:
         await self._nursery.stop()
 
     def crash(self) -> None:
-        """For tests: leave what SIGKILL leaves, as far as one process can."""
+        """Simulate SIGKILL, for tests: close sockets and files at once, and write nothing more."""
         self._nursery.crash()
 
     def stop_at_once(self, error: BaseException) -> None:

@@ -136,7 +136,7 @@ def _named(who: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def name_nodes_in_log() -> None:
-    """Prefix log lines with the name of the node that they are about."""
+    """Prefix each log line's logger name with the name of the node that logs it."""
 
     def name(record: logging.LogRecord) -> bool:
         if who := NODE.get():

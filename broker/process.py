@@ -35,7 +35,7 @@ class ServingNode(Protocol):
         ...
 
     async def warm_up(self) -> None:
-        """Do the rest of the start that nothing waits for."""
+        """Finish the parts of the start that no client waits for, such as imports."""
         ...
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs work whose failure belongs to its caller."""
+"""Runs a function and returns its exception instead of raising it."""
 
 from __future__ import annotations
 

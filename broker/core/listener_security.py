@@ -48,9 +48,9 @@ class ListenerSecurity:
         return self._prefix + name in self._given or name in self._given
 
     def own(self, name: str) -> Value:
-        """Return the value that is given for this listener only, or None."""
+        """Return the value that is set with this listener's prefix, or None."""
         return self._given.get(self._prefix + name)
 
     def of_mechanism(self, mechanism: str, name: str) -> Value:
-        """Return the value that is given for this mechanism of this listener, or None."""
+        """Return the value that is set with the prefix of this listener and mechanism, or None."""
         return self._given.get(f"{self._prefix}{mechanism.lower()}.{name}")

@@ -3,7 +3,7 @@
 Rules:
 * Text from a peer is escaped and cut.
 * Lines about a peer's behaviour go to the logger `PEERS` and no other. In each window only the first lines of a kind are written.
-* A kind is the line's format string, so their number is bounded by the source, and lines of one kind never suppress another kind.
+* A kind is a line's format string. So the number of kinds is bounded, and lines of one kind never suppress lines of another kind.
 * The time is taken from the log record.
 """
 
@@ -34,7 +34,7 @@ class PeerLines(logging.Filter):
         self._windows: dict[str, tuple[float, int]] = {}
 
     def admit(self, kind: str, now_s: float) -> int | None:
-        """Return None if the line is to be suppressed, else the number of lines that were suppressed before it."""
+        """Count a line. Return None if it is to be suppressed, otherwise the number of lines that were suppressed before it."""
         began, seen = self._windows.get(kind, (now_s, 0))
         suppressed = 0
         if not 0 <= now_s - began < limits.PEER_LINES_WINDOW_S:  # the clock may have been set back: that starts a new window, too

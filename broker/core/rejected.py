@@ -26,8 +26,8 @@ class Rejected(Exception):
         self.record_errors = record_errors
 
     def kept(self) -> Self:
-        """Return this error without its traceback, to be stored. The traceback's frames refer to what stores the error, and the garbage
-        collector would have to find the cycle."""
+        """Remove the traceback and return this error, so that it can be stored. The traceback's frames may refer to the object that stores
+        the error: a reference cycle, which only the garbage collector frees."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 

@@ -36,11 +36,13 @@ class StateLines:
         self._states: dict[Hashable, _State] = {}
 
     def __bool__(self) -> bool:
-        """Return whether any state may be active."""
+        """Return whether any state is remembered, active or ended."""
         return bool(self._states)
 
     def holds(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
-        """Begin a state, or note that it lasts. Only the first line includes the traceback of `error`."""
+        """Report that a state holds: log `line` if it begins, or if the next line about it is due. Only the first line has the traceback of
+        `error`.
+        """
         now_ms = self._now_ms()
         known = self._states.get(state)
         if known is None or (known.ended_ms is not None and now_ms - known.ended_ms >= limits.STATE_CALM_MS):
@@ -57,7 +59,7 @@ class StateLines:
             self._logger.log(level, f"{line} (still, %d times in %d s)", *args, known.times, still)
 
     def over(self, state: Hashable, line: str, *args: object) -> None:
-        """End a state. The line is logged only if the beginning was logged."""
+        """Report that a state has ended. `line` is logged only if a line about this state was logged since its last end."""
         known = self._states.get(state)
         if known is None or known.ended_ms is not None:
             return

@@ -50,7 +50,7 @@ class Meters(Generic[MeterT]):
         self.limits = Limits(quotas, self.key)
 
     def of(self, user: str, client_id: str, now_ms: int) -> tuple[MeterT, float]:
-        """Return a client's meter and its limit."""
+        """Return the meter that measures a client's usage, and its limit (NO_LIMIT without a quota)."""
         sharers = self.limits.sharers(user, client_id)
         return self._meters.of(sharers, now_ms), self.limits.limit(sharers)
 
@@ -89,7 +89,7 @@ class UseQuota(Meters[Rate]):
             self.of(user, client_id, now_ms)[0].record(-amount, now_ms)
 
     def most_at_once(self, user: str, client_id: str, now_ms: int) -> float:
-        """Return the usage that does not throttle a client that was idle before."""
+        """Return the largest single usage for which a client that was idle before is not throttled."""
         if not self.limits:
             return NO_LIMIT
         limit = self.of(user, client_id, now_ms)[1]
@@ -97,20 +97,22 @@ class UseQuota(Meters[Rate]):
 
 
 class MutationQuota(Meters[TokenBucket]):
-    """The quota on partition creations and deletions (KIP-599). The deciding node applies it: a standalone broker or the controller."""
+    """The quota on partition creations and deletions (KIP-599). The node that performs them applies it: a standalone node or the
+    controller.
+    """
 
     def __init__(self, windows: Windows) -> None:
         super().__init__("controller_mutation_rate", lambda: TokenBucket(windows))
 
     def of_request(self, user: str, client_id: str, *, strict: bool, mono_ms: Callable[[], int]) -> Mutations:
-        """Return the charge of one request."""
+        """Return the object that charges one request."""
         bucket, limit = self.of(user, client_id, mono_ms())
         return Mutations(self, bucket, limit, strict=strict, mono_ms=mono_ms)
 
 
 class Mutations:
-    """The charge of one request. A strict request is rejected when tokens are missing; its version is one whose clients know that error.
-    Other requests are only throttled afterwards.
+    """Charges the partition creations and deletions of one request. A strict request is rejected while the token bucket is negative: its
+    version is one whose clients know THROTTLING_QUOTA_EXCEEDED. Any other request is performed, and its client throttled afterwards.
     """
 
     def __init__(self, quota: MutationQuota, bucket: TokenBucket, limit: float, *, strict: bool, mono_ms: Callable[[], int]) -> None:
@@ -119,7 +121,7 @@ class Mutations:
         self._since_ms = 0
 
     def charge(self, partitions: float) -> None:
-        """Charge a number of partitions. Raises Rejected(THROTTLING_QUOTA_EXCEEDED)."""
+        """Charge a number of partitions. Raises Rejected(THROTTLING_QUOTA_EXCEEDED) for a strict request, without charging it."""
         now_ms = self._mono_ms()
         if self._strict and (wait_ms := self._bucket.wait_ms(self._limit, now_ms)):
             self._wait_ms, self._since_ms = wait_ms, now_ms
@@ -129,5 +131,5 @@ class Mutations:
             self._wait_ms, self._since_ms = wait_ms, now_ms
 
     def wait_ms(self) -> int:
-        """Return the remaining throttle time in milliseconds."""
+        """Return the client's remaining throttle time in milliseconds (0: none), and count it in the statistics."""
         return self._quota.waits(max(0, self._wait_ms - (self._mono_ms() - self._since_ms))) if self._wait_ms else 0

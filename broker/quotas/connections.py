@@ -1,10 +1,11 @@
 """Limits on the rate of new connections: of the whole broker, of each listener, and from each address.
 
 Rules:
-* Above the broker's rate, or its own, a listener delays the next connection, and the connections behind it wait for that one. A
-  connection that would wait too long is closed and not counted, so that no later connection waits for it. A listener for brokers has only
-  its own rate.
-* Above its address's rate, a connection is closed after a delay, so that it does not reconnect at once. It is not counted.
+* If the broker's rate or the listener's rate is exceeded, the listener delays its next connection, and later ones wait behind it. A
+  connection that would wait longer than ACCEPT_WAIT_MS is closed and not counted, so that no later connection waits for it. The broker's
+  rate does not apply to the inter-broker listener.
+* If the rate of an address is exceeded, its connection is closed after a delay, so that the client does not reconnect at once. The
+  connection is not counted.
 * A rate delays a connection by at most one window, besides the wait for the connections before it.
 * Different notations of an address count as the same address.
 
@@ -26,7 +27,7 @@ KEY: Final = "connection_creation_rate"
 
 
 class Acceptance(NamedTuple):
-    """The decision on a new connection: the time until it is served or, if it is refused, until it is closed."""
+    """The decision on a new connection: after `wait_ms` it is served or, if `refused`, closed."""
 
     wait_ms: int
     refused: bool

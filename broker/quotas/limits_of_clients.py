@@ -36,7 +36,7 @@ class Limits:
         return bool(self._limits)
 
     def sharers(self, user: str, client_id: str) -> Sharers:
-        """Return the key under which a client's usage is measured."""
+        """Return the user and client id under which a client's usage is measured; empty where the quota does not distinguish them."""
         if self._only is not None:
             return user if _USER in self._only else "", client_id if _CLIENT in self._only else ""
         for target, sharers in (

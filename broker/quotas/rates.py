@@ -69,7 +69,7 @@ class Rate:
         return total / (covered_ms / _SECOND_MS)
 
     def covered_ms(self, now_ms: int) -> int:
-        """Return the time that the samples cover."""
+        """Return the time that the samples cover, in milliseconds: at least all but one of the windows. Resets expired samples."""
         number, window_ms = self.windows
         for sample in self._samples:
             if now_ms - sample.last_ms >= number * window_ms:
@@ -79,7 +79,7 @@ class Rate:
         return max(elapsed_ms + max(missing, 0) * window_ms, 1)
 
     def wait_ms(self, bound: float, now_ms: int) -> int:
-        """Return the time until the rate is `bound`, if nothing is recorded meanwhile; 0 if it is not above `bound`."""
+        """Return the milliseconds until the rate falls to `bound` if nothing more is recorded; 0 if it is not above `bound`."""
         rate = self.measure(now_ms)
         if rate <= bound:
             return 0
@@ -120,7 +120,7 @@ class TokenBucket:
         return self._tokens
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
-        """Return the time until the bucket is not negative."""
+        """Return the milliseconds until the bucket is not negative; 0 if it is not."""
         left = self.left(rate, now_ms)
         return rounded(-left / rate * _SECOND_MS) if left < 0 else 0
 

@@ -1,7 +1,6 @@
-"""Values by key, limited to recently used keys.
+"""A cache of values by key, with a memory limit and an idle timeout.
 
-Rule: a key that is unused for an hour is removed. A client may use another client id in each request, so when there is no more room, the
-keys that are unused for longest are removed, too.
+The memory limit is needed because a client may use another client id in each request.
 """
 
 from __future__ import annotations
@@ -17,7 +16,11 @@ ValueT = TypeVar("ValueT")
 
 
 class Recent(Generic[KeyT, ValueT]):
-    """The values of recently used keys. `make` creates the value of a new key; `name_bytes` returns the size of a key's text."""
+    """A cache with a memory limit and an idle timeout, which evicts the least recently used keys first.
+
+    Adding a key evicts keys that were not used for IDLE_MS, and more while the estimated size exceeds `limits.MEASURED_BYTES`. `make`
+    creates the value for a new or expired key. `name_bytes` returns the size of the key's text, for the estimate.
+    """
 
     def __init__(self, make: Callable[[], ValueT], name_bytes: Callable[[KeyT], int]) -> None:
         self._make, self._name_bytes = make, name_bytes
@@ -28,7 +31,7 @@ class Recent(Generic[KeyT, ValueT]):
         return len(self._known)
 
     def of(self, key: KeyT, now_ms: int) -> ValueT:
-        """Return the value of a key that is used now."""
+        """Return the value of a key and record its use; create the value if the key is new or was idle for IDLE_MS."""
         value, used_ms = self._known.pop(key, (None, now_ms))
         if value is None:
             self._bytes += self._size(key)

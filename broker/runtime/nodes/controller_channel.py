@@ -105,7 +105,7 @@ class ControllerChannel:
                 timer.cancel()
 
     def _next(self) -> None:
-        """Give the next waiting call its turn."""
+        """Start the next waiting call, if none is in progress."""
         while self._turns and not self._busy:
             turn = self._turns.popleft()
             if not turn.done():
@@ -170,13 +170,13 @@ class ControllerChannel:
             return response
 
     async def _until_news(self, deadline_ms: int | None) -> None:
-        """Wait for another controller, for the pause between two looks, or until the deadline."""
+        """Wait until `look_again` is called, for at most CONTROLLER_LOOK_MS and not beyond the deadline."""
         left_ms = limits.CONTROLLER_LOOK_MS if deadline_ms is None else deadline_ms - self._clock.mono_ms()
         self._news = asyncio.get_running_loop().create_future()
         await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_LOOK_MS, left_ms), [self._news])
 
     def _dial(self) -> Link | None:
-        """Open a link to the controller. None if it is unknown, or is the one just left: that one is retried after a pause."""
+        """Return a new link to the controller. Return None if no controller is known, or its link was just closed: it is retried later."""
         found = self._find_controller()
         skipped, self._skipped = self._skipped, None
         if found is None or found == skipped:
@@ -189,7 +189,7 @@ class ControllerChannel:
         return self._link
 
     def _leave(self, why: str) -> None:
-        """Close the link: this node may no longer be the controller, or cannot be reached."""
+        """Close the link, because its node cannot be reached or says that it is not the controller."""
         self._lines.holds("left", logging.INFO, "%s: leaving the controller: %s", self._name, why)
         assert self._link is not None
         self._link.close()

@@ -91,7 +91,7 @@ class DirectoryAssignments:
         self._pending.clear()
 
     async def _tell(self, places: list[Place]) -> set[Place]:
-        """Send one request and return the replicas that the controller accepted."""
+        """Send one AssignReplicasToDirs request and return the replicas that the controller accepted; none if the request failed."""
         topics = [
             TopicData(topic_id, [PartitionData(index) for _, index in those])
             for topic_id, those in groupby(places, key=lambda place: place[0])

@@ -128,7 +128,7 @@ class BrokerLife:
         self._turn()
 
     def _turn(self) -> None:
-        """Send the request that is due now, and schedule the next turn."""
+        """Send the request that is due now, if any, and schedule the next call. If the life cycle has given up, call `on_lost`."""
         now_ms = self._clock.mono_ms()
         if (why := self._life.gives_up(now_ms)) is not None:
             logger.critical("Stopping: %s", why)
@@ -159,7 +159,7 @@ class BrokerLife:
         self._turn()
 
     def _note(self, request: Request, error_code: int) -> None:
-        """Log the result of a request; a condition that lasts is logged once."""
+        """Log the result of a request; a lasting error is logged by `StateLines`, not for each request."""
         self._lines.over("unanswered", "The controller answers %s", type(request).__name__)
         if error_code != ErrorCode.NONE:
             self._lines.holds("refused", logging.WARNING, "%s was refused: %s", type(request).__name__, ErrorCode.of(error_code).name)
@@ -189,8 +189,8 @@ def incarnation_of(
     *,
     resumed_id: bytes | None = None,
 ) -> Incarnation:
-    """Return what a starting broker process registers with; `listeners` are the advertised listeners with their actual ports. `resumed_id`
-    is that of an incarnation to continue."""
+    """Return the identity with which a starting broker registers. `listeners` are the advertised listeners with their actual ports.
+    `resumed_id` is the id of a previous incarnation to continue (None: a new id)."""
     return Incarnation(
         settings.node_id,
         log_dir.cluster_id,

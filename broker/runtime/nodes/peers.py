@@ -61,7 +61,7 @@ class Peers:
 
 @dataclass(slots=True, eq=False)
 class Asked(Generic[QuestionT, AnswerT]):
-    """A question and the future of its answer."""
+    """A question to another broker, and the future of its answer."""
 
     question: QuestionT
     answer: asyncio.Future[AnswerT]
@@ -93,7 +93,7 @@ class Batches(Generic[QuestionT, AnswerT]):
         self._workers: dict[int, Job] = {}
 
     def put(self, node: int, question: QuestionT) -> asyncio.Future[AnswerT]:
-        """Queue a question; the future returns the broker's answer, or raises Rejected without one."""
+        """Queue a question for broker `node`. The future returns the answer, or raises Rejected if there is none."""
         asked: Asked[QuestionT, AnswerT] = Asked(question, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(node, []).append(asked)
         if node not in self._workers:

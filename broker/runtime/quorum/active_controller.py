@@ -37,7 +37,7 @@ class ActiveController:
         self._on_failure = on_failure
 
     def begin(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]]) -> T:
-        """Run a decision of the start, before anything else is decided, and return its response. The caller syncs the log."""
+        """Run a decision of the start, before any request, and return its response at once. The caller must then sync the log."""
         effects = decide(self.state)
         self._carry_out(effects)
         return effects.response
@@ -65,7 +65,7 @@ class ActiveController:
             raise
 
     def _level(self, records: Sequence[MetadataRecord]) -> int:
-        """Return the metadata.version to encode the records at. A new cluster's first records carry it themselves."""
+        """Return the metadata.version at which the records are encoded. In a new cluster, `records` contains it."""
         if METADATA_VERSION in self.state.image.features:
             return self.state.metadata_level
         named = (record for record in records if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION)

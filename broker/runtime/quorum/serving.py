@@ -42,7 +42,7 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reader:
-    """The progress of an observer. Times are wall-clock ms, -1 if it never happened."""
+    """The progress of an observer. Times are wall-clock milliseconds; -1 if it has never fetched or caught up."""
 
     end_offset: int = -1
     fetched_ms: int = -1

@@ -171,7 +171,9 @@ class SoleVoter:
         self._write(control_batch([elected, *self._voters_to_tell()], self.end_offset, self.epoch, now_ms))
 
     def _voters_to_tell(self) -> list[KRaftVersionRecord | VotersRecord]:
-        """Return the voter records to write. With kraft.version 1 the log names the voters: at its start, and when an endpoint changes."""
+        """Return the KRaftVersion and Voters records that begin an epoch. They are needed with kraft.version 1, for an empty log and after
+        a change of an endpoint.
+        """
         quorum, me = self.quorum, self.me
         if quorum.kraft_version == 0 or self.is_alone:
             return []

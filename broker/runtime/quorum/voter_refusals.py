@@ -23,7 +23,9 @@ class OnlyVoter(NamedTuple):
 
 
 def no_voter_added(me: OnlyVoter, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Reject a new voter; one that is this node already with DUPLICATE_VOTER."""
+    """Reject AddRaftVoter: DUPLICATE_VOTER for this node's id; INVALID_REQUEST, INCONSISTENT_CLUSTER_ID or UNSUPPORTED_VERSION
+    otherwise.
+    """
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
         code, message = ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter"
@@ -37,7 +39,7 @@ def no_voter_added(me: OnlyVoter, request: AddRaftVoterRequest) -> AddRaftVoterR
 
 
 def no_voter_removed(me: OnlyVoter, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Reject the removal of a voter; one that is not this node with VOTER_NOT_FOUND."""
+    """Reject RemoveRaftVoter: VOTER_NOT_FOUND for any other voter; UNSUPPORTED_VERSION for this node."""
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
         code, message = ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter"

@@ -98,7 +98,7 @@ class FetchTarget:
             session.waiter.appended(size)
 
     def stir(self) -> None:
-        """Stop watching the partition, and stop counting the session's pulse as fetches of it."""
+        """Stop watching the partition. A follower's later fetches then no longer count as fetches of it until it is read again."""
         if self.watched is not None:
             self.watched.watchers.pop(self, None)
             self.watched.end_watchers.pop(self, None)
@@ -194,7 +194,7 @@ def _order(target: FetchTarget) -> int:
 
 
 class IncrementalFetchContext:
-    """A request in a session: the dirty targets to read, and by `finish` the results to send."""
+    """An incremental fetch request: the dirty targets to read and, by `finish`, the results to send."""
 
     def __init__(self, sessions: FetchSessions, session: FetchSession) -> None:
         self._sessions = sessions
@@ -242,7 +242,7 @@ class IncrementalFetchContext:
 
 
 class FullFetchContext:
-    """A request that names all its partitions. It has a session only if it asks for one or has to wait."""
+    """A full fetch request, which lists all its partitions. It has a session only if it asks for one or has to wait."""
 
     def __init__(
         self, sessions: FetchSessions, targets: Sequence[FetchTarget], make: Callable[[], FetchSession], *, wants_session: bool
@@ -292,7 +292,7 @@ class FullFetchContext:
         return session.session_id, results
 
     def abandon(self) -> None:
-        """Close the session of a request that gets no response. Does nothing after `finish`."""
+        """Close the session of a request that gets no response; do nothing after `finish`."""
         if self._own is not None and not self._finished:
             self._own.close()
 
@@ -408,7 +408,7 @@ class FetchSessions:
             session.close()
 
     def untold(self, session_id: int) -> bool:
-        """Handle a session's newest response that was not sent: the next response must carry its content again.
+        """Handle a failure to send a session's newest response: the next response must carry its content again.
 
         Returns whether the session still exists. A session that the unsent response would have created is closed.
         """

@@ -282,7 +282,7 @@ class _Fetcher:
             await self._ask_offsets(key, sent)
 
     async def _until_synced(self) -> int:
-        """Wait until no partition has a sync due, and return the time.
+        """Wait until no partition has a sync due, and return the monotonic time in milliseconds.
 
         Partitions in back-off are skipped, and their syncs are retried afterwards.
         """

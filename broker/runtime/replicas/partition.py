@@ -309,7 +309,7 @@ class Partition:
     # --- followers of this leader ------------------------------------------------------------------------------------------------
 
     def fetched(self, fetch: FollowerFetch, leader_end: int) -> None:
-        """Record a follower's fetch that did not diverge. `leader_end` is the log end offset before the read for that fetch.
+        """Record a follower's fetch from a position that agrees with this log. `leader_end` is the log end offset before the read.
 
         Raises Rejected for a broker that is not a follower here, or whose incarnation was replaced.
         """
@@ -318,7 +318,7 @@ class Partition:
             self._behind[self] = None
 
     def holds_back(self, follower: int) -> bool:
-        """Return whether the follower gets no records now, because it is out of sync and its quota is exceeded.
+        """Return whether the follower gets no records now, because it is not in the ISR and the leader's replication quota is exceeded.
 
         Source: KAFKA ReplicaManager.shouldLeaderThrottle.
         """
@@ -516,14 +516,14 @@ class Partition:
             self._wake_readers(0)
 
     def _moved(self, effects: int) -> None:
-        """Carry out effects of a change other than an append."""
+        """Apply the effects of a change other than an append, and wake readers if the high watermark has moved."""
         if effects:
             self._act(effects)
             if effects & COMMITTED:
                 self._wake_readers(0)
 
     def _act(self, effects: int) -> None:
-        """Carry out the effects that the replica returned."""
+        """Perform the effects (bit flags) that the replica returned: sync, high watermark, ISR proposal, completed waits."""
         if effects & SYNC:
             self.flush()
         if effects & COMMITTED:

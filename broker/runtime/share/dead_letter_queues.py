@@ -66,7 +66,9 @@ class DeadLetterQueues:
         self._one_at_a_time = asyncio.Lock()
 
     async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
-        """Write the dead letters of records of `source`. Raises Rejected if the group has no usable queue, or the queue refuses them."""
+        """Write dead letters for records of the partition `source`. Raises Rejected if the group has no usable queue, or an append
+        fails.
+        """
         async with self._one_at_a_time:
             settings = self._settings_of(group_id)
             topic = await self._queue(group_id, settings.dead_letter_topic)
@@ -118,7 +120,7 @@ def _next_batch(
 
 
 def _read(source: Partition, offset: int) -> bytes:
-    """Return records of the log from `offset` on; nothing if they cannot be read."""
+    """Return batches of the log from `offset` on; empty bytes if they cannot be read."""
     try:
         return bytes(source.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records)
     except Rejected:

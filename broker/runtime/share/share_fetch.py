@@ -74,7 +74,7 @@ EMPTY: Final = FetchResult()
 
 @dataclass(slots=True)
 class _Chunk:
-    """The data that was read of one partition for a fetch, from `offset` on."""
+    """The batches that a fetch has read from one partition, from its next offset to fetch (`offset`) on."""
 
     key: TopicPartition
     shared: SharePartitionInUse
@@ -85,7 +85,7 @@ class _Chunk:
 
 
 class _Attempt:
-    """One pass over the partitions of a fetch."""
+    """The result of reading all partitions of a fetch once."""
 
     __slots__ = ("bytes", "chunks", "is_enough")
 
@@ -97,7 +97,7 @@ class _Attempt:
 
 
 class _Fetch:
-    """A fetch with the share partitions that it reads, and the errors of others."""
+    """A fetch in progress: the share partitions that it reads (`in_use`), and the errors of its other partitions."""
 
     __slots__ = ("asked", "deadline", "errors", "in_use", "on_closed")
 
@@ -109,13 +109,13 @@ class _Fetch:
         self.errors: Results = {}
 
     def fail(self, key: TopicPartition, error: Rejected) -> None:
-        """Answer a partition with this error."""
+        """Stop reading a partition, and return `error` for it in the response."""
         self.in_use.pop(key, None)
         self.errors[key] = FetchResult(error.code, error.message or None)
 
 
 class ShareFetches:
-    """Carries out share fetches, and has those that wait."""
+    """Executes share fetches and holds the waiting ones (Kafka's purgatory)."""
 
     def __init__(self, shares: SharePartitionManager, timers: Timers, turns: Turns) -> None:
         self._shares = shares
@@ -129,7 +129,7 @@ class ShareFetches:
         return len(self._waiting)
 
     def release_all(self) -> None:
-        """Complete every waiting fetch with the records that there are, because the broker is shutting down."""
+        """Complete every waiting fetch with the records that are available, because the broker is shutting down."""
         for future in list(self._waiting):
             _resolve(future, changed=False)
 
@@ -153,7 +153,9 @@ class ShareFetches:
         return self._wait(fetch, self._park(fetch))
 
     async def _wait(self, fetch: _Fetch, waiting: asyncio.Future[bool]) -> Results:
-        """Try again after a change or at the deadline. A closed connection cancels the wait."""
+        """Repeat the fetch after each change of its partitions, until it has enough or its deadline. A closed connection cancels the
+        wait.
+        """
         while True:
             changed = await waiting
             attempt = self._read(fetch)
@@ -162,7 +164,9 @@ class ShareFetches:
             waiting = self._park(fetch)
 
     async def _fetch_slowly(self, fetch: _Fetch) -> Results:
-        """Fetch from very many partitions. The wait begins before each pass, so that a change in the meantime ends it."""
+        """Execute a fetch of more than FETCHED_AT_ONCE partitions, over several turns of the loop. Changes during a pass start another
+        one.
+        """
         while True:
             waiting = self._park(fetch)
             try:
@@ -176,7 +180,7 @@ class ShareFetches:
     # --- waiting -----------------------------------------------------------------------------------------------------------------
 
     def _park(self, fetch: _Fetch) -> asyncio.Future[bool]:
-        """Return a future that is True after a change and False at the deadline."""
+        """Return a future that completes with True after a change of a partition or share partition, with False at the deadline."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         watched = list(fetch.in_use.values())
         timer = self._timers.schedule(fetch.deadline, lambda: _resolve(future, changed=False))
@@ -220,7 +224,9 @@ class ShareFetches:
         return [key for key, shared in fetch.in_use.items() if shared.loaded and shared.state.can_acquire]
 
     def _read_some(self, fetch: _Fetch, attempt: _Attempt, keys: Sequence[TopicPartition], sharing: int) -> None:
-        """Read these of `sharing` partitions, each of which gets an equal part of the response."""
+        """Read the partitions `keys`, at most 1/`sharing` of the response's maximum bytes from each. `sharing` is the number of partitions
+        of the whole fetch from which it may acquire.
+        """
         for key in keys:
             try:
                 self._read_one(fetch, attempt, key, max(1, fetch.asked.max_bytes // sharing))
@@ -284,7 +290,7 @@ def _judged(fetch: _Fetch, attempt: _Attempt) -> _Attempt:
 
 
 def _slice(chunk: _Chunk, acquired: Sequence[AcquiredRecords]) -> Buffer:
-    """Return the batches from the one with the first acquired record to the one with the last."""
+    """Return the batches of the chunk, from the batch with the first acquired record to the batch with the last one."""
     begin = end = 0
     for position, header in chunk.batches:
         if header.base_offset <= acquired[0].first_offset:

@@ -59,7 +59,7 @@ _FENCING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUN
 
 
 class SharePartitionInUse:
-    """A share partition with its log's partition, its timer and the fetches that wait for it."""
+    """A share partition with the partition whose log it reads, its lock timer and its waiting fetches."""
 
     __slots__ = ("failure", "key", "loaded", "lock_timeouts", "partition", "state", "timer", "waiting")
 
@@ -69,14 +69,14 @@ class SharePartitionInUse:
         self.state = SharePartition(settings, partition.leader_epoch)
         self.loaded = False
         self.failure: Rejected | None = None
-        """Why it can be used no longer."""
+        """The error for which the share partition was dropped; None while it is in use."""
         self.lock_timeouts = 0
         """The number of records whose acquisition lock expired."""
         self.timer: TimerHandle | None = None
         self.waiting: dict[object, Callable[[], object]] = {}
 
     def wake(self) -> None:
-        """Let the waiting fetches try again."""
+        """Resume the waiting fetches: they read again."""
         for woken in list(self.waiting.values()):
             woken()
 
@@ -169,7 +169,7 @@ class SharePartitionManager:
         shared.wake()
 
     def _reset_offset(self, shared: SharePartitionInUse) -> int:
-        """Return the offset at which a new group starts."""
+        """Return the start offset of a share partition without state, as share.auto.offset.reset says. Raises Rejected."""
         partition, settings = shared.partition, shared.state.settings()
         partition.replica.check_leads()
         if settings.auto_offset_reset == EARLIEST:
@@ -184,7 +184,7 @@ class SharePartitionManager:
         return offset
 
     def _failed(self, shared: SharePartitionInUse, error: Rejected) -> Rejected:
-        """Drop a share partition that failed. Return the error that its fetches get."""
+        """Drop a share partition because of `error`. Return its first error, with which its fetches fail."""
         if shared.failure is None:
             shared.failure = error
             self._forget(shared)
@@ -202,14 +202,16 @@ class SharePartitionManager:
             shared.timer.cancel()
 
     def fence(self, shared: SharePartitionInUse, error: Rejected) -> None:
-        """Drop a share partition after an error of its log, if it has to be loaded again."""
+        """Drop a share partition if `error` is one after which it has to be loaded again (`_FENCING`)."""
         if error.code in _FENCING:
             self._failed(shared, error)
 
     # --- acknowledgements --------------------------------------------------------------------------------------------------------
 
     def acknowledge(self, key: SharePartitionKey, member_id: str, batches: Sequence[AcknowledgementBatch]) -> Durable:
-        """Apply a member's acknowledgements. Raises Rejected, or returns a future that may."""
+        """Apply a member's acknowledgements. Returns a future that completes when they are persisted, None if they are already. The call or
+        the future raises Rejected.
+        """
         shared = self._in_use.get(key)
         if shared is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -270,7 +272,7 @@ class SharePartitionManager:
     # --- locks -------------------------------------------------------------------------------------------------------------------
 
     def watch_locks(self, shared: SharePartitionInUse) -> None:
-        """Schedule the timer for the next lock to expire."""
+        """Schedule the timer for the acquisition lock that expires first."""
         deadline = shared.state.next_lock_deadline_ms
         timer = shared.timer
         if deadline is None or shared.failure is not None or (timer is not None and timer.active and timer.deadline_ms <= deadline):
@@ -289,7 +291,9 @@ class SharePartitionManager:
         self.watch_locks(shared)
 
     def _persist_ended(self, shared: SharePartitionInUse, ended: list[StateBatch]) -> None:
-        """Write what has already happened. If the write fails, the next one for these records makes up for it."""
+        """Persist state changes that took effect without a request: expired locks and written dead letters. A failure is only logged; the
+        next successful write for these records corrects the persisted state.
+        """
 
         def go_on(failure: Rejected | None) -> None:
             if failure is not None:

@@ -21,7 +21,7 @@ from ottla.broker.runtime.upkeep.turns import Turns
 
 @dataclass(frozen=True, slots=True)
 class ShareServices:
-    """The components. `state` is the share coordinator, `partitions` are those that this broker leads."""
+    """The components. `state` is the share coordinator, `groups` are the share groups, `partitions` the share partitions of this broker."""
 
     state: ShareStateService
     persister: SharePersister
@@ -44,7 +44,7 @@ class ShareServices:
 def share_services(
     metadata: MetadataParts, settings: BrokerSettings, nursery: Nursery, *, groups: GroupService, turns: Turns
 ) -> ShareServices:
-    """Build the components and let them follow the metadata."""
+    """Build the components and register them for metadata changes."""
     catalog, partitions, publisher = metadata.catalog, metadata.partitions, metadata.publisher
     clock, timers = nursery.clock, nursery.timers
     peers = None if metadata.other_brokers is None else metadata.other_brokers.share_peers()

@@ -103,7 +103,9 @@ class Background:
             await self._turns.mine()
 
     async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> bool:
-        """Run each callable of `steps` on a thread, one after the other. Return whether there was any step. Raises what it raises."""
+        """Run each callable of `steps` on a flusher thread, one after the other; None stands for a turn of other work. Return whether there
+        was any step. Raises what a step raises.
+        """
         any_step = False
         for step in steps:
             any_step = True
@@ -115,7 +117,9 @@ class Background:
         await self._off_the_loop(self._log_dir.doomed(self._clock.now_ms()))
 
     async def _checkpoint(self) -> None:
-        """Write what the last round synced, then start this round's syncs, a few at a time: each holds file descriptors."""
+        """Write the recovery points that the previous round has synced, then sync all partitions, FLUSH_THREADS at a time, because each
+        sync holds file descriptors.
+        """
         await self._off_the_loop([self._log_dir.recovery_point_checkpoint(), self._log_dir.log_start_checkpoint()])
         begun: deque[asyncio.Future[None] | None] = deque()
 

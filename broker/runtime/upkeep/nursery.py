@@ -2,7 +2,8 @@
 
 Invariants:
 - Each piece of work has a name, and a policy for failure: `OnFailure`.
-- A failure is logged once, a bug with its traceback, until the work has succeeded again. Retries wait, each time twice as long.
+- A failure is logged once, a bug with its traceback, until the work has succeeded again. Retries wait, each time twice as long; periodic
+  work is retried at its interval.
 - A failed fsync loses the broker whatever the policy: the page cache's content is unknown afterwards.
 - `stop` closes in reverse order of start and waits for each; `crash` closes in the same order and waits for nothing.
 """
@@ -58,7 +59,7 @@ class Nursery:
         return job
 
     def run(self, name: str, work: Work) -> asyncio.Future[Any]:
-        """Start `work`, which is given up if it fails, and return the future of its result; cancelled if the node is closed."""
+        """Start `work` once, without retries, and return the future of its result. The future is cancelled if the node is closed."""
         job = self.start(name, work, OnFailure.GIVE_UP)
         if job.task is not None:
             return job.task
@@ -80,16 +81,22 @@ class Nursery:
         return job
 
     def at_close(self, stop: Callable[[], Awaitable[None] | None], crash: Callable[[], object]) -> None:
-        """Call `stop` and wait for it, or `crash`, when everything that starts from now on is closed."""
+        """Register a function pair for the end of the node. After everything that starts later was closed, `stop` is called and awaited at
+        a normal stop, or `crash` is called at a crash.
+        """
         self._loop = asyncio.get_running_loop()
         self._owned[_Closing(stop, crash)] = None
 
     def step(self, name: str, *args: object, passing: type[Exception] = FsyncFailed) -> GuardedStep:
-        """Log a bug of one step, named `name % args`, so that the steps after it are done. A failed fsync and `passing` are raised."""
+        """Return a context that logs an exception instead of raising it, so that later steps are taken. The step's name is `name % args`.
+        FsyncFailed and `passing` are raised.
+        """
         return GuardedStep(self, name, args, passing)
 
     async def stop(self) -> None:
-        """Close everything, the newest first, each when the one before has ended. Raises the first error at the end."""
+        """Close everything, the newest first, one after the other. If any fails, the others are still closed; then the first error is
+        raised.
+        """
         errors: list[Exception] = []
         while self._owned:
             newest, _ = self._owned.popitem()
@@ -102,7 +109,7 @@ class Nursery:
             raise errors[0]
 
     def crash(self) -> None:
-        """Close everything without waiting: what runs is cancelled, and nothing starts any more."""
+        """Close everything without waiting: running work is cancelled, and no more starts."""
         self._closed = True
         with ExitStack() as newest_first:
             for owned in self._owned:
@@ -158,7 +165,7 @@ class GuardedStep:
 
 
 class Job:
-    """One piece of background work, through all its runs. Made by a nursery."""
+    """A unit of background work that runs once, when woken, or periodically. Made by a nursery."""
 
     __slots__ = ("_began_ms", "_interval", "_name", "_nursery", "_on_failure", "_over", "_retry_ms", "_timer", "_work", "task")
 
@@ -178,12 +185,14 @@ class Job:
         """The run under way."""
 
     def interval_ms(self) -> int:
-        """Return the time from the end of a run to the next."""
+        """Return the milliseconds from the end of a run to the start of the next."""
         assert self._interval is not None, "only periodic work has an interval"
         return self._interval if isinstance(self._interval, int) else self._interval()
 
     def wake(self) -> None:
-        """Run the work, unless it runs already or waits for its next run; a running one must find new work itself."""
+        """Run the work now, unless it is running or its next run is scheduled. Running work must find new items itself before it
+        returns.
+        """
         if self.task is not None and self.task.done():
             self._ended(self.task)  # the loop would call it a turn later, when the new work would have been missed
         if self.task is None and self._timer is None:
@@ -196,7 +205,7 @@ class Job:
             self._timer = self._nursery.timers.schedule(self._nursery.clock.mono_ms() + ms, self._begin)
 
     def cancel(self) -> None:
-        """Cancel the run under way and every later one."""
+        """Cancel the current run and all later ones."""
         self._over = True
         self._nursery._owned.pop(self, None)
         if self._timer is not None:

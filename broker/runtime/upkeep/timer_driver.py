@@ -66,7 +66,7 @@ class TimerDriver:
 
 
 class Lateness:
-    """Measures how late the event loop is for something due in `ms`.
+    """Measures how late the event loop runs a callback that is due `ms` from now.
 
     Lateness needs the loop's own time to have passed, too: a test that moves the broker's clock forward makes nothing late.
     """
@@ -85,7 +85,7 @@ class Lateness:
 
 
 class Deadline:
-    """Calls `callback` after `ms`, but not before the loop has read what arrived in that time.
+    """Calls `callback` after `ms`, but not before the loop has read the data that arrived in that time.
 
     A loop that was busy runs overdue timers before it reads its sockets, so a response that arrived in time would count as missing. A
     deadline that is late by more than LATE_TURN_MS therefore waits again for as long as it was late, at most `ms`, and checks once more.

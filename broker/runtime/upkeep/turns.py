@@ -1,4 +1,4 @@
-"""Shares the event loop among long computations: per turn of the loop all of them together get SLICE_MS, and they take turns."""
+"""Shares the event loop among long computations: in each turn of the loop, one of them runs for SLICE_MS, in the order of a queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Turns:
         self._slice_end_ns = 0
 
     async def mine(self) -> None:
-        """Return at once while this turn's slice lasts; otherwise wait for the caller's turn in the queue."""
+        """Return at once if the current slice of SLICE_MS is not used up and no other computation waits; otherwise wait in the queue."""
         if self._clock.spent_ns() < self._slice_end_ns and not self._waiting:
             return
         mine = asyncio.get_running_loop().create_future()
