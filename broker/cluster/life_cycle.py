@@ -237,7 +237,7 @@ class LifeCycle:
     @property
     def gives_up_ms(self) -> int | None:
         """The monotonic ms at which the process must end: the first registration, or the report of a failed directory, has then timed out.
-        None if nothing has a deadline."""
+        None if nothing has a deadline, and while the process shuts down."""
         ends = [end for end in (self._patience_ends_ms, *self._offline.values()) if end is not None]
         return None if self.state is State.SHUTTING_DOWN else min(ends, default=None)
 

@@ -30,7 +30,7 @@ class BrokerState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the broker is fenced (or was, when it shut down), so that it neither leads nor is in an ISR."""
+        """Whether the broker is fenced, or may shut down now, so that it neither leads nor is in an ISR."""
         return self in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
 
 

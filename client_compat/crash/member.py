@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from client_compat.crash.routes import Restarted, Routes
+from client_compat.crash.routes import MustReconnect, Routes
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
@@ -96,7 +96,7 @@ class Member:
                 with Routes(self.ports, self._random) as routes:
                     self._epoch, self._sessions = 0, []
                     self._serve(routes)
-            except (OSError, ProtocolError, Restarted):
+            except (OSError, ProtocolError, MustReconnect):
                 self._ended.wait(RETRY_S)
 
     def _serve(self, routes: Routes) -> None:
@@ -112,7 +112,7 @@ class Member:
         request = ShareGroupHeartbeatRequest(self.group, self._member_id, self._epoch, subscribed_topic_names=[self.topic])
         answer = coordinator.call(request)
         if answer.error_code:
-            raise Restarted
+            raise MustReconnect
         self._epoch = answer.member_epoch
         if answer.assignment is None:
             return
@@ -120,7 +120,7 @@ class Member:
         if sorted(assigned) == sorted(index for session in self._sessions for index in session.partitions):
             return
         if self._sessions:
-            raise Restarted
+            raise MustReconnect
         self._topic_id = answer.assignment.topic_partitions[0].topic_id
         leaders, sessions = routes.leaders(self.topic), dict[int, _Session]()
         for index in assigned:
@@ -143,12 +143,12 @@ class Member:
             )
         )
         if response.error_code:
-            raise Restarted
+            raise MustReconnect
         session.epoch += 1
         for topic in response.responses:
             for partition in topic.partitions:
                 if partition.error_code in _SENDING_AWAY:
-                    raise Restarted
+                    raise MustReconnect
                 for acquired in partition.acquired_records:
                     offsets = range(acquired.first_offset, acquired.last_offset + 1)
                     self._acknowledge(session, partition.partition_index, offsets, sent)
@@ -163,7 +163,7 @@ class Member:
         answer = session.client.call(ShareAcknowledgeRequest(self.group, self._member_id, session.epoch, topics=asked))
         now = time.monotonic()
         if answer.error_code:
-            raise Restarted
+            raise MustReconnect
         session.epoch += 1
         if not any(partition.error_code for topic in answer.responses for partition in topic.partitions):
             for delivery in taken:

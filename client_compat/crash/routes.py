@@ -16,7 +16,7 @@ from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 TIMEOUT_S = 5.0
 
 
-class Restarted(Exception):
+class MustReconnect(Exception):
     """Raised when the client must close its connections and look up coordinator and leaders again.
 
     Reasons: a response has an error code, no broker can be reached, a leader is unknown, or the assigned partitions have changed.
@@ -25,7 +25,7 @@ class Restarted(Exception):
 
 class Routes:
     """Finds leaders and coordinators through one of the brokers at `ports`. Use as a context manager; all methods raise OSError,
-    ProtocolError or Restarted."""
+    ProtocolError or MustReconnect."""
 
     def __init__(self, ports: Sequence[int], rng: random.Random) -> None:
         self._ports = ports
@@ -49,7 +49,7 @@ class Routes:
         """Return the connection to a group's coordinator."""
         (found,) = self._any().call(FindCoordinatorRequest(coordinator_keys=[group]), version=6).coordinators
         if found.error_code:
-            raise Restarted
+            raise MustReconnect
         return self.at(found.port)
 
     def leaders(self, topic: str) -> dict[int, Client]:
@@ -58,7 +58,7 @@ class Routes:
         ports = {broker.node_id: broker.port for broker in answer.brokers}
         leaders = {one.partition_index: one.leader_id for one in answer.topics[0].partitions}
         if answer.topics[0].error_code or not leaders.keys() or not ports.keys() >= set(leaders.values()):
-            raise Restarted
+            raise MustReconnect
         return {index: self.at(ports[leader]) for index, leader in leaders.items()}
 
     def _any(self) -> Client:
@@ -67,4 +67,4 @@ class Routes:
                 return self.at(port)
             except OSError:
                 continue
-        raise Restarted
+        raise MustReconnect

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client_compat.crash.member import Delivery, Member, Offset
-from client_compat.crash.routes import Restarted, Routes
+from client_compat.crash.routes import MustReconnect, Routes
 from client_compat.crash.run import CrashRun, OnKill, kill_under_load
 from client_compat.kafka.cluster import Cluster, Kind, running
 from client_compat.support.admin import create_topic
@@ -74,7 +74,7 @@ class Producer:
                     while not self._ended.wait(PRODUCE_S):
                         index = len(self.offsets) // BATCH % PARTITIONS
                         self._append(leaders[index], index)
-            except (OSError, ProtocolError, Restarted):
+            except (OSError, ProtocolError, MustReconnect):
                 self._ended.wait(PRODUCE_S)
 
     def _append(self, client: Client, index: int) -> None:
@@ -82,7 +82,7 @@ class Producer:
         data = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(index, batch)])]
         answer = client.call(ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=data), version=9).responses[0].partition_responses[0]
         if answer.error_code:
-            raise Restarted
+            raise MustReconnect
         self.offsets |= {(index, answer.base_offset + number) for number in range(BATCH)}
 
 

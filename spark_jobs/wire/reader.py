@@ -103,7 +103,8 @@ class RangeReader:
     def _batches(self, data: memoryview) -> tuple[Chunk | Gap | None, bool]:
         """Return the bytes of a response that belong to the range, and whether the range ends in it.
 
-        Returns None for the bytes if the response has none, or only the beginning of a batch that the next request fetches whole.
+        Returns None for the bytes if the response has none, or only the beginning of a batch that the next request fetches whole, and a
+        `Gap` if no batch can be read there.
         """
         head = walk_headers(data, 0, LIMIT, ROWS_MAX, BATCH_BYTES_MAX, True)
         if not head.positions and head.stop == MORE and self._bytes_wanted < BATCH_BYTES_MAX:
