@@ -55,7 +55,7 @@ class Shedding:
     def memory_is_short(self, holders: Iterable[Holder]) -> None:
         """Start watching `holders`. If they exceed the budget by more than `largest` bytes, close the largest at once."""
         if self._budget.used > self._most:
-            self._close([(holder.held_bytes(), holder) for holder in holders], self._budget.limit)
+            self._close([(holder.held_bytes(), holder) for holder in holders], self._budget.limit, "one of the largest")
         if not self._is_watching:
             self._watch(holders)
 
@@ -70,17 +70,19 @@ class Shedding:
         self._is_watching = False
         found = [(holder.held_bytes(), holder, holder.moved_bytes()) for holder in holders]
         slow = [(held, holder) for held, holder, moved in found if moved * limits.MOVED_PART < held]
-        self._close(slow, self._budget.limit - self._budget.limit // limits.FREED_PART)
+        self._close(slow, self._budget.limit - self._budget.limit // limits.FREED_PART, "too slow")
         self._wake()
         if self._budget.is_exhausted() and not self._is_watching:
             self._watch(holders)
 
-    def _close(self, candidates: Iterable[tuple[int, Holder]], enough: int) -> None:
+    def _close(self, candidates: Iterable[tuple[int, Holder]], enough: int, reason: str) -> None:
         """Close the largest candidates until all connections hold at most `enough` bytes."""
         left = self._budget.used
         for held, holder in sorted(candidates, key=lambda candidate: -candidate[0]):
             if left <= enough or not held:
                 return
-            peer_logger.warning("Closing a connection that holds %d bytes of memory and is too slow: all connections hold %d", held, left)
+            peer_logger.warning(
+                "Closing a connection that holds %d bytes of memory and is %s: all connections hold %d bytes", held, reason, left
+            )
             left -= held
             holder.abort()
