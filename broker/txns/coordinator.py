@@ -46,7 +46,7 @@ class TxnCoordinator:
         return [txn for txn in found if txn.start_ms + txn.timeout_ms < now_ms]
 
     def expired(self, now_ms: int, expiration_ms: int) -> Iterator[TxnRecord]:
-        """Yield independent tombstones of ids that were not used for `expiration_ms`."""
+        """Yield tombstones of transactional ids that were not used for `expiration_ms`; each may be appended without the others."""
         for txn in list(self.transactions.values()):
             if txn.state in SETTLED and txn.last_update_ms <= now_ms - expiration_ms:
                 yield TxnRecord(txn.transactional_id, None)

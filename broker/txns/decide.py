@@ -59,7 +59,8 @@ def init_producer_id(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Decision:
-    """Give the producer the next epoch, which fences every earlier holder of the id (3.2 of the semantics; KIP-98, KIP-360)."""
+    """Give the producer the next epoch, which fences all earlier producers of the transactional id (KIP-98, KIP-360). An open transaction
+    is aborted first; the response is then CONCURRENT_TRANSACTIONS, and the client retries."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if not 0 < timeout_ms <= timeout_ms_max:
@@ -76,7 +77,7 @@ def init_producer_id(
 
 
 def _may_hold(txn: Transaction, expected: Expected) -> bool:
-    """Return whether the producer id can be the client's; the epoch is checked later."""
+    """Return whether the client's producer id is the stored one, or the one before a rotation. `_next_epoch` checks the epoch."""
     if txn.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == txn.producer_id:
         return True
     return expected.producer_id == txn.prev_producer_id and epoch_exhausted(expected.producer_epoch)
@@ -100,7 +101,7 @@ def _next_epoch(txn: Transaction, expected: Expected | None, timeout_ms: int, ne
 
 
 def fence_and_abort(txn: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
-    """Return an open transaction as aborted by the coordinator: it timed out, or another producer took the id.
+    """Return the next state of an open transaction that the coordinator aborts: it timed out, or another producer took the id.
 
     In version 2 every abort bumps the epoch, and that fences; a second bump would overflow at the last epoch (KAFKA-19367, KAFKA-20090).
     """
@@ -143,7 +144,8 @@ def add_partitions(
 def verify_partitions(
     txn: Transaction | None, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return whether each partition is part of the open transaction (KIP-890 part 1). A missing one is TRANSACTION_ABORTABLE."""
+    """Return an error code for each partition: NONE if the transaction has it, TRANSACTION_ABORTABLE if not (KIP-890 part 1), or the error
+    of the producer."""
     error = _verify_error(txn, transactional_id, producer_id, epoch)
     if txn is None or error is not ErrorCode.NONE:
         return dict.fromkeys(partitions, error)
@@ -200,7 +202,7 @@ def _end_again(txn: Transaction, commit: bool) -> Decision:
 
 
 def _end(txn: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Decision:
-    """Transaction versions 0 and 1 (4.6): the epoch stays, so a late EndTxn looks like the next transaction's own."""
+    """EndTxn in transaction versions 0 and 1: the epoch stays, so a late EndTxn cannot be told from one of the next transaction."""
     error = _holder_error(txn, producer_id, epoch)
     if error is not ErrorCode.NONE:
         return _refused(error)
@@ -210,7 +212,8 @@ def _end(txn: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: i
 
 
 def _end_with_bump(txn: Transaction, holder: tuple[int, int], commit: bool, new_producer_id: NewProducerId, now_ms: int) -> Decision:
-    """Transaction version 2 (4.7): the epoch before the stored one is a retry, the stored one the next transaction."""
+    """EndTxn in transaction version 2: a request with the epoch before the stored one is a retry; one with the stored epoch ends the
+    next transaction."""
     producer_id, epoch = holder
     if txn.state in PREPARED and holder == txn.holder:
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)

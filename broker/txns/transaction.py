@@ -21,7 +21,7 @@ TopicPartition = tuple[str, int]
 
 
 def epoch_exhausted(epoch: int) -> bool:
-    """Return whether no further epoch of this producer id may be given to a producer."""
+    """Return whether a producer with this epoch must get a new producer id, because no further epoch is left for producers."""
     return epoch >= EPOCH_MAX - 1
 
 
