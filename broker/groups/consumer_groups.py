@@ -118,13 +118,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
                 draft.deadlines.set(DeadlineKind.REBALANCE, member.member_id, now.mono_ms + member.rebalance_timeout_ms, member.epoch)
 
     def abandon(self, group: ConsumerGroup, now: Now) -> None:
-        """After a failed write, restore session deadlines that the decision removed, and let the regular expressions be resolved again."""
+        """After a failed write, restart all sessions and revocation deadlines, of which the decision may have removed some, and let the
+        regular expressions be resolved again."""
         self._downgraded.pop(group.group_id, None)
         group.resolved_created = None
-        draft = self._draft(group, now)
-        for member in group.members.values():
-            if draft.deadlines.get(DeadlineKind.SESSION, member.member_id) is None:
-                draft.keep_session(member)
+        self.on_loaded(group, now)
 
     def after_append(self, group_id: str, now: Now) -> list[Reply]:
         """Start sessions, and a rebalance if needed, of a group that the last operation converted to a classic one. Return replies."""

@@ -3,7 +3,7 @@
 Invariants:
 
 * A deadline names a member and does nothing by itself. When it comes, the caller checks that the member still exists and, for a rebalance,
-  that it is still in the epoch it had to leave. A failed write therefore needs no undo.
+  that it is still in the epoch it had to leave. After a failed write, the group sets the deadlines of its members again.
 * `next_ms` is never later than the next deadline. Extending a deadline, as each heartbeat does, leaves it unchanged.
 """
 

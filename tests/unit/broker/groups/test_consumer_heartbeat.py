@@ -111,6 +111,22 @@ def test_a_partition_is_assigned_only_after_its_owner_revoked_it() -> None:
     assert driver.group.state is ModernState.STABLE
 
 
+def test_a_member_that_does_not_revoke_is_removed_even_if_the_first_attempt_cannot_be_written() -> None:
+    driver = two_members()
+    driver.beat("a", 2)
+    driver.pass_ms(29_999)
+    driver.beat("a", 2)
+    driver.refuses_writes = True
+    with pytest.raises(Rejected):
+        driver.pass_ms(1)
+    driver.refuses_writes = False
+    assert "a" in driver.group.members
+    driver.pass_ms(29_999)
+    driver.beat("a", 2)
+    driver.pass_ms(1)
+    assert "a" not in driver.group.members
+
+
 def test_the_previous_epoch_is_accepted_with_a_subset_of_the_assignment(driver: GroupsDriver) -> None:
     driver.join("a")
     assert driver.join("a").epoch == 2, "the answer to the join was lost"
