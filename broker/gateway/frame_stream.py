@@ -49,6 +49,10 @@ class FrameStream:
         self._wanted = 0
         self._waiting: memoryview | None = None
 
+    def release(self) -> None:
+        """Forget `decide` and `take`, which may refer to the owner of the stream. It cannot be used afterwards."""
+        del self._decide, self._take
+
     @property
     def held_bytes(self) -> int:
         """The number of stored bytes."""

@@ -93,6 +93,12 @@ class Passage:
         self.ends = False
         """Whether a rule closes the client's connection."""
 
+    def release(self) -> None:
+        """Forget the caller, whose connection is over. Only requests that fault rules hold may go on."""
+        self._on_change = lambda: None
+        self._requests.release()
+        self._responses.release()
+
     @property
     def is_full(self) -> bool:
         """Whether so much waits that the client should not be read."""

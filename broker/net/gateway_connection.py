@@ -6,6 +6,8 @@ Rules:
   aborted.
 - An invalid frame from either peer ends this connection and no other.
 - While a large response is being rewritten, other connections have their turns, and nothing is read from the broker.
+- A connection that is over holds no reference cycle, so that its memory is freed at once: the collector's full runs are rare
+  (`process.py`), and clients may connect often.
 - A connection on which no byte moves is closed, also while a request waits: a broker or a client that vanished would otherwise keep both
   transports for ever. A request that a fault rule delays or holds does not count as idle.
 """
@@ -115,11 +117,10 @@ class GatewayConnections:
 
 
 class _Side(asyncio.Protocol):
-    """One of the connection's two transports, to the client or to the broker. Received bytes are passed to `receive`."""
+    """One of the connection's two transports, to the client or to the broker."""
 
-    def __init__(self, connection: GatewayConnection, receive: Callable[[bytes], None]) -> None:
-        self._connection = connection
-        self._receive = receive
+    def __init__(self, connection: GatewayConnection) -> None:
+        self._connection: GatewayConnection | None = connection
         self._reading = True
         self.transport: asyncio.Transport | None = None
         self.is_full = False
@@ -127,6 +128,9 @@ class _Side(asyncio.Protocol):
         self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._connection is None:  # the client left in the same turn
+            cast(asyncio.Transport, transport).abort()
+            return
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(limits.GATEWAY_WRITE_HIGH_BYTES, limits.GATEWAY_WRITE_LOW_BYTES)
         connected = transport.get_extra_info("socket")
@@ -135,23 +139,31 @@ class _Side(asyncio.Protocol):
         self._connection.made(self)
 
     def data_received(self, data: bytes) -> None:
-        self._connection.received(self._receive, data)
+        if self._connection is not None:
+            self._connection.received(self, data)
 
     def pause_writing(self) -> None:
         self.is_full = True
-        self._connection.settle()
+        if self._connection is not None:
+            self._connection.settle()
 
     def resume_writing(self) -> None:
         self.is_full = False
-        self._connection.moved()
-        self._connection.settle()
+        if self._connection is not None:
+            self._connection.moved()
+            self._connection.settle()
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_lost = True
-        self._connection.lost()
+        if self._connection is not None:
+            self._connection.lost()
+
+    def release(self) -> None:
+        """Forget the connection, which is over."""
+        self._connection = None
 
     def write(self, buffers: list[Any]) -> None:
         """Send buffers, unless the transport is closing."""
@@ -193,8 +205,8 @@ class GatewayConnection:
         self._dialling: asyncio.Task[None] | None = None
         self._rewriting: asyncio.Task[None] | None = None
         self._ending: TimerHandle | None = None
-        self.client = _Side(self, self._from_client)
-        self._cluster = _Side(self, self._from_cluster)
+        self.client = _Side(self)
+        self._cluster = _Side(self)
         self._passage: Passage
 
     def made(self, side: _Side) -> None:
@@ -225,11 +237,15 @@ class GatewayConnection:
         """Return whether nothing has moved since then, and no fault rule holds a request."""
         return self._last_moved_ms <= since_ms and not self._passage.is_held
 
-    def received(self, receive: Callable[[bytes], None], data: bytes) -> None:
-        """Pass received bytes to `receive` and send the results; if they are an invalid frame, end the connection."""
+    def received(self, side: _Side, data: bytes) -> None:
+        """Process the bytes that `side` received."""
         self.moved()
+        self._process(self._passage.from_client if side is self.client else self._passage.from_cluster, data)
+
+    def _process(self, process: Callable[..., None], *data: bytes) -> None:
+        """Call `process` and send the results; if it finds an invalid frame, end the connection."""
         try:
-            receive(data)
+            process(*data)
         except ProtocolError as error:
             peer_logger.warning("Closing a connection: %s", error)
             self.flush()
@@ -271,12 +287,18 @@ class GatewayConnection:
         self._end()
         if self.client.is_lost and (self._cluster.is_lost or self._cluster.transport is None):
             self._shared.open.pop(self, None)
-            if self._ending is not None:
-                self._ending.cancel()
-            for task in (self._dialling, self._rewriting):
-                if task is not None:
-                    task.cancel()
+            self._release()
         self._account()
+
+    def _release(self) -> None:
+        """Stop what still runs, and drop the references of which cycles consist."""
+        for running in (self._ending, self._dialling, self._rewriting):
+            if running is not None:
+                running.cancel()
+        self._ending = self._dialling = self._rewriting = None
+        for side in (self.client, self._cluster):
+            side.release()
+        self._passage.release()
 
     def held_bytes(self) -> int:
         """Return the number of buffered and unsent bytes of this connection."""
@@ -291,12 +313,6 @@ class GatewayConnection:
         """Close both transports at once; unsent bytes are lost."""
         for side in (self.client, self._cluster):
             side.abort()
-
-    def _from_client(self, data: bytes) -> None:
-        self._passage.from_client(data)
-
-    def _from_cluster(self, data: bytes) -> None:
-        self._passage.from_cluster(data)
 
     def _end(self) -> None:
         sides = [self.client] if self._passage.needs_cluster and not self._cluster.is_lost else [self.client, self._cluster]
@@ -337,7 +353,8 @@ class GatewayConnection:
         """Rewrite large responses in parts, with turns of other connections in between, until none is left."""
         while self._passage.is_rewriting:
             await self._shared.turns.mine()
-            self.received(lambda _: self._passage.rewrite_more(), b"")
+            self.moved()
+            self._process(self._passage.rewrite_more)
         self._rewriting = None
 
     async def _dial(self) -> None:
@@ -365,6 +382,7 @@ class GatewayConnection:
             await attempt
         finally:
             attempt.cancel()
+            del attempt  # its exception refers to this frame
 
 
 def _reason(error: OSError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import struct
 import threading
@@ -16,6 +17,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.gateway.address_book import Address
 from ottla.broker.net.gateway import IDLE_DEFAULT_MS, Gateway, GatewaySettings
+from ottla.broker.net.gateway_connection import GatewayConnection
 from ottla.broker.testing.in_process_gateway import InProcessGateway
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response, encode_request, encode_response
@@ -290,6 +292,23 @@ def test_a_client_that_lies_loses_its_connection_and_no_other(tmp_path: Path, li
         with client_of(gateway) as liar, pytest.raises(ConnectionError):
             read_to_the_end(liar, lie)
         assert other.call(MetadataRequest([])).brokers
+
+
+@pytest.mark.parametrize("sent", [ANY_REQUEST, struct.pack(">i", -1), struct.pack(">ihh", 100, 0, 9), b""])
+def test_connections_that_are_over_are_freed_without_the_garbage_collector(tmp_path: Path, sent: bytes) -> None:
+    def is_freed(node: Gateway) -> bool:
+        return node.connections.made >= 20 and not any(isinstance(each, GatewayConnection) for each in gc.get_objects())
+
+    with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway:
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                with socket.create_connection((HOST, gateway.node.ports[0])) as client:
+                    client.sendall(sent)
+            gateway.call_until(is_freed)
+        finally:
+            gc.enable()
 
 
 def test_a_cluster_that_never_answers_stops_the_reading_of_its_client_and_of_no_other(tmp_path: Path) -> None:
