@@ -247,18 +247,22 @@ class GatewayConnection:
         try:
             process(*data)
         except ProtocolError as error:
-            peer_logger.warning("Closing a connection: %s", error)
+            self._refuse(error)
             self.flush()
             self._end()
             return
         self.flush()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        # Not the error itself: its traceback refers to this connection, and a handler may keep what is logged.
+        peer_logger.warning("Closing a connection: %s", str(error))
 
     def _changed(self) -> None:
         """Continue when a fault rule releases a request that it held back."""
         try:
             self._passage.resume()
         except ProtocolError as error:
-            peer_logger.warning("Closing a connection: %s", error)
+            self._refuse(error)
             self._end()
         self.flush()
 
