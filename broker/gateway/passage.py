@@ -112,8 +112,8 @@ class Passage:
 
     @property
     def needs_cluster(self) -> bool:
-        """Whether an intercepted request still has to be answered by the cluster, also if its client has gone."""
-        return bool(self._unasked)
+        """Whether requests have to be sent to the cluster, or an intercepted one answered by it, also if their client has gone."""
+        return bool(self._unasked or self._to_cluster)
 
     @property
     def is_held(self) -> bool:

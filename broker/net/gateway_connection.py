@@ -226,7 +226,7 @@ class GatewayConnection:
             peer_logger.warning("Refused a connection from %s: %s", (transport.get_extra_info("peername") or ("?",))[0], refusal)
             transport.abort()
             return
-        side.read(False)
+        # uvloop ignores a pause in this method, so `settle` pauses reading when the first bytes are there.
         self._dialling = shared.start(self._dial())
 
     def moved(self) -> None:
@@ -285,11 +285,13 @@ class GatewayConnection:
         self._account()
 
     def lost(self) -> None:
-        """End the connection, because a transport has ended. A request that a fault rule delays is still sent to the broker."""
+        """End the connection, because a transport has ended. Requests that were received are still sent to the broker, also if it is not
+        connected yet or a fault rule delays them."""
         if self._cluster.is_lost:
             self._passage.lose_cluster()
         self._end()
-        if self.client.is_lost and (self._cluster.is_lost or self._cluster.transport is None):
+        is_unconnected = self._cluster.transport is None and not self._passage.needs_cluster
+        if self.client.is_lost and (self._cluster.is_lost or is_unconnected):
             self._shared.open.pop(self, None)
             self._release()
         self._account()
@@ -373,7 +375,9 @@ class GatewayConnection:
                 return
         broker = "the cluster" if self._node_id is None else f"broker {self._node_id}"
         peer_logger.warning("Closing a client's connection, because %s cannot be reached: %s", broker, "; ".join(failures))
+        self._cluster.is_lost = True
         self.abort()
+        self.lost()
 
     async def _connect(self, address: Address) -> None:
         shared, loop = self._shared, asyncio.get_running_loop()
