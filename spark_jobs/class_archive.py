@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 KEPT: Final = 4
-"""The number of archives that are not deleted when another one is written. Each takes 90 MB."""
+"""The number of archives that are not deleted when another one is written. An archive takes 70 to 200 MB."""
 
 
 def archive_options(java: str, spark_home: Path) -> str:

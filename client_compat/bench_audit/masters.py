@@ -38,6 +38,11 @@ class Sampled:
     together: dict[str, int] = field(default_factory=dict)
     cpu: dict[tuple[int, float], float] = field(default_factory=dict)
 
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU seconds of all processes."""
+        return sum(self.cpu.values())
+
     def take(self, processes: Sequence[psutil.Process]) -> None:
         """Add one sample of each process."""
         sums: dict[str, int] = {}
@@ -111,7 +116,7 @@ def measured(directory: Path, size: int, reps: int, work: Path) -> Table:
     shown = Table(*columns, title=f"Spark: {size / 1e9:.2f} GB, medians of {reps}, peaks of memory")
     for name, found in runs.items():
         seconds = median(run.seconds for run in found)
-        cpu = median(sum(run.sampled.cpu.values()) for run in found)
+        cpu = median(run.sampled.cpu_seconds for run in found)
         workers = max(run.sampled.together.get(WORKER, 0) for run in found)
         largest = [max(run.sampled.largest.get(kind, 0) for run in found) for kind in (WORKER, JVM, DRIVER)]
         memory = [f"{each / 1e6:.0f}" for each in (largest[0], workers, *largest[1:])]
