@@ -71,10 +71,7 @@ def add(rule: Annotated[str, typer.Argument(metavar="ACTION[:NAME=VALUE,…]")],
     except FaultSyntax as error:
         raise CliError(str(error), 2) from error
     made = ask(admin, "POST", "/faults", {name: value for name, value in given.items() if name not in {"seen", "hits", "consumed"}})
-    if as_json:
-        print_json(made)
-    else:
-        say(made["name"])
+    _print_name(made, as_json)
 
 
 @app.command("list")
@@ -190,10 +187,7 @@ def advance(by: Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m
 def add_mark(name: Annotated[str, typer.Argument(metavar="[NAME]")] = "", admin: Admin = ADMIN, as_json: AsJson = False) -> None:
     """Remember the broker's present state under a name, which is printed. Marks end with the broker's process."""
     made = ask(admin, "POST", "/marks", {"name": name})
-    if as_json:
-        print_json(made)
-    else:
-        say(made["name"])
+    _print_name(made, as_json)
 
 
 @marks.command("list")
@@ -238,3 +232,11 @@ def _detail(body: bytes) -> str:
     except (ValueError, KeyError, TypeError):
         return body.decode(errors="replace")
     return detail if isinstance(detail, str) else "; ".join(f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}" for each in detail)
+
+
+def _print_name(made: Any, as_json: bool) -> None:
+    """Print what the broker made as JSON, or only its name."""
+    if as_json:
+        print_json(made)
+    else:
+        say(made["name"])
