@@ -1,13 +1,16 @@
-"""Errors of commands, and parsing of addresses and `name=value` arguments. Does not import the command line's libraries."""
+"""Errors of commands, and parsing of addresses, numbers and `name=value` arguments. Does not import the command line's libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import argparse
+import os
+from collections.abc import Callable, Iterable
 from typing import Final
 
 DEFAULT_PORT: Final = 9092
 EXIT_NO_RESULT: Final = 2
 """Exit code "no verdict", of commands whose exit code 1 is a verdict: audit, explain, dedup, verify, acls explain, find-hanging."""
+_PORT_MAX = 65_535
 
 
 class CliError(Exception):
@@ -37,3 +40,34 @@ def pairs(settings: Iterable[str]) -> dict[str, str]:
             raise CliError(f"{setting!r} is not of the form name=value")
         read[name.strip()] = value
     return read
+
+
+def help_formatter(prog: str) -> argparse.HelpFormatter:
+    """Make a formatter with the terminal's width. By default argparse imports shutil for it, which imports three compressors."""
+    try:
+        columns = os.get_terminal_size().columns
+    except OSError:
+        columns = 80
+    return argparse.HelpFormatter(prog, width=columns - 2)
+
+
+def port_number(text: str) -> int:
+    """Parse an option's port; 0 is one. Raises ArgumentTypeError."""
+    if not text.isdecimal() or int(text) > _PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to {_PORT_MAX}")
+    return int(text)
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return a parser of an option's number, which raises ArgumentTypeError for one below `least`."""
+
+    def parsed(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {least}")
+        return number
+
+    return parsed

@@ -1,22 +1,20 @@
-"""`ottla gateway`: a gateway in front of any Kafka cluster."""
+"""`ottla gateway` and `ottla tap`: a gateway in front of any Kafka cluster.
+
+They use argparse: Typer's libraries would be a third of the process's memory for as long as the gateway runs.
+"""
 
 from __future__ import annotations
 
 import argparse
-import logging
 import ssl
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ottla.broker.cli.admin_ports import AdminPorts
-from ottla.broker.cli.basics import CliError, host_port
-from ottla.broker.cli.common import command
+from ottla.broker.cli.basics import CliError, at_least, help_formatter, host_port, port_number
 from ottla.broker.cli.logs import log_to_stderr
-from ottla.broker.cli.security import security_in
 from ottla.broker.cli.wire_logs import STANDARD_OUTPUT, wire_log
 from ottla.broker.core.clock import Clock
 from ottla.broker.faults.engine import Faults
@@ -25,98 +23,174 @@ from ottla.broker.faults.wire_log import WireLog
 from ottla.broker.gateway.address_book import Address
 from ottla.broker.net.gateway import CONNECTIONS_DEFAULT, IDLE_DEFAULT_MS, Gateway, GatewaySettings
 from ottla.broker.process import StartError, run_node
+from ottla.protocol.printable import printable
 
-Certificate = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS.")]
-ClientCa = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="PEM file with CAs: clients have to present a certificate of one of them.")
-]
-MaxIdle = Annotated[
-    int, typer.Option(min=-1, metavar="MS", help="Close a connection on which nothing moves for this long; -1: never.", show_default=True)
-]
-AdminPort = Annotated[
-    int | None,
-    typer.Option(
-        min=0, max=65_535, metavar="PORT", help="Serve faults over HTTP on this port; its token is OTTLA_ADMIN_TOKEN, or printed."
-    ),
-]
+EXIT_USAGE = 2
 
 
-@command
-def gateway(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
-    to: Annotated[str, typer.Option(metavar="HOST:PORT[,…]", help="Brokers of the cluster; one that can be reached is enough.")],
-    to_config: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="TLS towards the cluster: security.protocol and ssl.… as in Kafka's client.properties."),
-    ] = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="The port for clients; a broker gets this plus 1 plus its node id. 0: any free ports.")
-    ] = 19_092,
-    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for all.")] = "127.0.0.1",
-    advertised_host: Annotated[
-        str | None, typer.Option(metavar="HOST", help="The host name that clients get; default: the address to which they connect.")
-    ] = None,
-    tls_certificate: Certificate = None,
-    tls_client_ca: ClientCa = None,
-    max_connections: Annotated[
-        int, typer.Option(min=1, metavar="COUNT", help="Maximum number of clients' connections; more are closed at once.")
-    ] = CONNECTIONS_DEFAULT,
-    max_idle_ms: MaxIdle = IDLE_DEFAULT_MS,
-    fault: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RULE", help="A fault, such as drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md); may be repeated."),
-    ] = None,
-    admin_port: AdminPort = None,
-    admin_host: Annotated[str, typer.Option(metavar="HOST", help="Address to bind the admin port to.")] = "127.0.0.1",
-    log: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write a line for each request and its result to this file; - for standard output.")
-    ] = None,
-    log_json: Annotated[bool, typer.Option("--log-json", help="Write all decoded fields as JSON lines.")] = False,
-    log_only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILTER", help="Log only such requests: api=Fetch,topic=orders-*,group=…,client_id=…; may be repeated."),
-    ] = None,
-    log_errors: Annotated[bool, typer.Option("--log-errors", help="Log only results with an error.")] = False,
-    log_slower_than: Annotated[float, typer.Option(min=0, metavar="MS", help="Log only what took at least so long.")] = 0,
-    port_file: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the port to this file once the gateway listens.")] = None,
-    log_level: Annotated[str, typer.Option(metavar="debug|info|warning|error", help="How much to log.")] = "info",
-) -> None:
-    """Stand between programs and any Kafka cluster: clients connect to the gateway, stay there, and meet the faults that you script.
-
-    The gateway rewrites the brokers' addresses in responses, so that clients reach every broker through it. Everything else passes as it
-    is: records, transactions, also APIs that Ottla does not know. It needs no credentials: clients authenticate through it.
-
-    For example: ottla gateway --to localhost:9092, then use localhost:19092 as the bootstrap server (docs/gateway.md).
-    """
-    _log_at(log_level)
-    settings = GatewaySettings(
-        [Address(*host_port(item)) for item in to.split(",") if item],
-        host,
-        port,
-        advertised_host,
-        _server_tls(tls_certificate, tls_client_ca),
-        None if to_config is None else _cluster_tls(to_config),
-        max_connections,
-        max_idle_ms,
+def parser() -> argparse.ArgumentParser:
+    """Make the parser of `ottla gateway`."""
+    made = _parser(
+        "gateway",
+        "Stand between programs and any Kafka cluster: clients connect to the gateway, stay there, and meet the faults that you script. "
+        "The gateway rewrites the brokers' addresses in responses, so that clients reach every broker through it. Everything else passes "
+        "as it is: records, transactions, also APIs that Ottla does not know. It needs no credentials: clients authenticate through it. "
+        "For example: ottla gateway --to localhost:9092, then use localhost:19092 as the bootstrap server (docs/gateway.md).",
     )
-    observer = (
-        None if log is None else partial(wire_log, log, log_only or (), as_json=log_json, errors=log_errors, slower_than_ms=log_slower_than)
+    made.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
+    made.add_argument(
+        "--advertised-host", metavar="HOST", help="the host name that clients get (default: the address to which they connect)"
     )
-    faults = _faults(fault or (), observer)
+    made.add_argument(
+        "--tls-certificate", type=Path, metavar="FILE", help="PEM file with a certificate and its key: clients have to use TLS"
+    )
+    made.add_argument(
+        "--tls-client-ca", type=Path, metavar="FILE", help="PEM file with CAs: clients have to present a certificate of one of them"
+    )
+    made.add_argument(
+        "--max-connections",
+        type=at_least(1),
+        default=CONNECTIONS_DEFAULT,
+        metavar="COUNT",
+        help="maximum number of clients' connections; more are closed at once",
+    )
+    made.add_argument(
+        "--max-idle-ms",
+        type=at_least(-1),
+        default=IDLE_DEFAULT_MS,
+        metavar="MS",
+        help=f"close a connection on which nothing moves for this long (default {IDLE_DEFAULT_MS}; -1: never)",
+    )
+    made.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="a fault, such as drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md); may be repeated",
+    )
+    made.add_argument(
+        "--admin-port",
+        type=port_number,
+        metavar="PORT",
+        help="serve faults over HTTP on this port; its token is OTTLA_ADMIN_TOKEN, or printed",
+    )
+    made.add_argument("--admin-host", default="127.0.0.1", metavar="HOST", help="address to bind the admin port to (default 127.0.0.1)")
+    made.add_argument("--log", metavar="FILE", help="write a line for each request and its result to this file; - for standard output")
+    _add_log_options(made, "--log-")
+    made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the gateway listens")
+    made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
+    return made
+
+
+def tap_parser() -> argparse.ArgumentParser:
+    """Make the parser of `ottla tap`."""
+    made = _parser(
+        "tap",
+        "Show the requests of programs and their results as they pass: a gateway whose log is standard output. "
+        "For example: ottla tap --to localhost:9092 --only api=Produce, then use localhost:19092 as the bootstrap server "
+        "(docs/gateway.md).",
+    )
+    made.set_defaults(**{**vars(parser().parse_args(["--to", ""])), "log": STANDARD_OUTPUT})
+    _add_log_options(made, "--")
+    return made
+
+
+def _parser(name: str, description: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog=f"ottla {name}", formatter_class=help_formatter, description=description)
+    made.add_argument(
+        "--to", required=True, metavar="HOST:PORT[,…]", help="brokers of the cluster; one that can be reached is enough (required)"
+    )
+    made.add_argument(
+        "--to-config",
+        type=Path,
+        metavar="FILE",
+        help="TLS towards the cluster: security.protocol and ssl.… as in Kafka's client.properties",
+    )
+    made.add_argument(
+        "--port",
+        type=port_number,
+        default=19_092,
+        help="the port for clients; a broker gets this plus 1 plus its node id (default 19092; 0: any free ports)",
+    )
+    return made
+
+
+def _add_log_options(made: argparse.ArgumentParser, prefix: str) -> None:
+    made.add_argument(f"{prefix}json", action="store_true", dest="log_json", help="write all decoded fields as JSON lines")
+    made.add_argument(
+        f"{prefix}only",
+        action="append",
+        default=[],
+        dest="log_only",
+        metavar="FILTER",
+        help="log only such requests: api=Fetch,topic=orders-*,group=…,client_id=…; may be repeated",
+    )
+    made.add_argument(f"{prefix}errors", action="store_true", dest="log_errors", help="log only results with an error")
+    made.add_argument(
+        f"{prefix}slower-than", type=float, default=0, dest="log_slower_than", metavar="MS", help="log only what took at least so long"
+    )
+
+
+def gateway() -> None:
+    """Stand between programs and any Kafka cluster: clients connect to the gateway, stay there, and meet the faults that you script
+    (`ottla gateway --help` lists the options)."""
+    raise SystemExit(main(["--help"]))
+
+
+def tap() -> None:
+    """Show the requests of programs and their results as they pass: a gateway whose log is standard output (`ottla tap --help` lists the
+    options)."""
+    raise SystemExit(tap_main(["--help"]))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a gateway until it is stopped; return the process's exit code."""
+    return _run("gateway", parser().parse_args(argv))
+
+
+def tap_main(argv: Sequence[str]) -> int:
+    """Run a gateway that logs to standard output until it is stopped; return the process's exit code."""
+    return _run("tap", tap_parser().parse_args(argv))
+
+
+def _run(name: str, options: argparse.Namespace) -> int:
+    log_to_stderr(options.log_level)
     try:
-        ports = None if admin_port is None else _admin_ports(admin_port, admin_host)
+        return _serve(options)
+    except CliError as error:
+        print(printable(f"ottla {name}: {error}"), file=sys.stderr)
+        return error.exit_code
+
+
+def _serve(options: argparse.Namespace) -> int:
+    settings = GatewaySettings(
+        [Address(*host_port(item)) for item in options.to.split(",") if item],
+        options.host,
+        options.port,
+        options.advertised_host,
+        _server_tls(options.tls_certificate, options.tls_client_ca),
+        None if options.to_config is None else _cluster_tls(options.to_config),
+        options.max_connections,
+        options.max_idle_ms,
+    )
+    faults = _faults(options.fault, _observer(options))
+    try:
+        ports = None if options.admin_port is None else _admin_ports(options.admin_port, options.admin_host)
         clock, beside = (Clock(), None) if ports is None else (ports.clock, ports.beside_gateway)
         tell = None if ports is None else ports.told_after(None)
-        raise typer.Exit(run_node(lambda: Gateway(settings, faults, clock, tell, quiet=log == STANDARD_OUTPUT), port_file, beside))
+        quiet = options.log == STANDARD_OUTPUT
+        return run_node(lambda: Gateway(settings, faults, clock, tell, quiet=quiet), options.port_file, beside)
     except StartError as error:
         option = "--admin-port" if "the admin port" in str(error) else "--port"
         advice = f"; stop the other program, or choose another port with {option}" if "listen on" in str(error) else ""
         raise CliError(f"{error}{advice}") from None
 
 
-def _log_at(level: str) -> None:
-    if level.upper() not in logging.getLevelNamesMapping():
-        raise CliError(f"--log-level {level}: use debug, info, warning or error", exit_code=2)
-    log_to_stderr(level)
+def _observer(options: argparse.Namespace) -> Callable[[], WireLog] | None:
+    if options.log is None:
+        return None
+    wanted = {"as_json": options.log_json, "errors": options.log_errors, "slower_than_ms": options.log_slower_than}
+    return partial(wire_log, options.log, options.log_only, **wanted)
 
 
 def _faults(rules: Sequence[str], log: Callable[[], WireLog] | None) -> Faults:
@@ -125,9 +199,9 @@ def _faults(rules: Sequence[str], log: Callable[[], WireLog] | None) -> Faults:
         if log is not None:
             faults.observe(log())
     except ValueError as error:  # FaultSyntax, or a name that is used twice
-        raise CliError(str(error), exit_code=2) from None
+        raise CliError(str(error), EXIT_USAGE) from None
     except OSError as error:
-        raise CliError(f"--log: {error.filename} cannot be written: {error.strerror}", exit_code=2) from None
+        raise CliError(f"--log: {error.filename} cannot be written: {error.strerror}", EXIT_USAGE) from None
     return faults
 
 
@@ -139,45 +213,27 @@ def _admin_ports(port: int, host: str) -> AdminPorts:
 def _server_tls(file: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:
     if file is None:
         if client_ca is not None:
-            raise CliError("--tls-client-ca needs --tls-certificate: without TLS, clients have no certificates", exit_code=2)
+            raise CliError("--tls-client-ca needs --tls-certificate: without TLS, clients have no certificates", EXIT_USAGE)
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(file)
     except (OSError, ssl.SSLError) as error:
-        raise CliError(f"--tls-certificate {file} is not a PEM file with a certificate and its key: {error}", exit_code=2) from None
+        raise CliError(f"--tls-certificate {file} is not a PEM file with a certificate and its key: {error}", EXIT_USAGE) from None
     if client_ca is not None:
         try:
             context.load_verify_locations(client_ca)
         except (OSError, ssl.SSLError) as error:
-            raise CliError(f"--tls-client-ca {client_ca} is not a PEM file with certificates: {error}", exit_code=2) from None
+            raise CliError(f"--tls-client-ca {client_ca} is not a PEM file with certificates: {error}", EXIT_USAGE) from None
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 
 def _cluster_tls(file: Path) -> ssl.SSLContext | None:
+    from ottla.broker.cli.security import security_in  # noqa: PLC0415 # only where a file is given; it imports a client
+
     security = security_in(file)
     try:
         return security.tls() if security.encrypted else None
     except OSError as error:
-        raise CliError(f"{file}: TLS cannot be set up: {error}", exit_code=2) from None
-
-
-@command
-def tap(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
-    to: Annotated[str, typer.Option(metavar="HOST:PORT[,…]", help="Brokers of the cluster; one that can be reached is enough.")],
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="The port for clients, as in ottla gateway.")] = 19_092,
-    to_config: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS towards the cluster, as in ottla gateway.")] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FILTER", help="Show only such requests: api=Fetch,topic=orders-*,group=…,client_id=…; may be repeated."),
-    ] = None,
-    errors: Annotated[bool, typer.Option("--errors", help="Show only results with an error.")] = False,
-    slower_than: Annotated[float, typer.Option(min=0, metavar="MS", help="Show only what took at least so long.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Show all decoded fields as JSON lines.")] = False,
-) -> None:
-    """Show the requests of programs and their results as they pass: a gateway whose log is standard output.
-
-    For example: ottla tap --to localhost:9092 --only api=Produce, then use localhost:19092 as the bootstrap server (docs/gateway.md).
-    """
-    gateway(to, to_config, port, log=STANDARD_OUTPUT, log_json=as_json, log_only=only, log_errors=errors, log_slower_than=slower_than)
+        raise CliError(f"{file}: TLS cannot be set up: {error}", EXIT_USAGE) from None

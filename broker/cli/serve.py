@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.broker.app import Broker, run
 from ottla.broker.cli.admin_ports import AdminPorts, add_admin_options, wants_admin
+from ottla.broker.cli.basics import help_formatter, port_number
 from ottla.broker.cli.logs import log_to_stderr
 from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.settings import BrokerSettings
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ottla.broker.development_security import DevelopmentSecurity
 
 EXIT_USAGE = 2
-_PORT_MAX = 65_535
 _BROKERS_MAX = 100
 _PORT = 9092
 READY = (
@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     """Make the parser of `ottla serve`."""
     made = argparse.ArgumentParser(
         prog="ottla serve",
-        formatter_class=_formatter,
+        formatter_class=help_formatter,
         description=(
             "Start a broker. Every other setting has Kafka's own name and can be given as --set log.segment.bytes=1048576, "
             "as OTTLA_LOG_SEGMENT_BYTES=1048576, or as a line in a server.properties file; "
@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--data-dir", metavar="DIR", help="the data directory (log.dir; default ottla-data)")
     _add_copying(made)
-    made.add_argument("--port", type=_port, help="the port to listen on; 0 chooses a free one (default 9092)")
+    made.add_argument("--port", type=port_number, help="the port to listen on; 0 chooses a free one (default 9092)")
     made.add_argument("--host", help="the address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
     made.add_argument(
         "--brokers",
@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the broker listens")
     _add_interception(made)
-    add_admin_options(made, _port)
+    add_admin_options(made, port_number)
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
 
@@ -151,21 +151,6 @@ def _add_interception(made: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write a line for each request and its result to this file, - for standard output; costs throughput (docs/gateway.md)",
     )
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Make a formatter with the terminal's width. By default argparse imports shutil for it, which imports three compressors."""
-    try:
-        columns = os.get_terminal_size().columns
-    except OSError:
-        columns = 80
-    return argparse.HelpFormatter(prog, width=columns - 2)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to {_PORT_MAX}")
-    return int(text)
 
 
 def _user(text: str) -> tuple[str, str]:

@@ -13,6 +13,8 @@ import typer
 from typer.main import get_command
 
 from ottla.broker.cli import COMMANDS
+from ottla.broker.cli.gateway import parser as gateway_parser
+from ottla.broker.cli.gateway import tap_parser
 from ottla.broker.cli.health import parser as health_parser
 from ottla.broker.cli.kafka_tools import TOOLS
 from ottla.broker.cli.serve import parser as serve_parser
@@ -35,7 +37,7 @@ MODULE = re.compile(r"\b(?!ottla\.service\b)(ottla(?:\.[A-Za-z_]\w*)+)")  # that
 TARGET = re.compile(r"(?:`|^|; |&& )make ([a-z][a-z-]*)", re.MULTILINE)
 COMMAND = re.compile(r"(?:`|^|\| )ottla ([^`|#\n]+)", re.MULTILINE)
 
-OWN_PARSERS = {"serve": serve_parser, "health": health_parser}  # they start without Typer
+OWN_PARSERS = {"serve": serve_parser, "health": health_parser, "gateway": gateway_parser, "tap": tap_parser}  # they start without Typer
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 

@@ -116,7 +116,7 @@ def asked(port: int, path: str, body: dict[str, object] | None = None) -> Any:
 
 def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
     assert "only a broker can crash" in failed("--to", "localhost", "--fault", "crash:step=marked")
-    assert "use debug, info" in failed("--to", "localhost", "--log-level", "loud")
+    assert "choose from 'debug', 'info'" in failed("--to", "localhost", "--log-level", "loud")
     assert "cannot be written: Is a directory" in failed("--to", "localhost", "--log", str(tmp_path))
     assert "unknown fault 'x'" in failed("--to", "localhost", "--fault", "x")
     nothing = tmp_path / "none.pem"
@@ -155,9 +155,22 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
         assert f"cannot listen on {HOST}:{broker.port}" in failed("--to", broker.bootstrap, "--port", str(broker.port))
 
 
-def test_the_command_imports_no_parts_of_a_broker_that_hold_partitions_groups_or_settings() -> None:
-    code = "import sys, ottla.broker.cli.gateway; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+def test_the_command_imports_no_libraries_of_the_command_line_and_no_parts_of_a_broker_that_hold_state(tmp_path: Path) -> None:
+    code = "import atexit, sys; from ottla.broker.cli import main; atexit.register(lambda: print(*sys.modules)); main()"
+    argv = [
+        sys.executable,
+        "-c",
+        code,
+        "gateway",
+        "--to",
+        "localhost",
+        "--log-level",
+        "error",
+        "--port-file",
+        str(tmp_path / "no" / "port"),
+    ]
+    loaded = subprocess.run(argv, capture_output=True, check=False, text=True, timeout=TIMEOUT_S).stdout.split()
     assert "ottla.broker.net.gateway" in loaded
+    assert not {"typer", "rich", "pydantic", "ottla.protocol.client"} & {*loaded}
     packages = {"app", "controller", "storage", "replication", "core.settings", "runtime.replicas", "runtime.coordination", "configs"}
     assert not {f"ottla.broker.{package}" for package in packages} & {*loaded}
