@@ -3,9 +3,9 @@
 Invariants:
 - A log keeps the batches before the first one whose newest record is later than the moment. Times are those of records: of producers in
   topics with CreateTime, of the broker in internal topics and in the metadata log.
-- The metadata is cut, too, so topics, settings, ACLs and users are those of the moment. Without its metadata no moment can be shown.
-- What retention, compaction or a deletion has removed since does not come back.
-- The copy is left as after a clean shutdown.
+- The metadata log is cut, too, so topics, settings, ACLs and users are those of the moment. A moment before its oldest record is refused.
+- Records that retention, compaction or a deletion removed after the moment are not restored.
+- The copy has the state of a data directory after a clean shutdown.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ class AtOffset(NamedTuple):
 
 
 def cut_at(directory: Path, moment: int | AtOffset, now_ms: int, *, files: Files = FILES) -> int:
-    """Cut all logs of one node's directory, which nothing uses, at a moment: Unix time in ms, or an offset. Return the moment in ms.
+    """Truncate all logs in one node's directory to `moment`: a Unix time in ms, or the end offset of one log. Return the moment in ms.
 
-    Raises ForkRefused if the moment cannot be shown, LogDirRefused, OSError, RecordsError.
+    No broker may be using the directory. Raises ForkRefused if the directory does not have the moment's data, LogDirRefused, OSError,
+    RecordsError.
     """
     meta = decode_meta((directory / META_PROPERTIES).read_bytes())
     log_dir = LogDir.open(directory, BrokerSettings(node_id=meta.node_id), now_ms, files=files)
@@ -62,7 +63,7 @@ def cut_at(directory: Path, moment: int | AtOffset, now_ms: int, *, files: Files
 
 
 def first_later(log: PartitionLog, moment_ms: int) -> int:
-    """Return the base offset of the first batch with a record of later than `moment_ms`; the log's end if there is none."""
+    """Return the base offset of the first batch whose maximum timestamp is greater than `moment_ms`; the log's end if there is none."""
     for segment in log.segments:
         if segment.max_timestamp > moment_ms:
             start = segment.offset_index.lookup(segment.time_index.lookup(moment_ms + 1))
@@ -84,7 +85,10 @@ def _log_at(log_dir: LogDir, place: AtOffset) -> PartitionLog:
 
 
 def _time_before(log: PartitionLog, offset: int) -> int:
-    """Return the time of the batch that ends at `offset` or contains it; just before that of the log's first batch, if it begins there."""
+    """Return the maximum timestamp (ms) of the batch that has the record before `offset`.
+
+    If no batch begins before `offset`, return 1 ms less than the first batch's timestamp. Raises ForkRefused if the log has no records.
+    """
     wanted = max(offset - 1, log.log_start_offset)
     for segment in log.segments.from_offset(wanted):
         if (found := segment.find(wanted)) is not None:
@@ -102,7 +106,7 @@ def _cut(log_dir: LogDir, log: PartitionLog, offset: int, now_ms: int) -> None:
 
 
 def _cut_metadata(log_dir: LogDir, moment_ms: int, now_ms: int) -> None:
-    """Cut the metadata log, and remove the snapshots of later moments. Raises ForkRefused if it begins later."""
+    """Truncate the metadata log, and remove the snapshots beyond its new end. Raises ForkRefused if the log begins after the moment."""
     log = log_dir.logs.get(_METADATA)
     if log is None:  # a directory from elsewhere: the start makes topics of its partitions
         return

@@ -50,7 +50,7 @@ _RECORD_ERRORS_SHOWN: Final = 3
 class Checked:
     """A batch as it will be written, except for its base offset and leader epoch.
 
-    `header` has the client's base offset 0; `unstamped` are the buffers with the bytes from the magic on.
+    `header` has the client's base offset 0. `unstamped` has the batch's bytes from the magic byte to the end, in one or more buffers.
     """
 
     header: BatchHeader
@@ -58,14 +58,14 @@ class Checked:
 
 
 class TooMuchAtOnce(Exception):
-    """The check would block the event loop for too long; nothing has changed."""
+    """The check would block the event loop for too long: the caller repeats it on another thread. Nothing has changed."""
 
 
 def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once: bool = False) -> Checked:
     """Validate the single batch in `data`, sent by a client, in Kafka's order.
 
-    Raises `Rejected` with Kafka's error code; with `at_once` also `TooMuchAtOnce` for a batch whose check takes more than a few ms. The
-    result has views of `data`, which must not change before the result is written.
+    Raises `Rejected` with Kafka's error code. With `at_once` (on the event loop) it raises `TooMuchAtOnce` for a batch whose check would
+    take more than a few ms. The result has views of `data`, which must not change before the result is written.
     """
     view = data if type(data) is memoryview else memoryview(data)
     header = _check_envelope(view, config)
@@ -88,7 +88,7 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
 
 
 def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
-    """Check magic, base offset, size and checksum (analyzeAndValidateRecords)."""
+    """Return the header, after checking magic, base offset, size and checksum (analyzeAndValidateRecords). Raises `Rejected`."""
     try:
         header = read_header(data)
     except CorruptBatch as e:
@@ -125,9 +125,10 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_count(count: int, size: int, config: LogConfig) -> None:
-    """Limit the record count of a batch of `size` bytes before its records are read.
+    """Reject a batch with too many records before its records are read; `size` is their uncompressed size in bytes.
 
-    A Java producer splits a batch rejected with MESSAGE_TOO_LARGE and sends the parts.
+    The error is MESSAGE_TOO_LARGE, because a Java producer then splits the batch and sends the parts; it is INVALID_RECORD if so many
+    records do not fit into `size`.
     """
     most = max(limits.BATCH_RECORDS_MAX, config.max_message_bytes // walk.MIN_RECORD_BYTES)
     if count <= most:
@@ -158,7 +159,7 @@ def _decompress(codec: Codec, tail: Buffer, config: LogConfig, *, at_once: bool)
 
 
 def _check_sizes(records: Buffer, header: BatchHeader, most: int) -> None:
-    """Limit the size of each record of a compressed batch, without its length field (Kafka: DefaultRecord.readFrom)."""
+    """Reject a compressed batch with a record of more than `most` bytes, not counting its length field (DefaultRecord.readFrom)."""
     starts = walk.columns(records, header.record_count, 0, header.base_timestamp).record_starts
     for index, start in enumerate(starts):
         body = read_uvarint(records, start)[0] >> 1  # zigzag, and not negative after the scan
@@ -168,7 +169,7 @@ def _check_sizes(records: Buffer, header: BatchHeader, most: int) -> None:
 
 
 def _check_records(records: Buffer, header: BatchHeader, scan: walk.Scan, config: LogConfig, now_ms: int) -> None:
-    """Check keys and timestamps. The scan tells whether any record can be invalid; only then are the invalid ones searched and named."""
+    """Reject a batch with a missing key or a timestamp out of range. Records are read one by one only if `scan` shows an invalid one."""
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     if header.attributes & LOG_APPEND_TIME:
@@ -187,7 +188,10 @@ def _in_window(timestamp: int, oldest_ms: int, newest_ms: int) -> bool:
 
 
 def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, oldest_ms: int, newest_ms: int) -> None:
-    """Raise with every invalid record and its first problem; the batch's error is INVALID_TIMESTAMP if any record has it."""
+    """Raise `Rejected` with the index and first error of each invalid record, at most RECORD_ERRORS_MAX of them.
+
+    The batch's error code is INVALID_TIMESTAMP if any of these records has an invalid timestamp, otherwise INVALID_RECORD.
+    """
     columns = walk.columns(records, header.record_count, 0, header.base_timestamp)
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
@@ -214,7 +218,8 @@ def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, old
 def _rewrite(
     data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int, at_once: bool
 ) -> Checked:
-    """Keep the batch, replace its header, or build it anew (LogValidator.validateMessagesAndAssignOffsets…)."""
+    """Return the batch unchanged, with another header, or with recompressed or renumbered records, as the topic's configuration requires
+    (LogValidator.validateMessagesAndAssignOffsets…). Raises `Rejected`, and `TooMuchAtOnce` with `at_once`."""
     attributes, max_timestamp = header.attributes, scan.max_timestamp
     if config.log_append_time:
         attributes |= LOG_APPEND_TIME

@@ -1,15 +1,15 @@
-"""Decides what compaction keeps of a log, batch by batch (Kafka's Cleaner, CleanedTransactionMetadata, MemoryRecords.filterTo; 6.5).
+"""Decides which records compaction keeps of a log, batch by batch (Kafka's Cleaner, CleanedTransactionMetadata, MemoryRecords.filterTo).
 
 Invariants:
 
 * Pure code: a batch goes in, and a batch or nothing comes out. `log_cleaner` reads segments and puts them in place.
-* A record is kept unless a later one with its key exists, or it is a tombstone whose delete horizon has passed, or its transaction was
-  aborted, or it has no key. A kept record keeps its offset, its sequence and, if no horizon is set, its exact bytes.
-* A batch without records is dropped, unless it has a producer's last sequence or the range's last offset: then its header is kept (61
-  bytes).
-* A tombstone, or a marker whose transaction has no data left, first gets a horizon (now + delete.retention.ms), and a pass after that time
-  drops it. A slow reader therefore has that long to see it.
-* Memory: the map of keys has at most `max_keys` entries; a range with more keys is cleaned up to where the map was full.
+* A record is kept unless a later record has the same key, or it is a tombstone whose delete horizon has passed, or its transaction was
+  aborted, or it has no key. A kept record keeps its offset, its sequence and, if the pass sets no delete horizon, its exact bytes.
+* A batch whose records were all removed is removed, unless it has its producer's last sequence or the last offset of the cleaned range:
+  then its 61-byte header is kept.
+* A tombstone, or a marker whose transaction has no data left, first gets a delete horizon (now + delete.retention.ms). A pass after the
+  horizon removes it. A slow consumer therefore has delete.retention.ms to read it.
+* Memory: the map of keys has at most `max_keys` entries; a range with more keys is cleaned up to the offset at which the map was full.
 """
 
 from __future__ import annotations
@@ -43,19 +43,23 @@ HORIZON_MAX_MS: Final = 2**62
 
 
 def key_digest(key: bytes) -> bytes:
-    """Return the map's key: a digest, or the key itself if shorter than one, so that no short key can collide with a long one."""
+    """Return the key under which `OffsetMap` stores a record key: its 16-byte digest, or a shorter key itself, so a short key never
+    collides with another one."""
     return key if len(key) < _DIGEST_BYTES else hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class CleanedTransactions:
-    """Tracks which batches belong to aborted transactions, and which markers have no data left, for the log's batches in order."""
+    """Tracks which batches belong to aborted transactions, and which transactions have no data left when their marker is reached.
+
+    It must get the log's batches in order (Kafka's CleanedTransactionMetadata).
+    """
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._to_come = deque(sorted(aborted, key=lambda txn: txn.first_offset))
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
         self._committed: set[int] = set()
         self.still_aborted: list[AbortedTxn] = []
-        """Aborted transactions with data left when their marker came: readers still need their index entries."""
+        """Aborted transactions that still had data when their marker was reached: consumers need their transaction index entries."""
 
     def data_is_aborted(self, header: BatchHeader) -> bool:
         """Process a data batch. Return whether its transaction was aborted."""
@@ -123,7 +127,7 @@ class OffsetMap:
 
 
 class LastOfProducer(NamedTuple):
-    """A producer's last state in the log: `offset` is -1 if only a marker of this epoch was seen."""
+    """A producer's last data offset and epoch in the log; `offset` is -1 if the log has only a marker of this epoch."""
 
     offset: int
     epoch: int
@@ -140,19 +144,28 @@ class CleaningRules(NamedTuple):
 
 
 class BatchCleaner:
-    """The second pass: gets every batch from the log's start to the end of the range, in order."""
+    """The second pass over a log: removes records by the `OffsetMap` that the first pass built.
+
+    `clean` must be called with every batch from the log's start to the end of the range, in order.
+    """
 
     def __init__(self, rules: CleaningRules, aborted: Iterable[AbortedTxn]) -> None:
         self._rules = rules
         self._transactions = CleanedTransactions(aborted)
 
     def take_still_aborted(self) -> list[AbortedTxn]:
-        """Return the index entries of aborted transactions whose markers were processed since the last call."""
+        """Return the aborted transactions that still have data and whose markers were processed since the last call.
+
+        They are the transaction index of the new segment.
+        """
         taken, self._transactions.still_aborted = self._transactions.still_aborted, []
         return taken
 
     def clean(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """Return the replacement of `batch`: itself, a smaller one, its header, or None. Raises `RecordsError`."""
+        """Return the bytes to write in place of `batch`: the same batch, a rewritten one, its header alone, or None to remove it.
+
+        Raises `RecordsError`.
+        """
         if header.magic != MAGIC_V2:
             return batch
         _check(batch, header)
@@ -172,7 +185,7 @@ class BatchCleaner:
         return self._without_records(header) if gone else self._clean_data(batch, header)
 
     def _clean_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """Clean the marker of a transaction without data left."""
+        """Return the replacement of a marker whose transaction has no data left: with a delete horizon, or removed after its horizon."""
         if self._horizon_passed(header):
             return self._without_records(header)
         return batch if header.has_delete_horizon else self._with_horizon(header, memoryview(batch)[HEADER_BYTES:], None)
@@ -207,7 +220,10 @@ class BatchCleaner:
         return kept, has_tombstone
 
     def _with_horizon(self, header: BatchHeader, section: Buffer, kept: list[int] | None) -> bytes:
-        """Return the records with these indexes (None: all), with the horizon as base timestamp and timestamp deltas relative to it."""
+        """Return a batch of the records with the indexes `kept` (None: all) and a new delete horizon.
+
+        The horizon is stored as the base timestamp, so the records' timestamp deltas are relative to it (KIP-534).
+        """
         horizon = min(self._rules.now_ms + self._rules.delete_retention_ms, HORIZON_MAX_MS)
         records = list(iter_section(section, header))
         if kept is not None:
@@ -230,7 +246,7 @@ class BatchCleaner:
         return pack_header(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Return whether the header has information that is nowhere else in the log."""
+        """Return whether the header must be kept: it has the range's last offset, or its producer's last sequence or epoch."""
         if header.next_offset == self._rules.end_offset:
             return True
         last = self._rules.last_of_producers.get(header.producer_id) if header.has_producer_id else None

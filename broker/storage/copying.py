@@ -20,8 +20,8 @@ _NO_COPY_FILE_RANGE: Final = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno
 
 
 def copy_file(source: Path, target: Path, size: int | None = None) -> bool:
-    """Copy the first `size` bytes of a file (all of it by default) with its modification time; `target` is replaced. Return whether it
-    is a reflink, which needs no space. Nothing is synced. Raises `OSError`."""
+    """Copy the first `size` bytes of a file (all of it by default) and its modification time; `target` is replaced. Return whether the
+    copy is a reflink, which takes no disk space. Nothing is synced. Raises `OSError`."""
     from_fd = os.open(source, os.O_RDONLY | _BINARY)
     try:
         to_fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)
@@ -58,7 +58,7 @@ else:
 
 
 def _copy_data(from_fd: int, to_fd: int, size: int) -> None:
-    """Copy what is not a hole."""
+    """Copy the first `size` bytes except the holes, which stay holes."""
     position = 0
     while position < size:
         start, end = _next_data(from_fd, position, size)
@@ -68,7 +68,10 @@ def _copy_data(from_fd: int, to_fd: int, size: int) -> None:
 
 
 def _next_data(fd: int, position: int, size: int) -> tuple[int, int]:
-    """Return the next range with data in [position, size); everything up to `size` if the file system cannot tell."""
+    """Return [start, end) of the first range in [position, size) that is not a hole; (size, size) if the rest is a hole.
+
+    Return (position, size) if the system cannot report holes.
+    """
     if not hasattr(os, "SEEK_DATA"):
         return position, size
     try:
@@ -100,7 +103,7 @@ class _Unsupported(Exception):
 
 
 def _in_kernel(from_fd: int, to_fd: int, start: int, end: int) -> int:
-    """Copy with `copy_file_range`; return where it ended. Raises `_Unsupported`."""
+    """Copy with `copy_file_range`. Return the end position: less than `end` if the file is shorter. Raises `_Unsupported`, `OSError`."""
     while start < end:
         try:
             copied = os.copy_file_range(from_fd, to_fd, end - start, start, start)

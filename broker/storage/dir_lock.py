@@ -1,7 +1,7 @@
 """The file `.lock`: one broker per directory, Ottla or Apache Kafka.
 
-Java locks with fcntl records, which a process loses when it closes any descriptor of the file, and which do not conflict within one
-process. Where the system has open-file-description locks, which conflict with those of other processes as well, these are used instead.
+Java uses fcntl record locks: a process loses them when it closes any descriptor of the file, and two of one process do not conflict.
+Where the system has open-file-description locks, they are used instead; they have neither fault and conflict with Java's locks.
 """
 
 from __future__ import annotations

@@ -27,11 +27,14 @@ def parse_live(name: str) -> tuple[str, int] | None:
 
 
 def is_deleted(name: str) -> bool:
-    """Return whether a directory is that of a deleted partition, by Ottla or Kafka. No other directory may be removed."""
+    """Return whether the name is that of a partition deleted by Ottla or Kafka. Directories with any other name are never removed."""
     return _DELETED.fullmatch(name) is not None
 
 
 def set_aside(topic: str, partition: int, unique: bytes, suffix: str) -> str:
-    """Return `<topic>-<p>.<32 hex digits><suffix>`, with the topic shortened if the name is too long for a file system."""
+    """Return the new name of a deleted or stray partition's directory: `<topic>-<partition>.<32 hex digits><suffix>`.
+
+    The topic is shortened if the name would be too long for a file system.
+    """
     tail = f"-{partition}.{unique.hex()}{suffix}"
     return topic[: NAME_MAX - len(tail)] + tail

@@ -17,7 +17,7 @@ class FsyncFailed(OSError):
 
 
 def storage_error(what: str, error: Exception) -> Rejected:
-    """Return the response's error for a disk error."""
+    """Return the error of a response to a request that failed with a disk error: KAFKA_STORAGE_ERROR."""
     return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
 
@@ -31,7 +31,7 @@ class LogDirRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Damage that was found and repaired at the start. `position` is a byte position in `file`, -1 if the whole file is meant."""
+    """Damage that was found and repaired when the directory was opened. `position` is a byte position in `file`, -1 for the whole file."""
 
     file: Path
     reason: str

@@ -1,6 +1,7 @@
-"""A disk whose first error ends the broker: in a cluster another replica becomes leader then, but not while this broker lives.
+"""Stops a broker at the first disk error, so that other replicas become leaders: they are not elected while this broker is alive.
 
-Source: Kafka's LogDirFailureChannel, LogManager.handleLogDirFailure, which halts without an online directory. Here there is only one.
+Source: Kafka's LogDirFailureChannel, LogManager.handleLogDirFailure, which halts a broker without an online log directory. This broker
+has one log directory.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ _WATCHED: Final = tuple(name for name in vars(Files) if not name.startswith("_")
 
 
 class FatalFiles(Files):
-    """Wraps `files` below `root`. `on_failure`, which may be set later, is called with the first `OSError`, on the thread that met it.
+    """Wraps `files` and calls `on_failure`, which may be set later, once: with the first `OSError`, on the thread that got it.
 
-    A missing file is not a failure of the disk, unless `root` is missing, too.
+    A FileNotFoundError counts only if `root`, the data directory, is missing, too.
     """
 
     def __init__(self, root: Path, files: Files) -> None:

@@ -3,8 +3,8 @@
 Invariants: `pwrite` writes everything or raises; `pread` returns fewer bytes only at the end of the file; `write_atomic` leaves either the
 old or the new content under the final name, also after a power loss. Every failure is an `OSError`.
 
-A file with several hard links belongs to a fork, too (`ottla.broker.storage.fork`), or to a backup, and is never changed in place: `open`
-gives a descriptor that cannot write, and `own` replaces the name by a copy first.
+A file with several hard links is shared with a fork (`ottla.broker.storage.fork`) or a backup and is never changed in place: `open`
+returns a descriptor that cannot write, and `own` replaces the directory entry by a copy first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Lock(Protocol):
 
 
 class Files:
-    """The operating system's files."""
+    """Access to the operating system's files. Tests replace it."""
 
     def lock(self, directory: Path) -> Lock:
         """Lock an existing directory for one broker. Raises `LogDirLocked`, `LogDirRefused`."""
@@ -55,8 +55,10 @@ class Files:
         return self.open_read(path)
 
     def own(self, path: Path) -> None:
-        """Replace a file that has several hard links by a copy on disk, before it is changed. Other files stay, and so do open
-        descriptors, which have the old file. Blocks for as long as the copy takes."""
+        """Replace a file that has several hard links by a synced copy, so that it can be changed; leave any other file alone.
+
+        Descriptors that are open already still refer to the old file. Blocks for as long as the copy takes.
+        """
         if links_of(path) <= 1:
             return
         copy = path.with_name(path.name + ".tmp")
@@ -150,7 +152,7 @@ class Files:
             self.close(fd)
 
     def write(self, path: Path, data: Buffer, *, sync: bool) -> None:
-        """Replace the content in place: for files with a checksum of their own, which are worthless when torn."""
+        """Replace a file's content in place, not atomically: for files with a checksum, which readers reject when only partly written."""
         if links_of(path) > 1:
             self.remove(path)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)

@@ -14,7 +14,10 @@ from ottla.broker.storage.files import Files
 
 
 class FlushTicket:
-    """Everything below `offset` is on disk when `sync` has returned. `generation` tells whether the log was truncated meanwhile."""
+    """A sync that has begun: when `sync` returns, every record below `offset` is on disk.
+
+    `generation` is the log's truncation counter at the begin: if the log has another one at the end, it was truncated meanwhile.
+    """
 
     __slots__ = ("_directory", "_fds", "_files", "_paths", "generation", "offset")
 
@@ -46,6 +49,6 @@ class FlushTicket:
             self.close()
 
     def close(self) -> None:
-        """Close the descriptors of a ticket that will not be synced."""
+        """Close the descriptors. `sync` does so itself; otherwise the owner of a ticket that will not be synced calls this."""
         while self._fds:
             self._files.close(self._fds.pop())

@@ -1,12 +1,12 @@
-"""Copies a data directory of Ottla or Apache Kafka to a new one, which can be used like any other; also while a broker uses the original.
+"""Copies a data directory of Ottla or Apache Kafka to a new data directory (a fork), also while a broker uses the original.
 
 Invariants:
-- The original is only read. Closed segments of both share their bytes: by reflinks where the file system has them, otherwise by hard links,
-  which Ottla never writes through (`Files.own`). Everything else is copied.
-- A copy of a directory in use is what a crash leaves behind. Checkpoints are read first, because a log may have more than its checkpoint
-  says, but not less. Then all logs are cut at (nearly) one moment, and bytes appended later are left out.
-- The cut is consistent: a record is in it only with the metadata and the transaction state that it depends on. The metadata log and the
-  transaction log (GUARDS) have the same length before and after the other logs were measured; otherwise they are measured again.
+- The original is only read. Both directories share the bytes of closed segments: by reflinks where the file system has them, otherwise by
+  hard links, which Ottla never writes through (`Files.own`). All other files are copied.
+- A copy of a directory in use has the state after a crash. Checkpoints are read first, because a log may have more records than its
+  checkpoint says, but not fewer. Then the size of all logs is taken at (nearly) one moment, and bytes appended later are not copied.
+- The copy is consistent: it has the metadata and the transaction state that its records depend on. The metadata log and the transaction
+  log (GUARDS) must have the same length before and after the other logs are measured; otherwise all are measured again.
 - The new directory gets its name when it is complete.
 """
 
@@ -45,7 +45,7 @@ class ForkRefused(Exception):
 
 @dataclass(slots=True)
 class ForkReport:
-    """The contents of a fork. `linked` files are shared by hard links, `cloned` ones by reflinks, `copied` ones not at all."""
+    """The contents of a fork. `linked` files share their bytes by hard links, `cloned` ones by reflinks, `copied` ones share none."""
 
     source: Path
     target: Path
@@ -73,10 +73,10 @@ class _Partition:
     active: str = ""
     """The name of the newest segment."""
     cut: int = 0
-    """The size at which the active segment is cut."""
+    """The size in bytes to which the active segment is copied."""
 
     def look(self) -> None:
-        """List the directory; an empty one has no active segment."""
+        """Read the directory's files, the active segment and its size; `active` is empty in a directory without segments."""
         self.files = {}
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -87,16 +87,16 @@ class _Partition:
         self.measure()
 
     def measure(self) -> int:
-        """Cut the active segment at its present size, and return it."""
+        """Set `cut` to the active segment's present size in bytes, and return it."""
         self.cut = self.active_size()
         return self.cut
 
     def active_size(self) -> int:
-        """Return the active segment's present size."""
+        """Return the active segment's present size in bytes, 0 without one."""
         return (self.path / self.active).stat().st_size if self.active else 0
 
     def segments(self) -> dict[str, int]:
-        """Return the inodes of the segments, also of those that compaction is putting in place."""
+        """Return the inode of each `.log` file, including the `.swap` files of a compaction that is replacing segments."""
         return {name: inode for name, (inode, _) in self.files.items() if ".log" in name and not name.endswith(".cleaned")}
 
 
@@ -108,12 +108,15 @@ class _Node:
     small: dict[str, bytes]
     """The files beside the partitions: checkpoints, meta.properties."""
     marker: tuple[int, int] | None
-    """Identity of the clean-shutdown marker."""
+    """Inode and modification time (ns) of the clean-shutdown marker, None without one."""
     partitions: list[_Partition]
 
 
 def node_directories(directory: Path) -> list[Path]:
-    """Return the directories of the nodes in a data directory: itself, or those that it contains. Raises ForkRefused without any."""
+    """Return the nodes' directories: `directory` itself if it has a meta.properties, otherwise its subdirectories that have one.
+
+    Raises ForkRefused if there are none.
+    """
     if (directory / META_PROPERTIES).is_file():
         return [directory]
     if not directory.is_dir():
@@ -127,8 +130,8 @@ def node_directories(directory: Path) -> list[Path]:
 def fork(source: Path, target: Path, *, links: bool = True, finish: Callable[[Path], object] = lambda _: None) -> ForkReport:
     """Copy a data directory of one node, or of several (`ottla serve --brokers 3`), to `target`, which must not exist.
 
-    Without `links` nothing is shared by hard links: for a copy that Apache Kafka will use, because it truncates closed segments in place.
-    `finish` is called with the complete copy before it gets its name. Raises ForkRefused.
+    Pass `links=False`, which makes no hard links, for a copy that Apache Kafka will use: it truncates closed segments in place. `finish`
+    is called with the complete copy, under a temporary name, before it is renamed to `target`. Raises ForkRefused.
     """
     began = time.monotonic()
     source, target = source.absolute(), target.absolute()
@@ -192,7 +195,7 @@ def _surveyed(directory: Path) -> _Node:
 
 
 def _partitions(directory: Path) -> list[_Partition]:
-    """Return the partitions in a node's directory, without deleted ones."""
+    """Return the live, stray and future partitions in a node's directory, not the deleted ones."""
     found = sorted(entry for entry in directory.iterdir() if parse_live(entry.name) or entry.name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)))
     return [_Partition(entry) for entry in found if entry.is_dir()]
 
@@ -206,7 +209,10 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _cut(nodes: list[_Node]) -> bool:
-    """Choose the size at which each log is cut. Return whether it is certain that the cut is consistent."""
+    """Choose the size to which each log is copied, until the metadata and transaction logs do not change while the others are measured.
+
+    Return False if they still changed after SETTLE_S: the copy may be inconsistent.
+    """
     for partition in (partition for node in nodes for partition in node.partitions):
         partition.look()
     deadline = time.monotonic() + SETTLE_S
@@ -226,7 +232,8 @@ def _cut(nodes: list[_Node]) -> bool:
 
 
 def _look_again(node: _Node) -> bool:
-    """Return whether a partition or a segment was added, removed or replaced since the last look, and include it."""
+    """List the node's partitions and files again. Return whether a partition or segment was added, removed or replaced since the last
+    listing; otherwise the sizes chosen before stay."""
     known = {partition.path: partition for partition in node.partitions}
     node.partitions = [known.get(partition.path, partition) for partition in _partitions(node.path)]
     changed = known.keys() != {partition.path for partition in node.partitions}
@@ -259,7 +266,7 @@ def _used_bytes(path: Path) -> int:
 
 
 def _has_reflinks(directory: Path, target: Path) -> bool:
-    """Return whether a copy of the directory's files to `target` shares their blocks."""
+    """Return whether files of `directory` can be copied to `target` as reflinks."""
     trial = target / META_PROPERTIES
     try:
         return copy_file(directory / META_PROPERTIES, trial)
@@ -287,7 +294,7 @@ def _copy_node(node: _Node, target: Path, report: ForkReport, *, links: bool) ->
 
 
 def _in_order(partition: _Partition) -> Iterator[str]:
-    """Yield the names of the files, those with the batches last: an index or a snapshot may lag behind the log, but not lead."""
+    """Yield the files' names in the order of copying, `.log` files last: an index or a snapshot may end before the log, not after it."""
     yield from sorted(partition.files, key=lambda name: (".log" in name, name))
 
 
@@ -308,7 +315,8 @@ def _copy(partition: _Partition, name: str, target: Path, report: ForkReport, *,
 
 
 def _link(partition: _Partition, name: str, target: Path) -> bool:
-    """Share a closed segment. Return False if it must be copied: it is on another file system, or belongs to another user."""
+    """Make a hard link to a closed segment. Return False if the system refuses: `target` is on another file system, or another user owns
+    the file. Raises FileNotFoundError if the segment was removed."""
     try:
         os.link(partition.path / name, target)
     except FileNotFoundError:
@@ -319,7 +327,8 @@ def _link(partition: _Partition, name: str, target: Path) -> bool:
 
 
 def _copy_marker(node: _Node, target: Path) -> bool:
-    """Copy the clean-shutdown marker if it was there all the time: a broker that starts removes it before it changes anything."""
+    """Copy the clean-shutdown marker and return True, if it existed unchanged during the whole copy: then no broker was running, because a
+    broker removes the marker at its start, before it changes anything."""
     if node.marker is None or _identity(node.path / CLEAN_SHUTDOWN) != node.marker:
         return False
     shutil.copy2(node.path / CLEAN_SHUTDOWN, target / CLEAN_SHUTDOWN)

@@ -41,11 +41,11 @@ def format_directory(
     files: Files = FILES,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> bool:
-    """Format `path`. Return False if it was formatted already, for the same node and cluster.
+    """Format the directory `path`. Return False if it was formatted already for this node and cluster, and `ignore_formatted` is set.
 
-    `levels` of features and credentials of `users` are for controllers. With `voter_at`, a controller's listeners, this node becomes the
-    only voter of a quorum whose voters can change (`--standalone`). Raises `LogDirRefused` if the directory belongs to another node or
-    cluster, or is formatted without `ignore_formatted`.
+    `levels` (feature levels) and `users` (credential records) are for a controller's bootstrap records. With `voter_at`, this controller's
+    listeners, the node becomes the only voter of a dynamic quorum (KIP-853, `--standalone`). Raises `LogDirRefused` if the directory
+    belongs to another node or cluster, or is formatted and `ignore_formatted` is not set.
     """
     meta_path = path / FILE_NAME
     try:
@@ -74,7 +74,8 @@ def format_directory(
 
 
 def bootstrap_records(files: Files, path: Path) -> list[MetadataRecord]:
-    """Return the records with which the directory was formatted for the first controller, or none. Raises ProtocolError, OSError."""
+    """Return the records in the directory's `bootstrap.checkpoint`, which the first controller appends to a new metadata log; empty without
+    the file. Raises ProtocolError, OSError."""
     try:
         return read_snapshot(files.read_bytes(path / BOOTSTRAP_FILE)).records
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The start offset of each leader epoch: `leader-epoch-checkpoint` (Kafka's LeaderEpochFileCache, reference 6.8).
+"""The start offset of each leader epoch: `leader-epoch-checkpoint` (Kafka's LeaderEpochFileCache).
 
 Invariants: entries strictly increase in epoch and in start offset; the file has the same entries and is rewritten with every change. The
 log's flush syncs it. A power loss before that costs nothing, because recovery reads the epochs from the unflushed batches.
@@ -64,7 +64,7 @@ class LeaderEpochs:
     def note(self, epoch: int, start_offset: int) -> None:
         """Record an epoch's start during recovery, without writing the file; `save` does that.
 
-        Entries of the file that begin there or later are of an epoch whose records were lost; only the file survived a power loss.
+        Entries of the file with this start offset or a later one are removed: a power loss destroyed their records, but not the file.
         """
         if epoch > self.latest:
             while self._entries and self._entries[-1].start_offset >= start_offset:
@@ -78,7 +78,10 @@ class LeaderEpochs:
         return self._entries[number].epoch if number >= 0 else UNDEFINED
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (the greatest epoch up to `epoch`, the start of the next one); (-1, -1) if unknown (KIP-101)."""
+        """Return (the greatest known epoch <= `epoch`, its end offset) (KIP-101).
+
+        An epoch before the first known one ends where that one starts. An epoch after the latest one is unknown: (-1, -1).
+        """
         if epoch == UNDEFINED or epoch > self.latest:
             return UNDEFINED, UNDEFINED
         if epoch == self.latest:
@@ -96,7 +99,7 @@ class LeaderEpochs:
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove epochs that ended before `start_offset`; the epoch around it begins there from now on. Raises `OSError`."""
+        """Remove epochs that end at or before `start_offset`, and let the epoch that contains it begin there. Raises `OSError`."""
         below = [e for e in self._entries if e.start_offset < start_offset]
         if not below:
             return
@@ -111,7 +114,7 @@ class LeaderEpochs:
             self._replace([])
 
     def begin_file(self) -> None:
-        """Write the file of a log that was only in memory and has a new directory; a crash may leave the file empty.
+        """Write the file, unsynced, after the directory of a log that was only in memory was created. A crash may leave the file empty.
 
         Raises `OSError`.
         """

@@ -25,10 +25,10 @@ class LeadersBatch(NamedTuple):
 
 
 def leaders_batches(data: Buffer, leader_epoch: int) -> Iterator[LeadersBatch]:
-    """Yield the complete batches of a response to a fetch in `leader_epoch`, with any size and any timestamp.
+    """Yield the complete batches of the response to a follower's fetch in `leader_epoch`. Their sizes and timestamps are not limited.
 
-    A batch of a later epoch ends the iteration (KAFKA-18723): it is another leader's, and this leader may not have it when asked in that
-    epoch. An incomplete last batch is skipped. Raises `Rejected` at the first corrupt batch.
+    A batch of a later epoch ends the iteration: the follower must fetch it in that epoch (KAFKA-18723). An incomplete last batch is
+    skipped. Raises `Rejected` at the first corrupt batch.
     """
     view = memoryview(data)
     try:

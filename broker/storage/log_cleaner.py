@@ -2,10 +2,10 @@
 
 Invariants:
 
-* Work is done in slices: a `Cleaning` is a generator that yields after each read, so that its caller can serve others. If it yields an
-  `OffLoop`, the caller runs that object's `sync` on any thread before the next slice: it syncs files, or opens a batch that is compressed
-  or has many records, which takes up to seconds. Appends, rolls, retention and DeleteRecords may happen meanwhile; if a segment under
-  cleaning has left the log, or the log was deleted, the pass ends without effect.
+* Work is done in slices: a `Cleaning` is a generator that yields after each read, so that the event loop can do other work. If it yields an
+  `OffLoop`, the caller runs that object's `sync` on any thread before the next slice: it syncs files, or decodes a batch that is compressed
+  or has many records, which takes up to seconds. Appends, rolls, retention and DeleteRecords may happen between slices. If a segment being
+  cleaned was removed from the log, or the log was deleted, the pass ends without effect.
 * Never cleaned: the active segment, records at or above the last stable offset, records younger than min.compaction.lag.ms.
 * The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes an interrupted
   replacement after a crash.
@@ -36,17 +36,17 @@ T = TypeVar("T")
 
 
 class OffLoop(Protocol):
-    """Work that must not run on the event loop."""
+    """Work that blocks for too long for the event loop. The caller runs `sync` on any thread."""
 
     def sync(self) -> None: ...
 
 
 class _SegmentGone(Exception):
-    """The log was deleted, or the segment left it, while a batch was opened on a thread."""
+    """The log was deleted, or the segment was removed from it, while a thread decoded one of its batches."""
 
 
 class _Opening(Generic[T]):
-    """Work on the records of one batch. A corrupt batch does not fail the thread: `result` raises its `RecordsError`."""
+    """Decoding of one batch on a thread. A corrupt batch raises no error in `sync`: `result` raises its `RecordsError`."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -66,7 +66,7 @@ class _Opening(Generic[T]):
 
 
 def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[OffLoop, None, T]:
-    """Return the result of `work` on a batch of `segment`, run off the loop if it may take long. Raises _SegmentGone."""
+    """Return the result of `work` on a batch of `segment`. For a compressed or large batch yield it as `OffLoop`. Raises _SegmentGone."""
     if not header.attributes & CODEC_MASK and header.record_count <= limits.CLEANED_AT_ONCE_RECORDS:
         return work()
     opening = _Opening(work)
@@ -81,7 +81,7 @@ Cleaning = Generator[OffLoop | None, None, int]
 
 
 class Dirtiness(NamedTuple):
-    """The clean and the dirty bytes of a log. Offsets are half-open: [first_dirty, end)."""
+    """A log's clean and dirty bytes; the offsets [first_dirty, end) are the dirty range that can be cleaned now."""
 
     first_dirty: int
     end: int
@@ -95,7 +95,10 @@ class Dirtiness(NamedTuple):
 
 
 def dirtiness(log: PartitionLog, first_dirty: int, now_ms: int) -> Dirtiness:
-    """Measure the log between the cleaner's checkpoint `first_dirty` (reset if it is outside the log) and the first uncleanable offset."""
+    """Measure the log's clean bytes, below the cleaner's checkpoint `first_dirty`, and its dirty bytes, up to the first uncleanable offset.
+
+    A `first_dirty` outside the log is replaced by the log start (LogCleanerManager.cleanableOffsets).
+    """
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         first_dirty = log.log_start_offset
     end = min(log.last_stable_offset, log.segments.active.base_offset)
@@ -125,7 +128,8 @@ def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
 
 
 def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
-    """Make one pass over `log`. Raises `OSError` (between two renames it takes the log offline) and `RecordsError` (a corrupt batch)."""
+    """Make one pass over `log`. Raises `RecordsError` for a corrupt batch, and `OSError`; an `OSError` while segments are replaced takes
+    the log offline."""
     found = dirtiness(log, first_dirty, now_ms)
     try:
         return (yield from _clean(log, found, now_ms))
@@ -155,7 +159,7 @@ def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
 
 
 def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[OffLoop | None, None, None]:
-    """The first pass: add the dirty range's batches to the map, until it ends or the map is full."""
+    """The first pass: add the dirty range's batches to `keys`, up to the end of the range or until the map is full."""
     read = 0
     for segment in log.segments.from_offset(found.first_dirty):
         if segment.base_offset >= found.end or not _holds(log, segment):
@@ -174,12 +178,12 @@ def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[Off
 
 
 def _holds(log: PartitionLog, segment: Segment) -> bool:
-    """Return whether the segment's files are still this log's: after a deletion their names may belong to another topic."""
+    """Return whether the segment is still part of `log`, which was not deleted: a new topic may use the same file names."""
     return log.failure is None and any(s is segment for s in log.segments)
 
 
 def _groups(log: PartitionLog, end: int) -> list[list[Segment]]:
-    """Return the inactive segments below `end`, in groups that fit into one segment."""
+    """Return the inactive segments below `end`, in groups; each group is compacted into one segment (Cleaner.groupSegmentsBySize)."""
     config = log.config
     groups: list[list[Segment]] = []
     size = indexes = 0
@@ -199,7 +203,7 @@ def _groups(log: PartitionLog, end: int) -> list[list[Segment]]:
 
 
 class _Writer:
-    """Writes what is kept of one group of segments to a new segment."""
+    """Writes the kept records of a group of segments to one new segment, and replaces the group by it."""
 
     def __init__(self, log: PartitionLog, files: Files, open_files: OpenFiles, group: list[Segment]) -> None:
         self._log = log
@@ -226,7 +230,7 @@ class _Writer:
         )
 
     def write(self, cleaner: BatchCleaner) -> Generator[OffLoop | None, None, bool]:
-        """Write and sync the `.cleaned` files. Return False if a segment of the group has left the log meanwhile."""
+        """Write and sync the `.cleaned` files. Return False if a segment of the group was removed from the log meanwhile."""
         if not all(_holds(self._log, segment) for segment in self._group):
             return False
         self._new.create_files()
@@ -255,7 +259,8 @@ class _Writer:
             self._new.txn_index.append(txn)
 
     def put_in_place(self, now_ms: int) -> None:
-        """Replace the old segments. An `OSError` between the renames takes the log offline; a restart completes or undoes them."""
+        """Replace the group's segments by the new one. An `OSError` between the renames takes the log offline; the next start completes or
+        undoes the renames."""
         log, files = self._log, self._files
         mtime_ms = max(files.mtime_ms(segment.path) for segment in self._group)
         size = self._new.size
@@ -283,7 +288,7 @@ class _Writer:
             self._files.rename(old, new)
 
     def clear_away(self) -> None:
-        """Remove files that were not put in place."""
+        """Remove the `.cleaned` files of a segment that has not replaced its group."""
         self._new.release()
         if not self._placed and self._log.failure is None:
             for final in self._final:

@@ -21,9 +21,9 @@ Blocking = Callable[[], None]
 
 
 class LogCleanerManager:
-    """Cleans logs.
+    """Cleans the dirtiest log of a data directory.
 
-    `cleaned` has the offset up to which each log is clean, and is shared with `LogDir`; `checkpoint` returns the write that saves it.
+    `cleaned` has each log's first dirty offset, and is shared with `LogDir`. `checkpoint` returns a function that writes `cleaned` to disk.
     """
 
     def __init__(self, cleaned: dict[Key, int], checkpoint: Callable[[], Blocking]) -> None:
@@ -33,10 +33,10 @@ class LogCleanerManager:
         self._refused: WeakSet[PartitionLog] = WeakSet()
 
     def clean_dirtiest(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Iterator[Blocking | None]:
-        """Make one pass over the dirtiest of `logs` that needs cleaning, in slices.
+        """Clean the log with the greatest dirty ratio among those that need it, in slices.
 
-        A yielded callable blocks on the disk: it must be called, on any thread, before the pass goes on. It and the pass raise `OSError`,
-        including `FsyncFailed`.
+        A yielded callable blocks: the caller runs it on any thread before the next slice. It and the generator raise `OSError`, including
+        `FsyncFailed`.
         """
         key = self._choose(logs, now_ms)
         if key is None:
@@ -58,7 +58,7 @@ class LogCleanerManager:
             yield self._checkpoint()
 
     def _choose(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Key | None:
-        """Return the dirtiest log; logs with a disk error come last."""
+        """Return the key of the dirtiest log that needs cleaning, None if none does. Logs whose last pass had an `OSError` come last."""
         found: list[tuple[bool, float, Key]] = []
         for key, log in logs.items():
             if log.config.compacts and log.failure is None and log not in self._uncleanable and len(log.segments) > 1:
@@ -76,7 +76,7 @@ class LogCleanerManager:
 
 
 def _blocking(cleaning: Cleaning) -> Generator[Blocking | None, None, int]:
-    """Yield each slice's sync as a callable. Return the result of the pass."""
+    """Run a cleaning pass. Yield its blocking work as callables, None after any other slice. Return the log's new first dirty offset."""
     while True:
         try:
             ticket = next(cleaning)

@@ -227,7 +227,7 @@ class LogDir:
         return partition_metadata.NO_TOPIC_ID
 
     def _default_config(self) -> LogConfig:
-        """Return the configuration to open a log with until its topic's own is known."""
+        """Return the broker's default topic configuration: a log is opened with it, before its topic's configuration is known."""
         settings = self.settings
         return LogConfig(
             index_interval_bytes=settings.log_index_interval_bytes,
@@ -256,8 +256,9 @@ class LogDir:
     # --- partitions ------------------------------------------------------------------------------------------------------------
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, at_once: bool = False) -> PartitionLog:
-        """Create the log of a new partition. Its directory is created at its first write (`new_log`), or now with `at_once`; one left by a
-        failed removal is renamed first. Raises `Rejected`.
+        """Create the log of a new partition. Its directory is created by the first write (`recovery.new_log`), or now with `at_once`.
+
+        A directory of this name that a failed removal has left is renamed first. Raises `Rejected`.
         """
         key = (topic, partition)
         assert key not in self.logs, f"{topic}-{partition} exists already"
@@ -287,18 +288,18 @@ class LogDir:
         log.topic_id = topic_id
 
     def delete_log(self, topic: str, partition: int) -> None:
-        """Rename a partition, also a failed one, to `-delete`; its files are removed after log.segment.delete.delay.ms. Raises
-        `Rejected`."""
+        """Remove a partition, also a failed one: rename its directory to `…-delete`, whose files are removed after
+        log.segment.delete.delay.ms. Raises `Rejected`."""
         aside = self._set_aside((topic, partition), DELETE_SUFFIX)
         if aside is not None:
             self._doomed[aside] = None
 
     def mark_stray(self, topic: str, partition: int) -> None:
-        """Rename a partition that belongs to no topic to `-stray`. It is never removed. Raises `Rejected`."""
+        """Rename the directory of a partition that belongs to no topic to `…-stray`. Its files are never removed. Raises `Rejected`."""
         self._set_aside((topic, partition), STRAY_SUFFIX)
 
     def _set_aside(self, key: Key, suffix: str) -> Path | None:
-        """Rename a partition's directory. Return its new name; None if there is no directory yet."""
+        """Remove a partition from `logs` and rename its directory. Return the new path; None if the directory was never created."""
         log = self.logs.pop(key, None)
         self.failed.pop(key, None)
         self.cleaned.pop(key, None)
@@ -319,9 +320,10 @@ class LogDir:
         return target
 
     def removal_checkpoint(self) -> Write:
-        """Return a write after which nothing refers to removed partitions: no checkpoint, nor a directory name after a power loss.
+        """Return a function that removes the deleted partitions from all checkpoints and makes the renames of their directories durable.
 
-        It raises `FsyncFailed`. A checkpoint that cannot be written is written with the next ones.
+        It logs an error for a checkpoint that cannot be written, because the next checkpoint replaces it, and raises `FsyncFailed` if the
+        directory cannot be synced.
         """
         written = [
             self.recovery_point_checkpoint(),
@@ -346,7 +348,7 @@ class LogDir:
     def doomed(self, now_ms: int) -> Iterator[Write]:
         """Yield functions that remove deleted partitions and files from the disk, once their delay is over. Call each of them once.
 
-        A partition's delay starts with the first call of this method after its deletion, and is over, too, if the clock was set back. A
+        A partition's delay starts with the first call of this method after its deletion. It also ends if the clock was set back. A
         directory whose removal fails is removed after the next start.
         """
         for key in list(self._with_doomed):
@@ -366,11 +368,12 @@ class LogDir:
     # --- checkpoints -----------------------------------------------------------------------------------------------------------
 
     def recovery_point_checkpoint(self) -> Write:
-        """Return the write of the current recovery points. As for the other checkpoints, nothing is written before it is called."""
+        """Return a function that writes the present recovery points to their checkpoint file."""
         return self._checkpoint(checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in self.logs.items()})
 
     def log_start_checkpoint(self) -> Write:
-        """Return the write of log start offsets, for logs that start inside their first segment; for others the segment's name has it."""
+        """Return a function that writes the log start offsets. Only logs that start inside their first segment are in the file: for the
+        others, the segment's base offset is the log start."""
         starts = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segments.first.base_offset}
         return self._checkpoint(checkpoints.LOG_START, starts)
 
@@ -399,7 +402,10 @@ class LogDir:
     # --- stop ------------------------------------------------------------------------------------------------------------------
 
     def close(self, clean: bool = True) -> None:
-        """Close everything. A clean close first saves and syncs all logs, and writes the marker unless one of them failed."""
+        """Close all logs and release the lock. A clean close first saves and syncs all logs, and then writes the clean-shutdown marker.
+
+        The marker is not written if a log cannot be saved; that error is logged.
+        """
         try:
             if clean and self.save():
                 self.mark_as_clean(self.path)
@@ -411,7 +417,7 @@ class LogDir:
             self._lock.release()
 
     def save(self) -> bool:
-        """Save and sync everything, as a clean close does, and stay open. Return whether nothing is missing. Raises `OSError`."""
+        """Save and sync all logs and checkpoints, and stay open. Return False if a log has failed or was not saved. Raises `OSError`."""
         if not self._save_logs():
             return False
         self.recovery_point_checkpoint()()
@@ -426,7 +432,10 @@ class LogDir:
         self._files.write_atomic(directory / CLEAN_SHUTDOWN, marker)
 
     def _save_logs(self) -> bool:
-        """Sync the logs concurrently: one by one, thousands of partitions would exceed a service manager's stop timeout."""
+        """Save and sync all logs. Return whether each is completely on disk.
+
+        Several threads sync concurrently: one by one, thousands of partitions would exceed a service manager's stop timeout.
+        """
         with self._threads(CLOSE_THREADS, "close") as pool:
             results: list[bool] = []
             logs = list(self.logs.values())
@@ -438,7 +447,8 @@ class LogDir:
 
 
 def _broker_epoch(marker: bytes) -> int:
-    """Return the marker's broker epoch, or none if it is unreadable or an older Kafka's empty file (Kafka's `CleanShutdownFileHandler`)."""
+    """Return the broker epoch in a clean-shutdown marker, NO_BROKER_EPOCH if it is not JSON or an older Kafka's empty file
+    (CleanShutdownFileHandler)."""
     try:
         content = json.loads(marker)
     except ValueError:

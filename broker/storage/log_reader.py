@@ -29,7 +29,7 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class Slice(NamedTuple):
-    """Bytes of `segment` up to `end_position`. `on_older_segment` is true if the reader's bound is in a later segment."""
+    """Bytes read from `segment`, ending at byte `end_position`. `on_older_segment`: the reader's upper offset is in a later segment."""
 
     records: bytes
     segment: Segment
@@ -48,7 +48,11 @@ class LogReader:
         self._positions.clear()
 
     def read(self, offset: int, bound: int, log_end_offset: int, max_bytes: int, *, min_one_batch: bool) -> Slice | None:
-        """Return batches from the one with `offset` up to `bound`; None if there are none (the cleaner left a gap)."""
+        """Return bytes of one segment: the batches from the one with `offset` to offset `bound` (excluded), at most `max_bytes`.
+
+        With `min_one_batch` the first batch is returned whole, whatever its size. None if no batch is in that range, because compaction
+        removed all. Raises `CorruptBatch`.
+        """
         found = self._locate(offset)
         if found is None:
             return None
@@ -83,7 +87,7 @@ class LogReader:
         return None
 
     def _limit(self, segment: Segment, bound: int, log_end_offset: int) -> int:
-        """Return the end position of the bytes below `bound`, an offset in `segment`."""
+        """Return the byte position in `segment` at which the batches below offset `bound` end."""
         if bound >= log_end_offset:
             return segment.size
         found = self._locate(bound)
@@ -96,7 +100,8 @@ class LogReader:
         positions[offset] = (segment, position)
 
     def aborted(self, offset: int, data: Slice, log_end_offset: int) -> list[tuple[int, int]]:
-        """Return (producer id, first offset) of the aborted transactions that can touch the slice (reference 4.11)."""
+        """Return (producer id, first offset) of the aborted transactions that may have records in `data`, which was read from `offset`
+        (UnifiedLog.collectAbortedTransactions)."""
         upper = data.segment.offset_index.offset_at_or_after(data.end_position)
         if upper is None:
             upper = self.segments.next_base(data.segment) or log_end_offset
@@ -111,7 +116,7 @@ class LogReader:
     # --- timestamps ------------------------------------------------------------------------------------------------------------
 
     def first_at(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
-        """Return the first record from `log_start_offset` on with at least `timestamp`."""
+        """Return the first record from `log_start_offset` on whose timestamp is at least `timestamp`, None if there is none."""
         for segment in self.segments.from_offset(log_start_offset):
             if segment.max_timestamp >= timestamp:
                 found = _search(segment, timestamp, log_start_offset)
@@ -120,9 +125,9 @@ class LogReader:
         return None
 
     def with_max_timestamp(self) -> TimestampOffset | None:
-        """Return the record with the greatest timestamp known of any segment, as in UnifiedLog.fetchOffsetByTimestamp.
+        """Return the record with the log's greatest timestamp, by the segments' recorded maxima (UnifiedLog.fetchOffsetByTimestamp).
 
-        It may lie before the log's start if its segment still exists; None if compaction has removed it from its batch.
+        The record may be below the log start, while its segment still exists. None if compaction has removed that record.
         """
         segment = max(self.segments, key=lambda segment: segment.max_timestamp)
         newest = segment.max_timestamp
@@ -158,8 +163,9 @@ def _search(segment: Segment, timestamp: int, from_offset: int) -> TimestampOffs
 def _first_in(  # noqa: PLR0917 # the first three are one batch
     segment: Segment, position: int, header: BatchHeader, oldest: int, newest: int, from_offset: int = 0
 ) -> TimestampOffset | None:
-    """Return the first record of a batch from `from_offset` on with a timestamp in [oldest, newest], found by the walker: a batch can have
-    a million records. Raises `RecordsError`.
+    """Return the batch's first record at or after `from_offset` with a timestamp in [oldest, newest], None if there is none.
+
+    The compiled walker searches, because a batch can have a million records. Raises `RecordsError`.
     """
     section = records_section(segment.pread(header.size_bytes, position), header)
     base = header.base_timestamp

@@ -16,7 +16,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class Isolation(Enum):
-    """The bound of a reader: the high watermark, the last stable offset, or (for replicas) the log's end."""
+    """The offset up to which a reader sees records: the high watermark, the last stable offset, or, for followers, the log end."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -25,9 +25,9 @@ class Isolation(Enum):
 
 @dataclass(slots=True)
 class AppendInfo:
-    """The result of an append. A duplicate wrote nothing: its offsets and time are those of the batch that it repeats.
+    """The result of an append. For a duplicate nothing was written: offsets and time are those of the batch written before.
 
-    `log_append_time_ms` is -1 if the batch keeps its producer's time. An append without batches has `first_offset` and `last_offset` -1.
+    `log_append_time_ms` is -1 if the batch has CreateTime. `first_offset` and `last_offset` are -1 if there was no batch to append.
     """
 
     first_offset: int
@@ -40,8 +40,8 @@ class AppendInfo:
 class ReadResult(NamedTuple):
     """Stored batches, the last one possibly incomplete, with the log's offsets at the time of the read.
 
-    `aborted` has (producer id, first offset) for READ_COMMITTED and is empty otherwise. `on_older_segment`: later segments have more for
-    this reader, however few bytes this read returned.
+    `aborted` has (producer id, first offset) of the aborted transactions for READ_COMMITTED, otherwise nothing. `on_older_segment`: later
+    segments have more for this reader, so a fetch must not wait for fetch.min.bytes.
     """
 
     records: bytes

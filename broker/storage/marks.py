@@ -1,9 +1,9 @@
-"""The states that a broker can return to: each is a fork of its directory (`ottla.broker.storage.fork`), beside it.
+"""Marks: saved states to which a broker can be rewound. Each is a fork of its data directory (`ottla.broker.storage.fork`) beside it.
 
 Invariants:
-- A mark is never used as a data directory. A broker gets a copy of it, which a thread makes ahead: returning costs one rename.
-- The data directory is exchanged in one step, so a process that is killed leaves one of both states. Where the system cannot exchange
-  names, it is three renames.
+- A mark is never used as a data directory. A broker gets a copy of it, which a thread makes in advance, so a rewind is one rename.
+- The data directory and the copy are exchanged in one step, so a killed process leaves either the old or the new state. Where the system
+  cannot exchange names, three renames do it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Mark:
     histories: Sequence[tuple[int, int, int]]
     """The length of each broker's recorded history."""
     incarnations: Mapping[int, bytes]
-    """The incarnation of each broker of a cluster."""
+    """The incarnation id of each cluster broker, by node id."""
 
 
 class Marks:
-    """The marks of the broker that uses `data_dir`. All are removed by `discard`, at the latest with the process."""
+    """The marks of the broker that uses `data_dir`. `discard` removes all of them, or the end of the process."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -60,7 +60,7 @@ class Marks:
         histories: Sequence[tuple[int, int, int]] = (),
         incarnations: Mapping[int, bytes] | None = None,
     ) -> Mark:
-        """Fork the directory, which must not change meanwhile and have everything saved. Raises ForkRefused."""
+        """Make a mark: fork the data directory, which must be saved (`LogDir.save`) and not change meanwhile. Raises ForkRefused."""
         self._made += 1
         mark = Mark(self._root / f"{self._made}", now_ms, histories, incarnations or {})
         fork(self._data_dir, mark.directory, finish=mark_as_clean)
@@ -68,11 +68,11 @@ class Marks:
         return mark
 
     async def prepared(self, mark: Mark) -> None:
-        """Wait for the copy that `restore` needs. Raises ForkRefused, OSError."""
+        """Wait until the thread has made the copy that `restore` needs, so that `restore` does not block. Raises ForkRefused, OSError."""
         await asyncio.wrap_future(self._copies[mark])
 
     def remove(self, mark: Mark) -> None:
-        """Forget a mark, and remove its files on a thread."""
+        """Forget a mark, and remove its files on the thread that makes the copies."""
         copy = self._copies.pop(mark)
 
         def clear() -> None:
@@ -82,7 +82,7 @@ class Marks:
         self._pool.submit(clear)  # on the thread that makes the copy, after it
 
     def restore(self, mark: Mark) -> None:
-        """Put a copy of the mark in the place of the data directory, which no broker may be using. Raises ForkRefused, OSError."""
+        """Replace the data directory, which no broker may be using, by a copy of the mark. Raises ForkRefused, OSError."""
         copy = self._copies[mark].result()
         exchange(copy, self._data_dir)
         self._copies[mark] = self._pool.submit(self._copied, mark, copy)
@@ -112,6 +112,6 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def _renameat2(one: Path, other: Path) -> bool:
-    """Exchange by one system call. Return False if kernel, C library or file system do not have it."""
+    """Exchange two directories by the system call renameat2. Return False if kernel, C library or file system do not support it."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     return call is not None and not call(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)

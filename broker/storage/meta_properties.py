@@ -35,7 +35,7 @@ def encode_meta(meta: MetaProperties, now_ms: int) -> bytes:
 
 
 def decode_meta(data: bytes) -> MetaProperties:
-    """Parse the file. Raises `ValueError` with what is missing or wrong. An older Kafka's file has no directory.id: zeros."""
+    """Parse the file. Raises `ValueError` that names the missing or invalid key. Without directory.id (Kafka < 3.7) the id is all zeros."""
     fields: dict[str, str] = module_of("javaproperties", "reading").loads(data.decode("latin-1"))
     if fields.get("version") != "1":
         raise ValueError(f"version {fields.get('version')}; only 1 is understood")
@@ -47,7 +47,7 @@ def decode_meta(data: bytes) -> MetaProperties:
 
 
 def random_id(random_bytes: Callable[[int], bytes]) -> bytes:
-    """Return a random UUID that Kafka would draw: none of the first hundred, and its text does not begin with a dash."""
+    """Return a random UUID as Kafka's Uuid.randomUuid: not one of the 100 reserved ids, and its text does not begin with a dash."""
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

@@ -31,12 +31,15 @@ class OffsetIndex(SparseIndex):
         return self.entry(count - 1) if count else None
 
     def lookup(self, offset: int) -> int:
-        """Return a position at or before the batch with `offset`."""
+        """Return the byte position of a batch at or before the one with `offset`: a scan for that batch starts there."""
         number = self._floor(offset)
         return self.entry(number)[1] if number >= 0 else 0
 
     def offset_at_or_after(self, position: int) -> int | None:
-        """Return the offset of the first entry at `position` or later: the upper bound of a fetch that ends there."""
+        """Return the offset of the first entry at or after byte `position`, an upper bound of the offsets in a fetch that ends there.
+
+        None if there is no such entry (OffsetIndex.fetchUpperBoundOffset).
+        """
         count = len(self)
         low, high = 0, count
         while low < high:

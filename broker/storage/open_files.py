@@ -1,7 +1,6 @@
 """Limits file descriptors and index memory: at most `max_open` segments of a directory are open; the one opened first is closed first.
 
-Closing only costs time: a segment opens its file and loads its indexes again when it is used. A start with thousands of partitions is
-therefore cheap.
+A closed segment opens its file and loads its indexes again when it is used. A start with thousands of partitions therefore opens few files.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below this offset every transaction is decided: the bound of READ_COMMITTED."""
+        """The last stable offset: below it every transaction was committed or aborted. READ_COMMITTED consumers read up to it."""
         unstable = self.producer_state.first_unstable_offset
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
@@ -119,13 +119,13 @@ class PartitionLog:
             self.producer_state.passed_high_watermark(offset)
 
     def leader_said(self, high_watermark: int) -> None:
-        """Set a follower's high watermark to its leader's, forward or back."""
+        """Set a follower's high watermark to its leader's, which may be lower than the present one."""
         assert self.log_start_offset <= high_watermark <= self.log_end_offset
         self.high_watermark = high_watermark
         self.producer_state.passed_high_watermark(high_watermark)
 
     def become_leader(self, epoch: int) -> None:
-        """Begin leader epoch `epoch` at the log's end; appends belong to it from now on. Raises `Rejected` if it cannot be recorded."""
+        """Begin leader epoch `epoch` at the log's end; later appends belong to it. Raises `Rejected` if the epoch cannot be stored."""
         self._check_online()
         self._begin_epoch(epoch, self.log_end_offset)
         self.leader_epoch = epoch
@@ -137,7 +137,7 @@ class PartitionLog:
             raise storage_error("cannot record the leader epoch", e) from e
 
     def fail(self, error: OSError) -> None:
-        """Take the log offline: every later append and read is refused with `error`."""
+        """Take the log offline: every later append and read raises `Rejected` (KAFKA_STORAGE_ERROR) with `error` as its reason."""
         self.failure = error
         self.on_change()
 
@@ -157,11 +157,11 @@ class PartitionLog:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Write one checked batch (`batch_check`), or recognize it as written before. Raises `Rejected`; then nothing was written.
+        """Append one batch that `batch_check` has validated, unless it is a duplicate. Raises `Rejected`; then nothing was written.
 
-        `batch` may have any base offset and epoch; they are stamped when it is written. With origin REPLICATION there can be any number of
-        batches, which are written unchanged, up to one of a later epoch than `leader_epoch`. `transaction_version` is that of a marker's
-        coordinator. `guard` belongs to a transaction's first batch: see `ProducerState.start_verification`.
+        The batch's base offset and leader epoch are replaced. With origin REPLICATION `batch` is any number of batches, written unchanged
+        up to the first with a later epoch than `leader_epoch`; those before a corrupt one stay written. For a marker `transaction_version`
+        is its coordinator's. A transaction's first batch needs the `guard` of `ProducerState.start_verification`.
         """
         if origin is Origin.REPLICATION:
             return self._append_replicated(batch, leader_epoch, now_ms)
@@ -276,7 +276,7 @@ class PartitionLog:
         index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Append the leader's batches unchanged. Raises `Rejected` if one is corrupt or goes back; those before it stay appended."""
+        """Append the leader's batches unchanged. Raise `Rejected` for a corrupt one or one below the log's end; those before it stay."""
         self._check_online()
         first = last = -1
         for header, batch, marker in leaders_batches(data, leader_epoch):
@@ -292,8 +292,8 @@ class PartitionLog:
         return AppendInfo(first, last, -1, self.log_start_offset)
 
     def _begin_within(self, header: BatchHeader, now_ms: int) -> None:
-        """Restart an empty log at its first batch's base offset: the leader's log starts inside that batch (DeleteRecords), stored whole
-        here."""
+        """Restart an empty log at its first batch's base offset, if its start lies inside that batch: the leader's log starts there after
+        DeleteRecords. Raises `Rejected` (CORRUPT_MESSAGE) for any other batch below the log's end."""
         if not self.log_start_offset == self.log_end_offset <= header.last_offset:
             message = f"batch at offset {header.base_offset} where the log ends at {self.log_end_offset}"
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, message)
@@ -332,15 +332,16 @@ class PartitionLog:
     # --- read ------------------------------------------------------------------------------------------------------------------
 
     def bound(self, isolation: Isolation) -> int:
-        """Return one past the last offset that a reader may see."""
+        """Return the offset up to which (excluded) a reader with this isolation sees records."""
         if isolation is Isolation.READ_UNCOMMITTED:
             return self.high_watermark
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.log_end_offset
 
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_batch: bool = False) -> ReadResult:
-        """Read at most `max_bytes` of one segment, from the batch with `offset` on; with `min_one_batch` a first batch of any size.
+        """Read at most `max_bytes` of one segment, from the batch with `offset` on; with `min_one_batch` the first batch has any size.
 
-        Raises `Rejected(OFFSET_OUT_OF_RANGE)` outside [log start, log end]; between the reader's bound and the end nothing is returned.
+        Raises `Rejected(OFFSET_OUT_OF_RANGE)` if `offset` is outside [log start, log end]. The result is empty if `offset` is at or above
+        the reader's bound (high watermark or last stable offset).
         """
         if self.failure is not None:
             self._check_online()
@@ -363,9 +364,9 @@ class PartitionLog:
         return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted, older)
 
     def offset_for_timestamp(self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> TimestampOffset:
-        """Return the first record with at least `timestamp` (ms); a negative one has Kafka's special meaning (ListOffsets, reference 9.4).
+        """Return the first record whose timestamp is at least `timestamp` (ms). Negative values have ListOffsets' meaning (-1: latest, …).
 
-        `NOT_FOUND` if there is none below the reader's bound. Raises `Rejected`.
+        Return `NOT_FOUND` if there is no such record below the reader's bound. Raises `Rejected`.
         """
         self._check_online()
         bound = self.bound(isolation)
@@ -386,7 +387,7 @@ class PartitionLog:
         return found if found is not None and found.offset < bound else NOT_FOUND
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (the greatest epoch up to `epoch`, its end offset), or (-1, -1) if unknown (OffsetForLeaderEpoch)."""
+        """Return (the greatest known epoch <= `epoch`, its end offset), or (-1, -1) if unknown (OffsetForLeaderEpoch)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def producers(self) -> Iterable[ProducerStateEntry]:
@@ -394,7 +395,7 @@ class PartitionLog:
         return self.producer_state
 
     def expire_producers(self, now_ms: int) -> int:
-        """Remove producers that were inactive for producer.id.expiration.ms. Return how many."""
+        """Remove producers that were inactive for producer.id.expiration.ms. Return the number of removed producers."""
         return self.producer_state.expire(now_ms, self.producer_expiration_ms)
 
     # --- flush -----------------------------------------------------------------------------------------------------------------
@@ -405,10 +406,8 @@ class PartitionLog:
         self.flush_end(ticket)
 
     def flush_begin(self) -> FlushTicket:
-        """Save indexes and duplicate descriptors; call the ticket's `sync` on any thread, then pass it to `flush_end`.
-
-        Raises `OSError` without a free descriptor.
-        """
+        """Begin a flush: write the indexes and return a ticket with duplicated file descriptors. The caller runs the ticket's `sync` on any
+        thread and then passes the ticket to `flush_end`. Raises `OSError`."""
         if not self.segments.active.is_made:
             return FlushTicket(self.files, offset=self.log_end_offset, generation=self._generation, fds=[])
         self._snapshot_for_flush()
@@ -454,7 +453,7 @@ class PartitionLog:
     # --- the log's beginning -----------------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
-        """Start the log at `offset` (-1: the high watermark), for DeleteRecords. Return the low watermark. Raises `Rejected`."""
+        """Move the log start to `offset` (-1: the high watermark), for DeleteRecords. Return the new log start. Raises `Rejected`."""
         self._check_online()
         target = self.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.high_watermark:
@@ -473,7 +472,7 @@ class PartitionLog:
             self.epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Remove segments that retention no longer keeps. Return their bytes. Their files are removed after file.delete.delay.ms.
+        """Remove the segments that retention does not keep. Return their size in bytes. Their files are removed after file.delete.delay.ms.
 
         Raises `Rejected` for a disk error.
         """
@@ -516,9 +515,9 @@ class PartitionLog:
                 self._with_doomed.add((self.topic, self.partition))
 
     def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Yield removals of files whose delay is over (or longer than possible: the clock went back), to be called once, on any thread.
+        """Yield functions that each remove one `.deleted` file whose delay is over. Call each once, on any thread.
 
-        They raise `OSError`; such a file is removed at the next start.
+        The delay is also over if the clock was set back. The functions raise `OSError`; the next start removes such a file.
         """
         while self.doomed_files and not 0 < self.doomed_files[0][0] - now_ms <= self.config.file_delete_delay_ms:
             yield partial(self.files.remove, self.doomed_files.pop(0)[1])
@@ -526,7 +525,7 @@ class PartitionLog:
     # --- the log's end -----------------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Truncate the log from `offset` on, with the whole batch that has it, and restore the producers' state. Raises `OSError`."""
+        """Remove the batch that contains `offset` and all later ones, and restore the producer state at the new end. Raises `OSError`."""
         if offset >= self.log_end_offset:
             self.epochs.truncate_from_end(self.log_end_offset)  # an epoch without records may be another leader's (KAFKA-10706)
             return
@@ -542,7 +541,7 @@ class PartitionLog:
         self._cut(gone, end)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
-        """Drop everything; the log is empty and starts at `offset` (truncateFullyAndStartAt). Raises `OSError`."""
+        """Remove all records: the log is then empty and starts at `offset` (UnifiedLog.truncateFullyAndStartAt). Raises `OSError`."""
         old = list(self.segments)
         _ = old[-1].fd  # creates the directory of a log that is only in memory
         for segment in old:
@@ -554,7 +553,7 @@ class PartitionLog:
         self._cut([], offset)
 
     def _cut(self, gone: list[Segment], end: int) -> None:
-        """End the log at `end`: remove the segments `gone` and update memory."""
+        """Remove the segments `gone` and update everything in memory for the log end `end`. The last segment was truncated already."""
         self._generation += 1
         self.on_change()
         for segment in gone:
@@ -581,7 +580,7 @@ class PartitionLog:
         self.release()
 
     def close_begin(self) -> FlushTicket | None:
-        """Do the part of a clean close before the sync; then call `flush_end` and `release`. None if all is synced. Raises `OSError`."""
+        """Begin a clean close. Return a ticket for `sync` and `flush_end`, None if all is synced; then call `release`. Raises `OSError`."""
         if self.failure is not None or not self.segments.active.is_made:
             return None
         self.segments.active.finish()
@@ -596,5 +595,5 @@ class PartitionLog:
             segment.release()
 
     def segments_replaced(self) -> None:
-        """Forget cached positions, because the cleaner has replaced segments."""
+        """Clear the cached byte positions. The log cleaner calls this after it has replaced segments."""
         self._reader.forget_positions()

@@ -1,7 +1,7 @@
-"""Restores producer state from files: the newest valid snapshot, then the batches after it (reference 2.7).
+"""Restores producer state from files: the newest valid snapshot, then the batches after it (Kafka's UnifiedLog.rebuildProducerState).
 
-A snapshot has only a producer's newest batch. The others of its deduplication window (five batches) are in the log, whatever broker wrote
-it, and are read when the first of them is sent again: a start costs nothing for producers that do not retry.
+A snapshot, Ottla's or Kafka's, has only a producer's newest batch. The other batches of its deduplication window (five batches) are read
+from the log when the producer first sends an older batch again, so that a start costs nothing for producers that do not retry.
 
 Deviation from Kafka, on the safe side: a log without any snapshot is replayed from its start even after a clean shutdown, where Kafka
 assumes that there were no producers. A lost snapshot then costs a scan of headers, and no duplicates.
@@ -32,16 +32,17 @@ if batches are large and none is found. Older ones are not recognized, as in Kaf
 
 
 def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
-    """Return the marker of a control batch, None if it does not end a transaction. Raises `RecordsError`."""
+    """Return the transaction marker in a control batch, None for another control record. Raises `RecordsError`."""
     marker = parse_marker(segment.pread(header.size_bytes, position))
     return marker if marker.ends_transaction else None
 
 
 def load_snapshot(state: ProducerState, snapshots: ProducerSnapshots, *, start: int, end: int) -> list[Damage]:
-    """Load `state` from the newest valid snapshot up to `end`, or empty at `start`; invalid ones are removed. Raises `OSError`.
+    """Load the newest valid snapshot in [`start`, `end`] into `state`; without one, `state` is empty at `start`. Raises `OSError`.
 
-    `start` is the first segment's base offset, not the log's start: batches hidden by DeleteRecords still have their producer's last state,
-    and hidden markers show that transactions have ended. An older snapshot is not used, because batches after it are missing.
+    Invalid snapshots are removed. `start` is the first segment's base offset, not the log start: batches that DeleteRecords has hidden
+    below the log start still have producers' last sequences, and markers that end transactions. A snapshot below `start` is not used,
+    because the batches after it are missing.
     """
     findings = []
     while (offset := snapshots.newest(end)) is not None and offset >= start:
@@ -58,7 +59,7 @@ def load_snapshot(state: ProducerState, snapshots: ProducerSnapshots, *, start: 
 
 
 def replay(state: ProducerState, segments: SegmentList, end: int) -> None:
-    """Apply the batches from `state.end_offset` up to `end`. From an invalid batch on the rest of its segment is skipped."""
+    """Apply the log's batches from `state.end_offset` up to `end` to `state`. After an invalid batch the rest of its segment is skipped."""
     start = state.end_offset
     if start >= end:
         return
@@ -76,7 +77,7 @@ def replay(state: ProducerState, segments: SegmentList, end: int) -> None:
 
 
 def readable_batches(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield batches like `Segment.batches`, up to an invalid one: corruption in a segment synced long ago must not prevent a start."""
+    """Yield (position, header) like `Segment.batches`, but stop at an invalid batch: a corrupt old segment must not prevent a start."""
     try:
         yield from segment.batches(position, chunk=REPLAY_BYTES)
     except CorruptBatch as e:
@@ -84,7 +85,7 @@ def readable_batches(segment: Segment, position: int = 0) -> Iterator[tuple[int,
 
 
 def apply(state: ProducerState, segment: Segment, position: int, header: BatchHeader) -> CompletedTxn | None:
-    """Apply one batch from the log. Return the transaction that it completes. An unreadable marker is ignored."""
+    """Apply one batch from the log to `state`. Return the transaction that it completes, if any. An unreadable marker is ignored."""
     if not header.has_producer_id:
         return None
     marker = None
@@ -97,7 +98,8 @@ def apply(state: ProducerState, segment: Segment, position: int, header: BatchHe
 
 
 def find_duplicate(state: ProducerState, segments: SegmentList, batch: BatchHeader) -> BatchMetadata | None:
-    """Find a duplicate like `ProducerState.find_duplicate`, also before the snapshot from which `state` was loaded. Raises `OSError`."""
+    """Return the earlier copy of `batch`, or None, like `ProducerState.find_duplicate`; it also searches the log for batches older than the
+    snapshot from which `state` was loaded. Raises `OSError`."""
     known = state.find_duplicate(batch)
     if known is None and (entry := state.get(batch.producer_id)) is not None and entry.may_repeat_older(batch):
         recall_window(entry, segments)
@@ -106,9 +108,9 @@ def find_duplicate(state: ProducerState, segments: SegmentList, batch: BatchHead
 
 
 def recall_window(entry: ProducerStateEntry, segments: SegmentList) -> None:
-    """Read the batches before the oldest one in `entry` from the log. Raises `OSError`.
+    """Add the batches before the oldest one in `entry`, up to five in all, from the log. Raises `OSError`.
 
-    Only the log is used: batches removed by retention, compaction or corruption are not recognized, and no batch is that was never written.
+    Batches that retention, compaction or corruption removed from the log are not recognized as duplicates.
     """
     try:
         for header in islice(_back_from(segments, entry.batches[0].first_offset), BATCHES_SEARCHED):
@@ -120,7 +122,10 @@ def recall_window(entry: ProducerStateEntry, segments: SegmentList) -> None:
 
 
 def _back_from(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
-    """Yield the batches before the one at `offset`, newest first, in steps of the index. Raises `CorruptBatch`."""
+    """Yield the headers of the batches before `offset`, newest first. It reads the stretches between index entries, last one first.
+
+    Raises `CorruptBatch`.
+    """
     for segment in segments.before(offset):
         end = offset
         while end > segment.base_offset:
@@ -135,7 +140,7 @@ def _back_from(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
 
 
 def _headers_below(end: int, segment: Segment, position: int) -> deque[BatchHeader]:
-    """Return the last headers below `end`, a bounded number: there may be millions between two index entries (index.interval.bytes)."""
+    """Return the last headers from `position` to `end`, at most a fixed number: millions may lie between two index entries."""
     headers: deque[BatchHeader] = deque(maxlen=BATCHES_SEARCHED)
     for _, header in segment.batches(position):
         if header.base_offset >= end:

@@ -1,4 +1,4 @@
-"""`<offset>.snapshot`: the producers of a partition before that offset (Kafka's ProducerStateManager).
+"""`<offset>.snapshot`: the state of a partition's producers after the batches below that offset (Kafka's ProducerStateManager).
 
 Invariants: a snapshot has only each producer's newest batch; earlier ones are read from the log (`producer_replay.find_duplicate`). An
 invalid snapshot is removed, never repaired.
@@ -78,7 +78,7 @@ class ProducerSnapshots:
         return max(self.offsets, default=None)
 
     def take(self, entries: Iterable[ProducerStateEntry], offset: int, *, sync: bool) -> bool:
-        """Write the snapshot at `offset` unless there is one at least as new. Return whether it did. Raises `OSError`."""
+        """Write the snapshot at `offset` unless one at this or a later offset exists. Return whether it was written. Raises `OSError`."""
         latest = self.latest
         if latest is not None and offset <= latest:
             return False
@@ -89,7 +89,7 @@ class ProducerSnapshots:
         return True
 
     def newest(self, at_most: int) -> int | None:
-        """Return the offset of the newest snapshot at or below `at_most`."""
+        """Return the offset of the newest snapshot at or below `at_most`, None if there is none."""
         return max((o for o in self.offsets if o <= at_most), default=None)
 
     def read(self, offset: int) -> list[ProducerStateEntry]:
@@ -115,7 +115,8 @@ class ProducerSnapshots:
             self.remove(offset)
 
     def remove_strays(self, bases: Iterable[int]) -> None:
-        """Keep those at a segment's base offset, and the largest of all if it is beyond the last base; remove the others. For loading."""
+        """Remove the snapshots that are not at a segment's base offset, except the newest one if it is beyond the last base offset
+        (ProducerStateManager.removeStraySnapshots)."""
         known = set(bases)
         strays = sorted(self.offsets - known)
         if strays and strays[-1] > max(known, default=-1):

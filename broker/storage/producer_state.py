@@ -1,8 +1,8 @@
-"""A partition's knowledge of its producers, and the rules of idempotence (Kafka's ProducerStateManager, ProducerAppendInfo).
+"""The state of a partition's producers, and the rules of idempotence (Kafka's ProducerStateManager, ProducerAppendInfo).
 
-A pure state machine: checks change nothing; `apply_…` methods change state and never fail, and a replay of the log calls the same ones in
-the same order. `_ongoing` and `_unreplicated` have transactions by first offset. Transactions begin in log order, so the first key of
-`_ongoing` is its least.
+A pure state machine: checks change nothing; `apply_…` methods change state and never fail, and a replay of the log calls the same methods
+in the same order. `_ongoing` (first offset to producer id) has the open transactions, `_unreplicated` (first offset to marker offset) the
+ended ones whose marker is not below the high watermark yet. Transactions begin in log order, so the first key of `_ongoing` is the least.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _new_tuple = tuple.__new__
 
 
 class Origin(Enum):
-    """The writer of a batch, which decides the rules that apply: all of them, all but sequences, none."""
+    """The writer of a batch. A client's batch must pass all checks, a coordinator's all but the sequence check, a leader's none."""
 
     CLIENT = 1
     COORDINATOR = 2
@@ -68,7 +68,7 @@ class ProducerStateEntry:
     batches: list[BatchMetadata] = field(default_factory=list)
     """The newest batches, oldest first. No deque: an empty one takes 760 bytes, and 100,000 producers are not rare."""
     older_in_log: bool = field(default=False, compare=False)
-    """Loaded from a snapshot, which has only the newest batch: earlier ones must be looked up in the log when one is sent again."""
+    """True after loading from a snapshot, which has only the newest batch: earlier batches must be looked up in the log."""
 
     @property
     def last_sequence(self) -> int:
@@ -89,15 +89,15 @@ class ProducerStateEntry:
             self.batches.clear()
 
     def may_repeat_older(self, batch: BatchHeader) -> bool:
-        """Return whether a batch precedes the known ones, so that only the log can tell whether it was written."""
+        """Return whether `batch` precedes all batches in memory, so that only the log shows whether it is a duplicate."""
         if not self.older_in_log or batch.producer_epoch != self.producer_epoch or not 0 < len(self.batches) < BATCHES_REMEMBERED:
             return False
         return 0 < decrement_sequence(self.batches[0].first_sequence, batch.last_sequence) < _FAR
 
     def remember_older(self, batch: BatchHeader) -> bool:
-        """Prepend the log's batch before the oldest known one; False if it is not part of the deduplication window.
+        """Add `batch`, read from the log, in front of the known batches. Return False if it is not part of the deduplication window.
 
-        It must directly precede that one in sequence: batches before a gap are from before the producer was expired.
+        Its sequence must directly precede the oldest known batch's: batches before a gap were written before the producer expired.
         """
         if len(self.batches) == BATCHES_REMEMBERED or batch.producer_epoch != self.producer_epoch or batch.base_sequence < 0:
             return False
@@ -115,7 +115,7 @@ class CompletedTxn(NamedTuple):
 
 
 class ProducerState:
-    """All producers of one partition up to, but excluding, `end_offset`."""
+    """The state of all producers of one partition, after the batches below `end_offset`."""
 
     __slots__ = ("_entries", "_guards", "_ongoing", "_unreplicated", "end_offset")
 
@@ -135,13 +135,12 @@ class ProducerState:
     def get(self, producer_id: int) -> ProducerStateEntry | None:
         return self._entries.get(producer_id)
 
-    # --- checks (reference 2.2) ------------------------------------------------------------------------------------------------
+    # --- checks ----------------------------------------------------------------------------------------------------------------
 
     def is_next(self, batch: BatchHeader) -> bool:
-        """Return whether a non-transactional data batch directly follows its producer's last one; then no rule rejects it and it is no
-        duplicate.
+        """Return whether a non-transactional data batch directly follows its producer's last one; if so, it is valid and no duplicate.
 
-        Nearly every batch does, and this check costs a third of the two below.
+        Nearly every batch passes this check, which takes a third of the time of `find_duplicate` and `check_batch`.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches or batch.attributes & TRANSACTIONAL:
@@ -153,8 +152,8 @@ class ProducerState:
         """Return whether a data batch directly follows its producer's last batch, and so cannot be a duplicate. The first batch of a
         transaction nearly always does.
 
-        (A duplicate of one of the five known batches begins where that one does; they span far less than the 2^31 sequences after which
-        numbers repeat.)
+        A duplicate has the first sequence of one of the five known batches, which span far fewer than the 2^31 sequences after which
+        sequence numbers wrap around.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches:
@@ -162,7 +161,7 @@ class ProducerState:
         return 0 <= entry.batches[-1].last_sequence == batch.base_sequence - 1
 
     def find_duplicate(self, batch: BatchHeader) -> BatchMetadata | None:
-        """Return the written batch that this one repeats: same epoch, same first and same last sequence."""
+        """Return the batch in memory of which `batch` is a duplicate (same epoch, first and last sequence), None if there is none."""
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch:
             return None
@@ -173,9 +172,9 @@ class ProducerState:
         return None
 
     def check_verified(self, batch: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Raise `Rejected` for a transactional batch that would open a transaction unknown to its coordinator.
+        """Raise `Rejected` for a transactional batch that would begin a transaction which the coordinator has not confirmed (KIP-890).
 
-        `guard` is the one of the question that the coordinator has answered.
+        `guard` is the one that `start_verification` returned before the coordinator was asked, None if it was not asked.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is not None:
@@ -186,7 +185,7 @@ class ProducerState:
             raise Rejected(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def check_batch(self, batch: BatchHeader, origin: Origin) -> None:
-        """Raise `Rejected` for a data batch that must not be written. Duplicates must be looked for before."""
+        """Raise `Rejected` for a data batch with a wrong epoch, sequence or transaction. The caller has called `find_duplicate` before."""
         guard = self._guards.get(batch.producer_id) if origin is Origin.CLIENT else None
         entry = self._entries.get(batch.producer_id)
         if guard is not None:
@@ -205,8 +204,11 @@ class ProducerState:
 
     @staticmethod
     def _check_first(guard: VerificationGuard, batch: BatchHeader, *, known: bool) -> None:
-        """Check a transaction's first batch. From transaction version 2 on every transaction begins an epoch, and so with sequence 0: any
-        other sequence of an unknown producer shows that batches before it were lost (KIP-890)."""
+        """Raise `Rejected` for a transaction's first batch with a wrong sequence (KIP-890).
+
+        A producer of transaction version 2 begins every transaction with a new epoch and sequence 0, so an unknown producer (`known` is
+        false) must send 0. No batch may be written before another waiting batch with a lower sequence.
+        """
         if guard.adds and not known and batch.base_sequence != 0:
             message = f"producer {batch.producer_id} begins with sequence {batch.base_sequence}, not 0"
             raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
@@ -239,11 +241,11 @@ class ProducerState:
         return entry is not None and entry.producer_epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
 
     def check_marker(self, batch: BatchHeader, marker: Marker, transaction_version: int) -> None:
-        """Raise `Rejected` for a transaction marker of a fenced producer or coordinator (reference 2.4).
+        """Raise `Rejected` for a transaction marker of a fenced producer or coordinator (ProducerAppendInfo.appendEndTxnMarker).
 
-        From transaction version 2 on every transaction has its own epoch, so a marker with the stored epoch can only repeat one that was
-        written: it is rejected while a transaction is open (KIP-890). The last epoch is an exception: Kafka 4.0 could leave a transaction
-        open in it, and no later epoch exists to end it with (Kafka's ProducerAppendInfo.checkProducerEpoch).
+        From transaction version 2 on a marker has a later epoch than its transaction. A marker with the stored epoch belongs to an earlier
+        transaction, so it is rejected while a transaction is open (KIP-890). The last epoch, 32767, is an exception: Kafka 4.0 could leave
+        a transaction open in it, and no later epoch exists (Kafka's ProducerAppendInfo.checkProducerEpoch).
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
@@ -260,10 +262,10 @@ class ProducerState:
     # --- verification (KIP-890) -------------------------------------------------------------------------------------------------
 
     def start_verification(self, producer_id: int, epoch: int, sequence: int, *, adds: bool, now_ms: int) -> VerificationGuard | None:
-        """Return the guard for appending a transaction's first batch, once the coordinator has confirmed the transaction.
+        """Return a guard, with which the transaction's first batch may be appended after the coordinator has confirmed the transaction.
 
-        None: the transaction is open here, and there is nothing to ask. Concurrent callers get the same guard. Raises `Rejected` for an old
-        epoch (Kafka's UnifiedLog.maybeStartTransactionVerification).
+        Return None if the transaction is open in this partition: no verification is needed. Concurrent callers get the same guard. `adds`
+        is true for a producer of transaction version 2. Raises `Rejected` for an old epoch (UnifiedLog.maybeStartTransactionVerification).
         """
         entry = self._entries.get(producer_id)
         if entry is not None:
@@ -303,8 +305,8 @@ class ProducerState:
     def apply_marker(self, batch: BatchHeader, marker: Marker, offset: int) -> CompletedTxn | None:
         """Apply a marker that was written at `offset`. Return the transaction that it completes, if one was open.
 
-        It also invalidates that transaction's guard. A guard with the marker's own epoch belongs to the next transaction, which a producer
-        of transaction version 2 begins before the last one's markers have arrived (Kafka's UnifiedLog.updateProducers).
+        It also removes the producer's guard. Exception: with transaction version 2, a guard with the marker's epoch belongs to the next
+        transaction, which the producer may begin before the previous one's markers are written (Kafka's UnifiedLog.updateProducers).
         """
         guard = self._guards.get(batch.producer_id)
         if guard is not None and not (guard.adds and guard.epoch == batch.producer_epoch):
@@ -333,7 +335,8 @@ class ProducerState:
         return None
 
     def stable_before(self, completed: CompletedTxn) -> int:
-        """Return the last stable offset after the end of `completed`, for the transaction index."""
+        """Return the last stable offset once the marker of `completed` is replicated, for the transaction index: the first offset of the
+        oldest open transaction, otherwise the offset after the marker (ProducerStateManager.lastStableOffset)."""
         return next(iter(self._ongoing), completed.last_offset + 1)
 
     @property
@@ -344,19 +347,18 @@ class ProducerState:
         return min([*self._unreplicated, next(iter(self._ongoing), 2**63 - 1)])
 
     def passed_high_watermark(self, high_watermark: int) -> None:
-        """Drop transactions whose markers are below the high watermark."""
+        """Forget ended transactions whose markers are below the high watermark: they no longer hold back the last stable offset."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def log_started_at(self, offset: int) -> None:
-        """Drop finished transactions below the log's new start."""
+        """Forget ended transactions whose markers are below the new log start."""
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Remove producers inactive for `expiration_ms` by their records' timestamps, except those with an open transaction. Return how
-        many.
+        """Remove producers inactive for `expiration_ms` by their records' timestamps, except those with an open transaction.
 
-        Guards that led to no batch expire, too.
+        Guards older than `expiration_ms` are removed, too. Return the number of removed producers.
         """
         self._guards = {producer_id: guard for producer_id, guard in self._guards.items() if now_ms - guard.started_ms < expiration_ms}
         gone = [
@@ -369,7 +371,7 @@ class ProducerState:
         return len(gone)
 
     def load(self, entries: Iterable[ProducerStateEntry], end_offset: int) -> None:
-        """Start again from a snapshot. Guards are kept, because they are not part of the log, as in Kafka's ProducerStateManager."""
+        """Replace the state by a snapshot's. Guards are kept, because they are not part of the log, as in Kafka's ProducerStateManager."""
         self._entries = {entry.producer_id: entry for entry in entries}
         open_txns = [(e.current_txn_first_offset, e.producer_id) for e in self._entries.values() if e.current_txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(open_txns))

@@ -1,6 +1,6 @@
-"""`quorum-state`: a node's knowledge of its quorum's newest election, across restarts (Kafka's FileQuorumStateStore, ElectionState).
+"""`quorum-state`: the KRaft epoch, leader and vote that a node stores across restarts (Kafka's FileQuorumStateStore, ElectionState).
 
-The file is one line of JSON. Version 0 goes with `kraft.version` 0, version 1 with 1; both are read. An observer never votes.
+The file is one line of JSON. It is written in version 0 or 1, as `kraft.version`; both are read. An observer never votes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_election(files: Files, directory: Path) -> Election | None:
 
 
 def write_election(files: Files, directory: Path, election: Election, kraft_version: int, voters: Iterable[int]) -> None:
-    """Replace the file, and return when it is on disk. `voters` are stored only at `kraft.version` 0. Raises OSError."""
+    """Replace the file atomically and sync it. `voters` (node ids) are stored only at `kraft.version` 0. Raises OSError."""
     said: dict[str, Any] = {"leaderId": election.leader_id, "leaderEpoch": election.epoch, "votedId": _NOBODY}
     if kraft_version == 0:
         named = [{"voterId": voter} for voter in voters]

@@ -71,7 +71,7 @@ class RaftLog:
         return max(self.log.epochs.latest, 0)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the greatest epoch up to `epoch`, and its end; the last epoch and the log's end if none is known."""
+        """Return (the greatest known epoch <= `epoch`, its end offset); (the last epoch, the log's end) if the log knows none."""
         known, end = self.log.end_offset_for_epoch(epoch)
         return (known, end) if known != _NO_EPOCH else (self.last_epoch, self.end_offset)
 
@@ -81,10 +81,10 @@ class RaftLog:
     # --- append and truncate -----------------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer, epoch_max: int, now_ms: int) -> None:
-        """Append complete batches unchanged, up to the first of a greater epoch than `epoch_max`; an incomplete one at the end is skipped.
+        """Append the complete batches in `records` unchanged, up to the first with an epoch greater than `epoch_max`.
 
-        Raises RecordsError for an invalid batch, `Rejected`: CORRUPT_MESSAGE for a batch that does not follow the log, otherwise a disk
-        error.
+        An incomplete batch at the end is skipped. Raises RecordsError for an invalid batch, `Rejected` with CORRUPT_MESSAGE for a batch
+        that begins below the log's end, and `Rejected` with KAFKA_STORAGE_ERROR for a disk error.
         """
         if records:
             self.log.append(records, origin=Origin.REPLICATION, leader_epoch=epoch_max, now_ms=now_ms)
@@ -95,7 +95,7 @@ class RaftLog:
         self.log.truncate_to(offset, now_ms)
 
     def restart_at_newest_snapshot(self, now_ms: int) -> bool:
-        """Empty a log that ends before its newest snapshot does. Return whether that was so. Raises OSError."""
+        """If the log ends before its newest snapshot, empty it, restart it at the snapshot's end and return True. Raises OSError."""
         newest = self.snapshots.newest
         if newest is None or (newest.epoch, newest.end_offset) <= (self.last_epoch, self.end_offset):
             return False
@@ -106,7 +106,7 @@ class RaftLog:
     # --- reading -----------------------------------------------------------------------------------------------------------------
 
     def committed(self, offset: int) -> bytes:
-        """Return complete committed batches from `offset` on, or nothing. Raises `Rejected`."""
+        """Return complete batches below the high watermark, from `offset` on; empty if there are none. Raises `Rejected`."""
         if offset >= self.high_watermark:
             return b""
         return self.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
@@ -114,7 +114,7 @@ class RaftLog:
     # --- retention ---------------------------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> bool:
-        """Remove the oldest snapshots, and the log before the remaining ones, by retention. Return whether anything was removed.
+        """Apply retention: remove the oldest snapshots, and the records before the first remaining one. Return whether any was removed.
 
         The newest snapshot is always kept (KafkaRaftLog.maybeClean). Raises `Rejected`, ProtocolError, OSError.
         """
@@ -146,7 +146,7 @@ class RaftLog:
         return cleaned
 
     def _start_at(self, snapshot: SnapshotId, now_ms: int) -> bool:
-        """Start the log where the snapshot ends (KafkaRaftLog.deleteBeforeSnapshot)."""
+        """Move the log start to the snapshot's end, and remove earlier snapshots (KafkaRaftLog.deleteBeforeSnapshot)."""
         if not self.start_offset < snapshot.end_offset <= self.high_watermark:
             return False
         self.log.delete_records_before(snapshot.end_offset)
@@ -154,7 +154,7 @@ class RaftLog:
         return self.snapshots.forget_before(snapshot.end_offset, now_ms) or removed > 0
 
     def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Yield removals of files whose delay is over, each to be called once, on any thread. They raise OSError."""
+        """Yield functions that each remove one `.deleted` file whose delay is over. Call each once, on any thread. They raise OSError."""
         yield from self.log.doomed(now_ms)
         for path in self.snapshots.doomed(now_ms):
             yield partial(self.log.files.remove, path)

@@ -1,8 +1,8 @@
 """Opens a partition's directory as a `PartitionLog`: completes or undoes interrupted work, truncates torn writes (Kafka's LogLoader).
 
 Invariants:
-* After a clean shutdown everything is trusted. After any other, every batch from the recovery point on is verified, and the log ends before
-  the first invalid one: the rest of that segment and all later segments are removed. Every removed byte is reported as `Damage`.
+* After a clean shutdown batches and indexes are not verified. After any other shutdown every batch from the recovery point on is verified,
+  and the log is truncated at the first invalid batch; later segments are removed. All removed bytes are reported as `Damage`.
 * Damage never prevents the start; only an error of the disk (`OSError`) does.
 """
 
@@ -41,7 +41,7 @@ INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 
 @dataclass(slots=True)
 class OpenRequest:
-    """The input of `open_log`. The offsets are from the directory's checkpoints. `clean` is true if the last shutdown was clean."""
+    """The input of `open_log` and `new_log`. The offsets are from the directory's checkpoint files. `clean`: after a clean shutdown."""
 
     directory: Path
     topic: str
@@ -77,7 +77,7 @@ class _Loading:
 
 
 def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
-    """Open or create the log of one partition. Raises `OSError`."""
+    """Open the log of one partition and recover it; create its files if it has none. Raises `OSError`."""
     load = _Loading(request)
     segments, suspect = _load_segments(load)
     load.epochs = _load_epochs(load)
@@ -95,10 +95,10 @@ def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
 
 
 def new_log(request: OpenRequest) -> PartitionLog:
-    """Return the empty log of a new partition. It is only in memory: its directory and `partition.metadata` are created at the first write.
+    """Return the empty log of a new partition, only in memory: the first write creates its directory, segment and `partition.metadata`.
 
-    Thousands of partitions can therefore be created at once, and cost the disk nothing before they are used. The metadata log knows that
-    the partition exists; one without a directory is empty.
+    Thousands of partitions can therefore be created at once without any disk access. A partition that is in the metadata log and has no
+    directory is empty.
     """
     load = _Loading(request)
     load.snapshots = ProducerSnapshots(request.files, request.directory)
@@ -158,7 +158,7 @@ def _new_segment(load: _Loading, base_offset: int) -> Segment:
 
 
 def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
-    """Return the directory's segments, and the base offsets of those to verify completely, because an index is missing or invalid."""
+    """Return the directory's segments, and the base offsets of the segments with a missing or invalid index, which are verified whole."""
     request = load.request
     entries = finish_swaps(request.files, request.directory)
     logs = {_base(e): e.size for e in entries if e.name.endswith(".log")}
@@ -208,7 +208,7 @@ def _load_epochs(load: _Loading) -> LeaderEpochs:
 
 
 def _recover(load: _Loading, segments: SegmentList, suspect: set[int]) -> int:
-    """Verify what must be verified. Return the log's end offset."""
+    """Verify the segments in `suspect` and, after an unclean shutdown, those beyond the recovery point. Return the log end offset."""
     request = load.request
     if request.clean:
         try:
@@ -235,7 +235,7 @@ def _check_segments(load: _Loading, segments: SegmentList, todo: list[Segment], 
 
 
 def _check_segment(load: _Loading, segments: SegmentList, segment: Segment, recovery_point: int) -> bool:
-    """Verify one segment from the recovery point on, and rebuild its indexes. Return False if it had to be truncated."""
+    """Verify a segment's batches from offset `recovery_point` on, and rebuild its indexes from there. Return False if it was truncated."""
     good = segment.trust_indexes_below(recovery_point) if recovery_point > segment.base_offset else segment.distrust_indexes()
     start = end = segment.header_at(good).base_offset if good else segment.base_offset
     interval = load.request.config.index_interval_bytes
@@ -271,7 +271,7 @@ def _note_epoch(load: _Loading, header: BatchHeader) -> None:
 
 
 def _rebuild_txn_index(load: _Loading, segments: SegmentList, segment: Segment, start: int) -> None:
-    """Rebuild a transaction index, which needs the producers' state before the segment."""
+    """Rebuild the segment's transaction index from offset `start` on, with the producer state restored for that offset."""
     state = ProducerState()
     load.findings += load_snapshot(state, load.snapshots, start=segments.first.base_offset, end=start)
     replay(state, segments, start)
@@ -284,7 +284,7 @@ def _rebuild_txn_index(load: _Loading, segments: SegmentList, segment: Segment, 
 
 
 def _drop_after(load: _Loading, segments: SegmentList, last: Segment) -> None:
-    """Remove the segments after a truncated one: a log has no holes."""
+    """Remove all segments after `last`, which was truncated: a log continues without gaps from segment to segment."""
     gone = [s for s in segments if s.base_offset > last.base_offset]
     for segment in gone:
         _remove(load, segment)
@@ -300,7 +300,7 @@ def _remove(load: _Loading, segment: Segment) -> None:
 
 
 def _start_over(load: _Loading, segments: SegmentList, log_start: int) -> int:
-    """Replace a log that ends before its start, and so has nothing visible, by an empty one at its start."""
+    """Replace a log that ends below `log_start`, and so has no visible record, by an empty log at `log_start` (LogLoader.recoverLog)."""
     old = list(segments)
     for segment in old:
         load.found(segment.path, f"ends before the log's start {log_start}; removed", 0, segment.size)

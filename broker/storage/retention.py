@@ -1,4 +1,4 @@
-"""Decides which segments retention removes: from the oldest, up to the first that must be kept (reference 6.4)."""
+"""Decides which segments retention removes: from the oldest, up to the first that must be kept (UnifiedLog.deleteOldSegments)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ottla.broker.storage.segment import Segment
 def deletable(
     segments: Sequence[Segment], *, config: LogConfig, log_start_offset: int, high_watermark: int, log_end_offset: int, now_ms: int
 ) -> list[Segment]:
-    """Return the oldest segments that need not be kept any more. If these are all, the caller must roll first.
+    """Return the oldest segments that retention.ms, retention.bytes or the log start offset no longer keep.
 
-    No segment above the high watermark is returned, nor an empty active one. Raises `OSError` (without timestamps the file's time is used).
+    If the result has every segment, the caller must roll the log first. It never has a segment with records at or above the high
+    watermark, nor an empty active segment. For records without timestamps the file's modification time counts. Raises `OSError`.
     """
     ends = [s.base_offset for s in segments[1:]] + [log_end_offset]
     eligible = [(s, end) for s, end in zip(segments, ends, strict=True) if end <= high_watermark and (s is not segments[-1] or s.size)]

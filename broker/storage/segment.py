@@ -1,11 +1,11 @@
 """One segment: a `.log` file of batches and its indexes (Kafka's LogSegment).
 
 Invariants:
-* `size` is the position of the next batch. The file is longer only after a failed write whose remains could not be truncated; then the
+* `size` is the byte position of the next batch. The file is longer only after a failed write that could not be truncated; then the
   segment is not written any more.
-* A batch gets an index entry, added before it, when more than index.interval.bytes were appended since the last entry; so a segment's first
-  batch never has one.
-* Rolling by time uses the records' timestamps, not the clock (reference 6.3).
+* A batch gets an index entry when more than index.interval.bytes were appended since the last entry, not counting the batch itself. A
+  segment's first batch therefore never has an entry.
+* Rolling by time uses the records' timestamps; the clock only decides if they have none (LogSegment.timeWaitedForRoll).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ REPLAY_BYTES: Final = 256 << 10
 
 
 def any_header(data: bytes, at: int = 0) -> BatchHeader:
-    """Return the header at `at`. For old message sets (magic 0 and 1), which Kafka still serves, it has only the fields of `BatchHeader`.
+    """Return the header of the batch at byte `at` of `data`: of a record batch, or of a message of magic 0 or 1 as a `BatchHeader`.
 
     Raises `CorruptBatch`.
     """
@@ -53,8 +53,10 @@ def any_header(data: bytes, at: int = 0) -> BatchHeader:
 
 
 class Segment:
-    """A segment. `created_ms` is the time when the object was made; `jitter_ms` is drawn once per segment. With `make_directory` the
-    segment is only in memory, and calls that before its first write."""
+    """A segment. `created_ms` is the time when the segment was created or loaded; `jitter_ms` is its random part of segment.ms.
+
+    With `make_directory` the segment is only in memory: its first write calls `make_directory` and creates the files.
+    """
 
     __slots__ = (
         "_bytes_since_index",
@@ -117,7 +119,7 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        """The file with the batches."""
+        """The path of the `.log` file, which has the batches."""
         if self._path is None:
             self._path = self._named(".log")
         return self._path
@@ -149,13 +151,13 @@ class Segment:
 
     @property
     def _indexes(self) -> Iterator[OffsetIndex | TimeIndex | TxnIndex]:
-        """The indexes that were used."""
+        """The indexes that exist in memory: each is created when it is first used."""
         return (index for index in (self._offset_index, self._time_index, self._txn_index) if index is not None)
 
     # --- files ---------------------------------------------------------------------------------------------------------------
 
     def create_files(self) -> None:
-        """Create the three files that Kafka expects of a segment. Raises `OSError`."""
+        """Create the three files that Kafka expects of a segment: `.log`, `.index`, `.timeindex`. Raises `OSError`."""
         if self.is_made:
             self._files.truncate(self._to_write(), 0)
             self.offset_index.create_file()
@@ -165,11 +167,11 @@ class Segment:
 
     @property
     def is_made(self) -> bool:
-        """False while the segment is only in memory, possibly without a directory: see `new_log`."""
+        """Whether the segment's files exist: false while it is only in memory (`recovery.new_log`)."""
         return self._make_directory is None
 
     def _make(self) -> None:
-        """Create the directory and the files of a segment in memory; after a failure everything is tried again. Raises `OSError`."""
+        """Create the directory and the files of a segment in memory. Raises `OSError`; the next call then repeats all steps."""
         assert self._make_directory is not None
         self._make_directory()
         fd = self._open()
@@ -244,7 +246,7 @@ class Segment:
         return self._index_grew
 
     def append(self, buffers: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
-        """Write one batch of `size` bytes. Raises `OSError`; then nothing of it counts (see `cut_back`)."""
+        """Write one batch of `size` bytes. Raises `OSError`; then `size` and indexes are unchanged, and the caller calls `cut_back`."""
         position = self.size
         if self._bytes_since_index > index_interval:  # loaded now, because nothing may fail once the batch is written
             self.offset_index.load()
@@ -269,7 +271,7 @@ class Segment:
         self._bytes_since_index += size
 
     def cut_back(self) -> None:
-        """Truncate the remains of a failed write after the last complete batch. Raises `OSError`."""
+        """Truncate the file after the last complete batch, when a write has failed. Raises `OSError`."""
         if self.is_made and self._files.size(self.fd) != self.size:
             self._files.truncate(self._to_write(), self.size)
 
@@ -294,17 +296,17 @@ class Segment:
         self._max_timestamp, self._offset_of_max_timestamp = last if last is not None else (-1, self.base_offset)
 
     def largest_timestamp(self) -> int:
-        """Return the timestamp for retention: the file's modification time if no record has one."""
+        """Return the timestamp (ms) that retention.ms applies to: the maximum, or the file's modification time if no record has one."""
         return self.max_timestamp if self.max_timestamp >= 0 else self._files.mtime_ms(self.path)
 
     # --- reading -------------------------------------------------------------------------------------------------------------
 
     def pread(self, size: int, position: int) -> bytes:
-        """Return bytes of the segment, none beyond its end: after a truncation and a crash, an index may still lead there."""
+        """Return up to `size` bytes at `position`; empty beyond the segment's end, to which an index may point after a crash."""
         return self._files.pread(self.fd, max(min(size, self.size - position), 0), position)
 
     def header_at(self, position: int) -> BatchHeader:
-        """Return the header at `position`. Raises `CorruptBatch` if there is none."""
+        """Return the batch header at byte `position`. Raises `CorruptBatch` if there is no valid one."""
         return any_header(self.pread(HEADER_BYTES, position))
 
     def batches(self, position: int = 0, *, chunk: int = SCAN_BYTES) -> Iterator[tuple[int, BatchHeader]]:
@@ -321,7 +323,7 @@ class Segment:
             position = end
 
     def whole_batches(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Yield batches like `batches`, each with all its bytes."""
+        """Yield (position, header, bytes) of each batch from `position` on. Raises `CorruptBatch` at an invalid or incomplete one."""
         data = b""
         start = position
         while position < self.size:
@@ -343,9 +345,9 @@ class Segment:
         return position + size
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Return the first batch whose last offset is at least `offset`, None if all end before it.
+        """Return (position, header) of the first batch whose last offset is at least `offset`, None if there is none.
 
-        A wrong index only costs a scan from the start. Raises `CorruptBatch`.
+        If the index entry is wrong, the segment is scanned from its start. Raises `CorruptBatch`.
         """
         start = self.offset_index.lookup(offset)
         if 0 < start < self.size:
@@ -368,7 +370,7 @@ class Segment:
     # --- truncate, save, release -----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Remove the batch with `offset` and all after it. Return the bytes removed. Raises `OSError`."""
+        """Remove the batch that contains `offset` and all later ones. Return the number of bytes removed. Raises `OSError`."""
         found = self.find(offset)
         if found is None:
             return 0
@@ -389,7 +391,8 @@ class Segment:
     def resume(self) -> int:
         """Prepare a loaded or truncated segment for appends. Return its end offset.
 
-        Reads only what follows the last index entry. Raises `CorruptBatch` if index and file contradict each other or the end is torn.
+        Only the headers after the last index entry are read. Raises `CorruptBatch` if the index contradicts the file, or the last batch is
+        incomplete.
         """
         self._load_max_timestamp()
         self._rolling_timestamp = None
@@ -406,9 +409,9 @@ class Segment:
         return end_offset
 
     def trust_indexes_below(self, offset: int) -> int:
-        """Before recovery, keep the index entries of flushed batches. Return the position from which every batch must be verified.
+        """Before recovery, keep the index entries below `offset`, whose batches were flushed; drop the others.
 
-        Invalid indexes are dropped completely, and the result is 0.
+        Return the byte position from which recovery must verify every batch. Invalid indexes are dropped whole, and the result is 0.
         """
         self.offset_index.truncate_to(offset)
         last = self.offset_index.last()
@@ -429,7 +432,7 @@ class Segment:
         return last[1]
 
     def distrust_indexes(self) -> int:
-        """Drop the indexes, before recovery of the whole segment. Return 0."""
+        """Drop the indexes, before recovery of the whole segment. Return 0, the position from which recovery must verify."""
         self.reset_indexes()
         return 0
 
@@ -443,7 +446,7 @@ class Segment:
         self._bytes_since_index = 0
 
     def note_recovered(self, position: int, header: BatchHeader, index_interval: int) -> None:
-        """Add a valid batch found by recovery to the indexes. Call it in order."""
+        """Add a batch that recovery has verified to the indexes. Recovery calls this for each batch in order."""
         self._note(position, header.size_bytes, header.last_offset, header.max_timestamp, index_interval)
 
     def finish(self) -> None:
@@ -461,7 +464,7 @@ class Segment:
         return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
     def release(self) -> None:
-        """Close the file and free memory; unsaved index entries stay in memory."""
+        """Close the file and free the indexes' memory; index entries that are not in the file yet stay in memory."""
         if self.is_open:
             self._close()
         self._fresh = False
@@ -469,7 +472,7 @@ class Segment:
             index.release()
 
     def remove(self) -> None:
-        """Give everything back and remove the files. Raises `OSError`."""
+        """Close the segment and remove its files. Raises `OSError`."""
         self.release()
         for path in self.paths():
             self._files.remove(path)

@@ -41,7 +41,7 @@ class SegmentList:
         self.active = segment
 
     def floor_number(self, offset: int) -> int:
-        """Return the index of the segment with `offset`: the last with a base offset up to it, otherwise the first."""
+        """Return the list index of the last segment whose base offset is at most `offset`; 0 if there is none."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[Segment]:

@@ -2,7 +2,7 @@
 
 Invariants:
 - A snapshot gets its name only when it is complete and on disk; until then it is a `.part`, which every start removes.
-- A removed snapshot is first renamed to `.deleted` and removed after a delay, because it may be being read.
+- A snapshot is removed by renaming it to `.deleted`; the file is removed after a delay, because a fetch may still be reading it.
 
 Source: Kafka's Snapshots, FileRawSnapshotWriter, KafkaRaftLog.recoverSnapshots.
 """
@@ -39,7 +39,7 @@ class SnapshotFiles:
         return self.ids[-1] if self.ids else None
 
     def load(self, log_start_offset: int) -> None:
-        """Find the snapshots. Remove incomplete and deleted ones, and those that end before the log's start. Raises OSError."""
+        """List the snapshots. Remove incomplete and deleted files, and snapshots that end before `log_start_offset`. Raises OSError."""
         for entry in self._files.scan(self._directory):
             found = SnapshotId.of_file(entry.name)
             if entry.name.endswith((PARTIAL, DELETED)) or (found is not None and found.end_offset < log_start_offset):
@@ -60,7 +60,7 @@ class SnapshotFiles:
         return read_snapshot(self._files.read_bytes(self.path(snapshot)))
 
     def append_time_ms(self, snapshot: SnapshotId) -> int:
-        """Return when the snapshot's last record was appended to the log. Raises ProtocolError, OSError."""
+        """Return the time (ms) when the last record that the snapshot contains was appended to the log. Raises ProtocolError, OSError."""
         fd = self._files.open_read(self.path(snapshot))
         try:
             return read_append_time(self._files.pread(fd, _HEADER_BATCH_MAX, 0))
@@ -88,7 +88,7 @@ class SnapshotFiles:
         return PartialSnapshot(self._files, snapshot, self.path(snapshot))
 
     def write(self, snapshot: SnapshotId, batches: Iterable[bytes]) -> None:
-        """Write a whole snapshot and return when it is on disk; it counts after `add`. On any thread. Raises OSError."""
+        """Write a whole snapshot and sync it, on any thread. It is in `ids` after the caller's `add`. Raises OSError."""
         part = self.begin(snapshot)
         try:
             for batch in batches:
@@ -110,13 +110,13 @@ class SnapshotFiles:
         return bool(gone)
 
     def doomed(self, now_ms: int) -> Iterator[Path]:
-        """Yield the files whose delay is over, each once."""
+        """Yield each `.deleted` file whose delay is over, once, for the caller to remove."""
         while self._doomed and self._doomed[0][0] <= now_ms:
             yield self._doomed.popleft()[1]
 
 
 class PartialSnapshot:
-    """An incomplete snapshot. Ends with `freeze` or `drop`."""
+    """A snapshot being written to a `.part` file. The owner finally calls `freeze` or `drop`."""
 
     def __init__(self, files: Files, snapshot: SnapshotId, path: Path) -> None:
         self.snapshot = snapshot
@@ -133,7 +133,7 @@ class PartialSnapshot:
         self._size += len(data)
 
     def freeze(self) -> None:
-        """Complete the snapshot: it is on disk under its name when this returns. On any thread. Raises OSError."""
+        """Complete the snapshot: sync it and rename it to its final name. Runs on any thread. Raises OSError."""
         self._files.fsync(self._fd)
         self._files.close(self._fd)
         self._files.rename(self._partial, self._path)

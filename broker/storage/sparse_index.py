@@ -2,8 +2,8 @@
 
 Invariants:
 * Keys strictly increase. The file has exactly the entries in order, so its length is a multiple of the entry size.
-* The active segment's entries are in memory and written by `save` (roll, flush, close). A crash loses nothing by that: segments beyond the
-  recovery point are rebuilt from the log, as in Kafka, and `save` precedes every move of the recovery point.
+* The active segment's entries are in memory and written by `save` (roll, flush, close). After a crash the indexes of segments beyond the
+  recovery point are rebuilt from the log, as in Kafka; `save` precedes every move of the recovery point.
 * Kafka preallocates an active segment's file with zeros, which remain after a crash; loading drops such a tail. A file of a single entry
   has no tail: an entry of zeros means that the first record's timestamp is 0.
 """
@@ -60,14 +60,14 @@ class SparseIndex:
         self._saved = len(self._data) if len(self._data) == len(raw) else REWRITE
 
     def _floor(self, target: int) -> int:
-        """Return the index of the last entry whose key (its first field, as an absolute value) is at most `target`; -1 if there is none."""
+        """Return the number of the last entry whose key (the first value of `entry`) is at most `target`; -1 if there is none."""
         return bisect_right(range(len(self)), target, key=self.key) - 1
 
     def key(self, number: int) -> int:
         raise AssertionError("each index has its own key")  # pragma: no cover - abstract
 
     def is_sorted(self) -> bool:
-        """Return whether keys strictly increase: the check of a file after a crash."""
+        """Return whether the keys strictly increase; recovery drops an index for which they do not."""
         keys = [self.key(i) for i in range(len(self))]
         return all(a < b for a, b in pairwise(keys))
 
@@ -109,7 +109,7 @@ class SparseIndex:
         return True
 
     def create_file(self) -> None:
-        """Create an empty file: Kafka takes a segment without index files for damaged."""
+        """Create an empty file, because Kafka rebuilds a segment whose index files are missing."""
         self._files.close(self._files.open(self.path))
 
     def release(self) -> None:

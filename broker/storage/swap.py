@@ -1,8 +1,8 @@
 """Completes or undoes cleaning and deletion in a partition's directory after a crash (Kafka's LogLoader).
 
-A `.deleted` file was to be removed. A `.cleaned` file is incomplete output. A `.swap` file is complete output that was about to replace
-the segments whose offsets it covers. It does so now, unless a `.cleaned` file with a base offset up to its own shows that several outputs
-were to be put in place together and not all were complete.
+A `.deleted` file is removed. A `.cleaned` file, incomplete output of compaction, is removed. A `.swap` file, complete output, replaces the
+segments whose offsets it covers, unless a `.cleaned` file with the same or a lower base offset exists: then several outputs were to replace
+segments together, and not all were complete.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.protocol.records.errors import CorruptBatch
 
 
 def finish_swaps(files: Files, directory: Path) -> list[FileEntry]:
-    """Complete or undo interrupted work. Return the directory's files afterwards. Raises `OSError`."""
+    """Complete or undo an interrupted compaction or deletion. Return the directory's files afterwards. Raises `OSError`."""
     entries = files.scan(directory)
     if not any(e.name.endswith((".deleted", ".cleaned", ".swap", ".tmp")) for e in entries):
         return entries
@@ -37,7 +37,7 @@ def finish_swaps(files: Files, directory: Path) -> list[FileEntry]:
 
 
 def _make_room(files: Files, directory: Path, entries: list[FileEntry], swaps: list[FileEntry]) -> None:
-    """Remove the segments that the new ones replace."""
+    """Remove the segments in `entries` that the `.swap` files replace."""
     start = min(_base(e.name) for e in swaps)
     end = max(_end_offset(files, directory, e) for e in swaps)
     for entry in entries:

@@ -1,7 +1,7 @@
 """`.timeindex`: maps timestamps to offsets (Kafka's TimeIndex).
 
-An entry is 12 bytes: i64 timestamp in ms, i32 offset relative to the segment's base. It means that no record up to and including that
-offset is later than the timestamp. Entries whose timestamp would not increase are omitted.
+An entry is 12 bytes: i64 timestamp in ms, i32 offset relative to the segment's base offset. It means that no record up to and including
+that offset has a greater timestamp. An entry whose timestamp would not be greater than the last one's is omitted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TimeIndex(SparseIndex):
         return self.entry(count - 1) if count else None
 
     def lookup(self, timestamp: int) -> int:
-        """Return an offset at or before the first record with at least `timestamp`."""
+        """Return an offset at or before the first record whose timestamp is at least `timestamp` (ms): a scan for it starts there."""
         number = self._floor(timestamp - 1)
         return self.entry(number)[1] if number >= 0 else self.base_offset
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class VerificationGuard:
-    """One question to a transaction's coordinator, valid until that producer's first batch, or a marker, is written.
+    """One request to a coordinator to verify a transaction, valid until the producer's first batch, or a marker, is written.
 
-    A guard is equal only to itself: a response that arrives after the end of its transaction cannot open another one.
+    A guard is equal only to itself, so a response that arrives after its transaction's end cannot begin another transaction.
 
-    `adds` is true for producers of transaction version 2. `lowest_sequence` is the least sequence of the waiting batches: no batch above it
-    may be written first, because the one with the least sequence would then be out of order for ever.
+    `adds` is true for producers of transaction version 2, whose partition the request adds to the transaction. `lowest_sequence` is the
+    least sequence of the batches that wait for the response. No batch above it may be written first, because the batch with the lowest
+    sequence would then always be rejected as out of order.
     """
 
     started_ms: int
@@ -21,7 +22,7 @@ class VerificationGuard:
     adds: bool
 
     def saw(self, epoch: int, sequence: int) -> None:
-        """Note another batch that waits for the same response."""
+        """Record another batch that waits for the same response; a later epoch replaces the earlier one."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:

@@ -1,4 +1,4 @@
-"""`.txnindex`: the aborted transactions whose marker is in a segment (Kafka's TransactionIndex, reference 4.11).
+"""`.txnindex`: the aborted transactions whose marker is in a segment (Kafka's TransactionIndex).
 
 An entry is 34 bytes: i16 version 0, i64 producer id, i64 first offset, i64 last offset (the marker's), i64 last stable offset at that time.
 The file exists only if it has entries. Their last offsets increase.
@@ -50,7 +50,8 @@ class TxnIndex:
         entries.append(txn)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
-        """Return the aborted transactions that can touch [fetch_offset, upper_bound), and whether later segments need not be searched."""
+        """Return the aborted transactions that overlap [fetch_offset, upper_bound), and whether the search is complete: no later segment
+        has another one (TransactionIndex.collectAbortedTxns)."""
         found = []
         for txn in self.entries():
             if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound:
