@@ -42,15 +42,15 @@ class Meters(Generic[MeterT]):
 
     @property
     def measured(self) -> int:
-        """The number of meters."""
+        """The number of meters in use: sets of connections that share a quota."""
         return len(self._meters)
 
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
-        """Replace the quotas."""
+        """Replace all quotas of this kind. Measured usage is kept."""
         self.limits = Limits(quotas, self.key)
 
     def of(self, user: str, client_id: str, now_ms: int) -> tuple[MeterT, float]:
-        """Return the meter that measures a client's usage, and its limit (NO_LIMIT without a quota)."""
+        """Return the meter that measures a client's usage, and the client's limit (NO_LIMIT without a quota)."""
         sharers = self.limits.sharers(user, client_id)
         return self._meters.of(sharers, now_ms), self.limits.limit(sharers)
 
@@ -68,7 +68,7 @@ def _name_bytes(sharers: Sharers) -> int:
 
 
 class UseQuota(Meters[Rate]):
-    """A quota on bytes or on request time, as a rate by the second. A throttle time is at most `wait_ms_max`."""
+    """A quota on bytes or on request time, as a rate per second. A throttle time is at most `wait_ms_max`."""
 
     def __init__(self, key: str, windows: Windows, wait_ms_max: int = INT32_MAX) -> None:
         super().__init__(key, lambda: Rate(windows))
@@ -84,7 +84,7 @@ class UseQuota(Meters[Rate]):
         return min(rate.wait_ms(limit, now_ms), self._wait_ms_max)
 
     def take_back(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
-        """Reverse recorded usage that did not take place."""
+        """Subtract usage that was recorded with `use` and did not take place."""
         if self.limits:
             self.of(user, client_id, now_ms)[0].record(-amount, now_ms)
 
@@ -111,8 +111,10 @@ class MutationQuota(Meters[TokenBucket]):
 
 
 class Mutations:
-    """Charges the partition creations and deletions of one request. A strict request is rejected while the token bucket is negative: its
-    version is one whose clients know THROTTLING_QUOTA_EXCEEDED. Any other request is performed, and its client throttled afterwards.
+    """Charges the partition creations and deletions of one request.
+
+    A strict request, of a version whose clients know THROTTLING_QUOTA_EXCEEDED, is rejected while the client's token bucket is negative.
+    Any other request is performed, and the client is throttled afterwards.
     """
 
     def __init__(self, quota: MutationQuota, bucket: TokenBucket, limit: float, *, strict: bool, mono_ms: Callable[[], int]) -> None:

@@ -27,7 +27,7 @@ KEY: Final = "connection_creation_rate"
 
 
 class Acceptance(NamedTuple):
-    """The decision on a new connection: after `wait_ms` it is served or, if `refused`, closed."""
+    """The decision on a new connection: after `wait_ms` milliseconds the broker serves it or, if `refused`, closes it."""
 
     wait_ms: int
     refused: bool
@@ -46,7 +46,7 @@ class ConnectionQuota:
         """The time at which each listener accepts its next connection."""
 
     def __bool__(self) -> bool:
-        """Return whether any quota of addresses is configured."""
+        """Return whether any quota on the connection rate of IP addresses is configured."""
         return bool(self._limits)
 
     @property
@@ -55,7 +55,7 @@ class ConnectionQuota:
         return len(self._addresses)
 
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
-        """Replace the quotas."""
+        """Replace the quotas on IP addresses."""
         of_addresses = {target: values[KEY] for target, values in quotas.items() if KEY in values}
         parts = [(name, limit) for target, limit in of_addresses.items() for kind, name in target if kind == "ip"]
         self._limits = {None if name is None else _same(name): limit for name, limit in parts}
@@ -63,7 +63,11 @@ class ConnectionQuota:
     def accept(
         self, listener: str, host: str, broker_rate: int, now_ms: int, *, for_brokers: bool = False, listener_rate: int = INT32_MAX
     ) -> Acceptance:
-        """Record a new connection and return the decision. The rates are max.connection.creation.rate of the broker and of the listener."""
+        """Record a new connection and return the decision on it.
+
+        `broker_rate` and `listener_rate` are max.connection.creation.rate of the broker and of the listener, in connections per second.
+        `for_brokers` is true for the inter-broker listener.
+        """
         limited = []
         if not for_brokers and broker_rate < INT32_MAX:
             limited.append((self._broker, broker_rate))

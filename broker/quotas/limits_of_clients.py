@@ -36,7 +36,10 @@ class Limits:
         return bool(self._limits)
 
     def sharers(self, user: str, client_id: str) -> Sharers:
-        """Return the user and client id under which a client's usage is measured; empty where the quota does not distinguish them."""
+        """Return the (user, client id) under which a client's usage is measured.
+
+        A part is empty if the applying quota does not distinguish by it: connections with an equal result share a quota.
+        """
         if self._only is not None:
             return user if _USER in self._only else "", client_id if _CLIENT in self._only else ""
         for target, sharers in (
@@ -52,7 +55,7 @@ class Limits:
         return "", client_id
 
     def limit(self, sharers: Sharers) -> float:
-        """Return the limit for a key."""
+        """Return the limit that applies to the user and client id that `sharers` returned, NO_LIMIT without a quota."""
         user, client_id = sharers
         if user and client_id:
             targets = [_both(user, client_id), _both(user, None), _both(None, client_id), _both(None, None)]

@@ -1,12 +1,12 @@
 """Measurement of rates, and the time until a rate is within its limit again.
 
 Rules (results equal Kafka's to the last bit of a double):
-* A rate is the sum of the last windows' samples over the time that they cover. That time is at least all but one of the windows, so that
-  a short burst is spread over them.
-* A sample is kept as long as part of it lies in these windows. When all of it is older, it is reset.
-* A token bucket fills at a constant rate up to the amount that all windows allow. It may become negative once and is then refilled first.
+* A rate is the sum of the samples of the last windows divided by the time that they cover. That time is at least `number` - 1 windows, so
+  that a short burst counts as spread over them.
+* A sample is kept as long as part of it lies in the last windows, and then reset.
+* A token bucket fills at a constant rate up to the amount that all windows allow. A single use may make it negative.
 
-Times are in milliseconds of one clock, values in any unit; rates are by the second.
+Times are in milliseconds of one clock, values in any unit; rates are per second.
 
 Source: KAFKA Rate, SampledStat, WindowedSum, TokenBucket, QuotaUtils.
 """
@@ -40,7 +40,7 @@ class _Sample:
 
 
 class Rate:
-    """A rate by the second, measured over windows."""
+    """A rate per second, measured over `Windows`."""
 
     __slots__ = ("_current", "_samples", "windows")
 
@@ -61,7 +61,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """Return the rate by the second."""
+        """Return the rate per second."""
         covered_ms = self.covered_ms(now_ms)
         total = 0.0
         for sample in self._samples:
@@ -86,7 +86,7 @@ class Rate:
         return rounded((rate - bound) / bound * self.covered_ms(now_ms)) if bound else INT32_MAX
 
     def _advance(self, now_ms: int) -> _Sample:
-        """Start the next sample. There is one sample more than windows, because the oldest lies only partly in them."""
+        """Make the oldest sample the current one. There is one sample more than windows, because the oldest lies only partly in them."""
         self._current = (self._current + 1) % (self.windows.number + 1)
         if self._current >= len(self._samples):
             self._samples.append(_Sample(now_ms, now_ms))
@@ -129,8 +129,8 @@ class TokenBucket:
 
 
 def rounded(number: float) -> int:
-    """Round to the nearest integer as Java does: NaN (a quota may be NaN) is 0. The result is at most the maximum of a throttle
-    time field.
+    """Round to the nearest integer as Java's Math.round: NaN, which a quota may be, becomes 0. The result is at most INT32_MAX, the
+    maximum of a response's throttle time.
     """
     if isnan(number):
         return 0

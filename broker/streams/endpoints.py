@@ -1,4 +1,4 @@
-"""The partitions that a member's tasks read, for interactive queries: other members look up which endpoint has a key.
+"""The partitions that a member's tasks read, for interactive queries: other members look up which member's endpoint has a key.
 
 Source: Kafka's EndpointToPartitionsManager.
 """
@@ -13,10 +13,10 @@ from ottla.protocol.messages.k88_streams_group_heartbeat import TopicPartition
 
 
 def input_partitions(tasks: Tasks, subtopologies: Subtopologies, partitions_of: PartitionsOf) -> list[TopicPartition]:
-    """Return the partitions that the tasks read. A deleted topic is left out.
+    """Return the partitions that the tasks read, by topic. A deleted topic is left out.
 
-    A topic with fewer partitions than the member has tasks is listed with as many of the lowest task numbers, as in Kafka, whether or not
-    these partitions exist.
+    For a topic of n partitions, only the n lowest task numbers of its subtopology are listed, even if they are not its partition
+    numbers, as in Kafka.
     """
     found = []
     for subtopology_id, numbers in sorted_tasks(tasks):

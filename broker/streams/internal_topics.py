@@ -1,4 +1,4 @@
-"""A topology beside the topics that exist: the tasks of its subtopologies, the internal topics that are missing, and what is wrong.
+"""Configures a topology with the existing topics: the tasks of its subtopologies, missing internal topics, and contradictions.
 
 Source: Kafka's InternalTopicManager, ConfiguredTopology.
 """
@@ -36,7 +36,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """A repartition topic or a changelog. A `replication_factor` of 0 is the default of the broker."""
+    """A repartition or changelog topic. A `replication_factor` of 0 stands for the broker's default."""
 
     name: str
     partitions: int
@@ -51,7 +51,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSubtopology:
-    """A subtopology whose internal topics have their number of partitions. The internal topics are by name."""
+    """A subtopology with the computed partition counts of its internal topics, which are by name."""
 
     number_of_tasks: int
     source_topics: frozenset[str] = frozenset()
@@ -80,9 +80,10 @@ Subtopologies = Mapping[str, ConfiguredSubtopology]
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """A topology beside the topics of one moment, which `metadata_hash` stands for.
+    """A topology configured with the topics that existed at one time; `metadata_hash` is the hash of their metadata.
 
-    `subtopologies` is None if the topics contradict the topology. `problem` is a status and its detail.
+    `subtopologies` is None if source topics are missing or partition counts contradict each other. `problem` is the status for the
+    members and its detail, None if the topology is ready.
     """
 
     epoch: int
@@ -93,18 +94,18 @@ class ConfiguredTopology:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all topics exist and are partitioned as they must be."""
+        """Whether all source and internal topics exist with the required partition counts."""
         return self.problem is None
 
     def described(self) -> k89.Topology:
-        """Return the topology with the counts that were decided."""
+        """Return the topology with the computed partition counts, as StreamsGroupDescribe lists it."""
         return k89.Topology(self.epoch, [one.described(name) for name, one in (self.subtopologies or {}).items()])
 
 
 def configure(topology: Topology, metadata_hash: int, partitions_of: PartitionsOf) -> ConfiguredTopology:
-    """Compare a topology with the existing topics.
+    """Compute a topology's tasks and internal topics from the existing topics. Missing or contradicting topics are its `problem`.
 
-    Raises Rejected(STREAMS_INVALID_TOPOLOGY) if the topology contradicts itself or has too many tasks.
+    Raises Rejected(STREAMS_INVALID_TOPOLOGY) if the topology contradicts itself or has more than `limits.STREAMS_TASKS` tasks.
     """
     sources = {name for one in topology.subtopologies.values() for name in one.source_topics}
     missing_sources = sorted(name for name in sources if partitions_of(name) is None)
@@ -137,7 +138,7 @@ def _configured(subtopology: Subtopology, counts: Counts, partitions_of: Partiti
 
 
 def _internal(topics: Iterable[TopicInfo], counts: Counts) -> dict[str, InternalTopic]:
-    """Return topics by name. Raises Rejected(UNKNOWN_SERVER_ERROR) for a negative number of partitions, as Kafka answers."""
+    """Return internal topics by name, with their partition counts. Raises Rejected(UNKNOWN_SERVER_ERROR) for a negative one, as Kafka."""
     found = {}
     for topic in topics:
         partitions = topic.partitions or counts[topic.name]

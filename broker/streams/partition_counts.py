@@ -1,11 +1,11 @@
-"""How many partitions the internal topics of a topology must have.
+"""Computes the number of partitions of a topology's internal topics.
 
 Invariants:
 
 * A repartition topic has the count that its topology sets; otherwise the greatest count among the inputs of a subtopology that writes it.
-* Topics that a subtopology joins (a copartition group) have equal counts. The topics of the user decide; without one, the repartition
-  topics with a set count; without these, the greatest count.
-* A changelog has a partition for every task of its subtopology.
+* Topics that a subtopology joins (a copartition group) have equal counts: the count of the group's source topics; without a source topic,
+  the set count of repartition topics; without a set count, the greatest count.
+* A changelog topic has a partition for every task of its subtopology.
 
 Source: Kafka's RepartitionTopics, CopartitionedTopicsEnforcer, ChangelogTopics.
 """
@@ -29,13 +29,13 @@ Counts = dict[str, int]
 
 
 class IncorrectlyPartitioned(Exception):
-    """Existing topics, or counts that the topology sets, contradict each other."""
+    """The partition counts of existing topics, or those that the topology sets, contradict each other."""
 
 
 def decide_counts(topology: Topology, partitions_of: PartitionsOf) -> Counts:
-    """Return the number of partitions of each internal topic. All source topics of the user must exist.
+    """Return the number of partitions of each internal topic. All source topics must exist.
 
-    Raises IncorrectlyPartitioned, or Rejected(STREAMS_INVALID_TOPOLOGY) if a count depends on itself or on nothing.
+    Raises IncorrectlyPartitioned, or Rejected(STREAMS_INVALID_TOPOLOGY) if a topic's count depends on itself or on no source topic.
     """
     subtopologies = list(topology.subtopologies.values())
     counts = _repartition_counts(subtopologies, partitions_of)
@@ -71,10 +71,10 @@ def decide_counts(topology: Topology, partitions_of: PartitionsOf) -> Counts:
 
 
 def _repartition_counts(subtopologies: Sequence[Subtopology], partitions_of: PartitionsOf) -> Counts:
-    """Return the counts of repartition topics, set or computed.
+    """Return the partition counts of the repartition topics: set by the topology, or computed.
 
-    Kafka visits the subtopologies in turns until nothing is missing. Here one is visited when its first input has a count, in the same
-    order: a chain of 10,000 subtopologies would take a minute otherwise.
+    Kafka visits all subtopologies repeatedly until every count is known. Here each subtopology is visited once, when its first input has a
+    count, in Kafka's order: otherwise a chain of 10,000 subtopologies would take a minute.
     """
     counts = {topic.name: topic.partitions for one in subtopologies for topic in one.repartition_source_topics if topic.partitions}
     readers: dict[str, list[int]] = {}
@@ -102,7 +102,7 @@ def _repartition_counts(subtopologies: Sequence[Subtopology], partitions_of: Par
 
 
 def _known_inputs(subtopology: Subtopology, counts: Counts, partitions_of: PartitionsOf) -> Iterator[int]:
-    """Yield the numbers of partitions of those inputs that have one."""
+    """Yield the partition counts of the subtopology's inputs whose count is known."""
     for topic in subtopology.repartition_source_topics:
         if topic.name in counts:
             yield counts[topic.name]
@@ -113,8 +113,11 @@ def _known_inputs(subtopology: Subtopology, counts: Counts, partitions_of: Parti
 
 
 def _common_count(own: Counts, repartition: Counts, fixed: Set[str], fixed_counts: Set[int]) -> int:
-    """Return the count that the repartition topics of a copartition group must have. `own` has the topics of the group with their counts,
-    `repartition` those of them that are repartition topics."""
+    """Return the partition count that a copartition group's repartition topics must have. Raises IncorrectlyPartitioned.
+
+    `own` has the counts of all topics of the group, `repartition` those of its repartition topics. `fixed` has the repartition topics of
+    the whole topology whose count is set, `fixed_counts` their counts.
+    """
     if len(repartition) < len(own):
         outer = {name: count for name, count in own.items() if name not in repartition}
         count = _equal(outer.values(), outer)
@@ -140,7 +143,7 @@ def _equal(counts: Iterable[int], shown: Mapping[str, int]) -> int:
 
 
 def _names(group: CopartitionGroup, sources: Sequence[str], repartition: Sequence[str]) -> list[str]:
-    """Return the topics of a copartition group. Raises Rejected(UNKNOWN_SERVER_ERROR) for an index without a topic, as Kafka answers."""
+    """Return the topics of a copartition group, which lists indexes. Raises Rejected(UNKNOWN_SERVER_ERROR), as Kafka, for a wrong index."""
     for indexes, topics in ((group.source_topics, sources), (group.repartition_source_topics, repartition)):
         if not all(0 <= index < len(topics) for index in indexes):
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)

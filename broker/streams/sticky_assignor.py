@@ -4,8 +4,8 @@ Invariants:
 
 * Each task is active on exactly one member. A stateful task has as many standby tasks as configured, fewer if there are too few processes:
   a process has a task at most once.
-* A member keeps the active tasks of its previous target up to its share of all tasks, and a standby task turns into an active task rather
-  than moving the state to another process. Other tasks go to the process with the fewest tasks per member. There are no warm-up tasks.
+* A member keeps the active tasks of its previous target assignment up to its share of all tasks. Otherwise a member with the task's standby
+  becomes active, because it has the state. Other tasks go to the process with the fewest tasks per member. There are no warm-up tasks.
 * Members, processes and tasks are processed in the order of Java's collections, so that equal groups get equal assignments from Kafka and
   Ottla.
 
@@ -26,12 +26,12 @@ from ottla.broker.streams.tasks import Tasks, TaskSet
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member as the assignor sees it: its process, and the tasks that it had: its target before, and since Kafka 4.4 its own."""
+    """The assignor's input about a member: its process, and its previous tasks: of its target assignment, or its own since Kafka 4.4."""
 
     process_id: str
     before: TaskSet = field(default_factory=TaskSet)
     offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """How far the member's state of each task is, by subtopology and partition, as it reports."""
+    """The changelog offset up to which the member reports to have a task's state, by (subtopology, partition)."""
 
 
 class _Task(NamedTuple):
@@ -40,7 +40,7 @@ class _Task(NamedTuple):
 
 
 class _Holder(NamedTuple):
-    """A member that had a task before."""
+    """A member that had a certain task in the previous assignment."""
 
     process: _Process
     member_id: str
@@ -49,8 +49,8 @@ class _Holder(NamedTuple):
 def assign(
     members: Mapping[str, MemberSpec], subtopologies: Subtopologies, standby_replicas: int, *, by_offsets: bool = False
 ) -> dict[str, TaskSet]:
-    """Return each member's tasks. With `by_offsets` (Kafka 4.4) tasks also go to members that report offsets of them, after those that had
-    a standby task, the highest offset first.
+    """Return each member's tasks. With `by_offsets` (Kafka 4.4) a task also goes to a member that reports an offset of its state: after
+    the members that had it as standby task, the highest offset first.
     """
     if not members:
         return {}
@@ -65,7 +65,7 @@ def assign(
 
 
 class _Process:
-    """The members of one Kafka Streams process, and what they are given."""
+    """The members of one Kafka Streams process, and the tasks assigned to them."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -83,20 +83,20 @@ class _Process:
 
     @property
     def load(self) -> float:
-        """The number of tasks per member."""
+        """The average number of tasks per member of the process."""
         return self._task_count / len(self.counts)
 
     def has(self, task: _Task) -> bool:
-        """Return whether a member has the task."""
+        """Return whether the task is assigned to a member of this process, as active or standby task."""
         return task in self._tasks
 
     def give(self, member_id: str, task: _Task, given: dict[str, list[_Task]]) -> int:
-        """Give a task to a member; `given` is `active` or `standby`. Return the member's number of tasks."""
+        """Assign a task to a member; `given` is this process's `active` or `standby`. Return the member's number of tasks."""
         self._by_count = None
         return self._give(member_id, task, given)
 
     def give_least_loaded(self, task: _Task, given: dict[str, list[_Task]]) -> int:
-        """Give a task to the member with the fewest. Return its number of tasks."""
+        """Assign a task to the member with the fewest tasks; `given` is `active` or `standby`. Return that member's number of tasks."""
         if self._by_count is None:
             self._by_count = JavaHeap(in_hash_order(self.counts, string_hash), self.counts.__getitem__)
         member_id = self._by_count.pop()
@@ -113,7 +113,10 @@ class _Process:
 
 
 class _Quota:
-    """The number of tasks that a member keeps: its share, rounded up, of the tasks of all members whose share is not yet full."""
+    """The share: the greatest number of previous tasks that a member keeps.
+
+    It is the number of tasks divided by the number of members, rounded up; members that have reached it and their tasks are not counted.
+    """
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -124,7 +127,7 @@ class _Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def note(self, count: int) -> None:
-        """Note that a member has `count` tasks: if that is its share, the others share the rest."""
+        """Record that a member has `count` tasks now. If that is the share, the member and its tasks no longer count for the others."""
         if count == self.share:
             self._tasks -= count
             self._members -= 1
@@ -160,7 +163,7 @@ class _Assignment:
         self.processes = [processes[process_id] for process_id in order]
 
     def assign_active(self) -> None:
-        """Give every task to a member that had it, else to one that had its standby task, else to the process with the least load."""
+        """Assign every active task: to the member that had it, else to a member that had its standby, else to the least loaded process."""
         rest = []
         for task in sorted(self._active_tasks):
             if not self._keep_active(task, self._was_active.get(task)):
@@ -183,7 +186,7 @@ class _Assignment:
         return True
 
     def assign_standby(self) -> None:
-        """Give every stateful task's standby tasks to members that had it, the rest to the processes with the least load."""
+        """Assign the standby tasks of every stateful task: to members that had the task, the rest to the least loaded processes."""
         missing: dict[_Task, int] = {}
         for task in sorted(self._stateful_tasks, reverse=True):
             for given in range(self._standby_replicas):
@@ -209,7 +212,7 @@ class _Assignment:
         return True
 
     def _give_standby(self, task: _Task, by_load: JavaHeap[_Process]) -> bool:
-        """Give a standby task to the least loaded process that lacks the task. Return False if all have it."""
+        """Assign a standby task to the least loaded process that does not have the task. Return False if every process has it."""
         passed = [by_load.pop()]
         while passed[-1].has(task) and len(by_load):
             passed.append(by_load.pop())
@@ -223,9 +226,9 @@ class _Assignment:
 
 
 def _least_loaded(holders: Iterable[_Holder], task: _Task | None = None) -> _Holder | None:
-    """Return the holder whose process and whose own count are the least; None if there is none, or if the first one's process has `task`.
+    """Return the least loaded of `holders`, by its process's load and its own number of tasks; None without holders.
 
-    Kafka looks at the first one's process only, whichever holder it returns.
+    Also None if the first holder's process has `task`, whichever holder is the least loaded: Kafka checks only the first.
     """
     first = found = next(iter(holders), None)
     if first is None or found is None:

@@ -36,7 +36,7 @@ class TaskSet:
         return self.active, self.standby, self.warmup
 
     def intersects(self, other: TaskSet) -> bool:
-        """Return whether both have a task in the same kind."""
+        """Return whether a task is in both sets with the same kind: active, standby or warm-up."""
         return any(
             partitions & others.get(subtopology_id, frozenset())
             for mine, others in zip(self.kinds(), other.kinds(), strict=True)
@@ -55,13 +55,13 @@ class TaskSet:
 
 
 def united(tasks: Tasks, others: Tasks) -> Tasks:
-    """Return the union."""
+    """Return the union of two sets of tasks of one kind."""
     none: frozenset[int] = frozenset()
     return {one: tasks.get(one, none) | others.get(one, none) for one in [*tasks, *(one for one in others if one not in tasks)]}
 
 
 def tasks_from(listed: Iterable[_TaskIds]) -> Tasks:
-    """Return tasks from a list in a record or a request."""
+    """Return the tasks that a record or a request lists."""
     tasks: dict[str, frozenset[int]] = {}
     for one in listed:
         if one.partitions:

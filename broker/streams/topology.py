@@ -1,4 +1,4 @@
-"""The topology of a Kafka Streams application, as its first member sends it and `__consumer_offsets` keeps it.
+"""The topology of a Kafka Streams application, as a member sends it and `__consumer_offsets` stores it.
 
 Source: Kafka's StreamsTopology, StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord.
 """
@@ -26,8 +26,8 @@ class Topology:
 
     @classmethod
     def of(cls, value: StreamsGroupTopologyValue) -> Topology:
-        """Return the topology of a record. Raises Rejected(UNKNOWN_SERVER_ERROR) for an id that occurs twice and for a negative epoch, as
-        Kafka answers."""
+        """Return the topology in a record. Raises Rejected(UNKNOWN_SERVER_ERROR), as Kafka, for a duplicate subtopology id or a negative
+        epoch."""
         by_id = {subtopology.subtopology_id: subtopology for subtopology in value.subtopologies}
         if len(by_id) < len(value.subtopologies) or value.epoch < 0:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -35,12 +35,12 @@ class Topology:
 
     @property
     def source_topics(self) -> frozenset[str]:
-        """The topics that the application reads: those of its user, and its repartition topics."""
+        """The topics that the application reads: its source topics and its repartition topics."""
         return frozenset(name for subtopology in self.subtopologies.values() for name in inputs_of(subtopology))
 
     @property
     def required_topics(self) -> frozenset[str]:
-        """The topics that must exist: `source_topics` and the changelogs."""
+        """The topics that must exist before tasks are assigned: `source_topics` and the changelog topics."""
         return frozenset(self.topics())
 
     def topics(self) -> Iterator[str]:
@@ -75,7 +75,7 @@ def inputs_of(subtopology: Subtopology) -> Iterator[str]:
 
 
 def topology_value(topology: k88.Topology) -> StreamsGroupTopologyValue:
-    """Return the record of a topology that a member sent; its lists keep their order."""
+    """Return the record value for a topology that a member sent; the order of its lists is kept."""
     return StreamsGroupTopologyValue(topology.epoch, topology.subtopologies)
 
 

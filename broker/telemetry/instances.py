@@ -2,9 +2,9 @@
 
 Invariants, as in Kafka:
 * An unknown instance id creates an instance, because another broker may have assigned the id.
-* When subscriptions change, each instance is created anew with its next request, so that no client waits until it learns of the change.
-* A client may get its subscription once in an interval, push at once after that, and then push once in an interval. After an error about
-  its subscription or compression, it may get the subscription at once. A terminating client may push at once, and then no more.
+* When subscriptions change, each instance is created anew at its next request, so that the client can get the new subscription at once.
+* A client may get its subscription once in a push interval, push at once after that, and then push once in a push interval. After an error
+  about its subscription or compression, it may get the subscription at once. A terminating client may push at once, and then no more.
 * An instance is removed with the connection on which it was created, or after a minute or three intervals without a request,
   whichever is longer.
 
@@ -39,12 +39,13 @@ _ASK_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UN
 
 @dataclass(slots=True)
 class TelemetryInstance:
-    """One client instance, for as long as its subscriptions do not change. Times are wall-clock times, 0 before the first request."""
+    """One client instance and its subscription, replaced when subscriptions change. Times are Unix times in ms, 0 before the first
+    request."""
 
     pusher: Pusher
     wanted: Wanted
     version: int
-    """The version of the subscriptions from which it was created."""
+    """`MetricsSubscriptions.version` when the instance was created."""
     last_get_ms: int = 0
     last_push_ms: int = 0
     terminating: bool = False
@@ -53,7 +54,7 @@ class TelemetryInstance:
 
     @property
     def held_bytes(self) -> int:
-        """The size of the fields whose length the client chose."""
+        """The length of the client's own text fields, for the memory limit."""
         return sum(len(text or "") for text in self.pusher[1:4])
 
     def may_get(self, now_ms: int) -> bool:
@@ -108,7 +109,10 @@ class ClientTelemetry:
         return instance_id in self._instances
 
     def get(self, instance_id: bytes, pusher: Pusher) -> tuple[bytes, Wanted]:
-        """Return the client's instance id, a new one if it has none, and its subscription. Raises Rejected."""
+        """Return (instance id, subscription) of a client. A client without an id (all zeros) gets a new one.
+
+        Raises Rejected(THROTTLING_QUOTA_EXCEEDED) if the client asks before its push interval is over.
+        """
         instance_id = instance_id if instance_id != ZERO_ID else self._new_id()
         instance = self._instance(instance_id, pusher)
         if not instance.may_get(self._clock.now_ms()) and instance.last_error not in _ASK_AT_ONCE:
@@ -117,7 +121,7 @@ class ClientTelemetry:
         return instance_id, instance.wanted
 
     def push(self, request: PushTelemetryRequest, pusher: Pusher) -> None:
-        """Store the metrics that a client pushed. Raises Rejected."""
+        """Store the metrics that a client pushed. Raises Rejected if a rule of KIP-714 is broken; `last_error` keeps the error."""
         instance_id = bytes(request.client_instance_id)
         if instance_id in _RESERVED:
             raise self._refusal(ErrorCode.INVALID_REQUEST)
@@ -131,7 +135,7 @@ class ClientTelemetry:
             raise self._refusal(error)
 
     def disconnected(self, connection: int) -> None:
-        """Remove the last instance that was created on a closed connection."""
+        """Remove the instance that was created last on the connection, which was closed."""
         instance_id = self._made_on.pop(connection, None)
         if instance_id is not None:
             self._drop(instance_id)
@@ -152,8 +156,9 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _take(self, instance_id: bytes, instance: TelemetryInstance, pusher: Pusher, request: PushTelemetryRequest) -> ErrorCode:
-        """Store a payload. One that cannot be decompressed within `max_bytes` is answered with INVALID_RECORD, Kafka's response
-        to any failure of its plug-in.
+        """Store a payload and return NONE; return INVALID_RECORD if it cannot be decompressed to at most `max_bytes`.
+
+        Kafka responds with INVALID_RECORD to any failure of its ClientTelemetryReceiver plug-in.
         """
         codec, data = codec_of(request.compression_type), bytes(request.metrics)
         try:

@@ -1,4 +1,4 @@
-"""The last payload of each client, for the admin port. Payloads are bounded in number and size, and outlive their connection."""
+"""The last payload of each client instance, for the admin port. Payloads are limited in number and bytes, and stay after a disconnect."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Payload(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """The size of the fields whose length the client chose."""
+        """The size in bytes of the payload and of the client's own text fields, for the memory limit."""
         return len(self.data) + sum(len(text or "") for text in self.pusher[1:4])
 
 
 class Payloads:
-    """The last payload of each instance: at most TELEMETRY_INSTANCES and TELEMETRY_KEPT_BYTES. The oldest are removed first."""
+    """The last payload of each instance: at most TELEMETRY_INSTANCES payloads with TELEMETRY_KEPT_BYTES in all; the oldest are removed."""
 
     def __init__(self) -> None:
         self.held_bytes = 0

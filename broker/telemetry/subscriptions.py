@@ -54,7 +54,7 @@ class Pusher(NamedTuple):
     port: int
 
     def attributes(self, instance_id: bytes) -> dict[str, str | None]:
-        """Return the attributes with which subscriptions' expressions are matched."""
+        """Return the client's attributes, by name, which the `match` expressions of subscriptions are compared with."""
         return {
             CLIENT_INSTANCE_ID: id_text(instance_id),
             CLIENT_ID: self.client_id,
@@ -66,7 +66,7 @@ class Pusher(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The combined subscription of one client. The id changes with the contents and differs between clients."""
+    """The combined subscription of one client. `subscription_id` changes with the contents and differs between clients."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -80,7 +80,7 @@ class _Subscription(NamedTuple):
     """None: the subscription matches no client."""
 
     def asks(self, attributes: Mapping[str, str | None]) -> bool:
-        """Return whether every expression matches the whole of its attribute."""
+        """Return whether this subscription applies to a client: every expression matches the whole text of the attribute it names."""
         if self.patterns is None:
             return False
         return all(
@@ -96,7 +96,7 @@ class MetricsSubscriptions:
         self._by_name: dict[str, _Subscription] = {}
 
     def change(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Set the overrides of the subscription `name`; without any, delete it."""
+        """Set the configuration of the subscription `name`; an empty one deletes the subscription."""
         if overrides:
             self._by_name[name] = _read(name, overrides)
         elif self._by_name.pop(name, None) is None:
