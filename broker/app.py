@@ -40,6 +40,7 @@ from ottla.broker.net.listeners import inter_broker_listener, listeners_of, reac
 from ottla.broker.net.network import host_and_port
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
+from ottla.broker.opened_ahead import OpenedAhead
 from ottla.broker.process import Beside, StartError, run_node
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
@@ -170,14 +171,15 @@ class Broker:
         """The number of requests without a response yet."""
         return self._dispatcher.waiting
 
-    async def start(self) -> None:
-        """Start everything and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
+    async def start(self, ahead: OpenedAhead | None = None) -> None:
+        """Start everything and accept connections; `ahead` is the data directory, if it was opened before. Raises StartError or OSError;
+        then the data directory is unlocked again."""
         try:
             self._server.bind()
             self._nursery.at_close(self._server.close, self._server.abort)
             if self._controller is not None:
                 self._controller.bind()
-            self.log_dir = log_dir = self._open_log_dir()
+            self.log_dir = log_dir = self._open_log_dir(ahead)
             self._nursery.at_close(partial(log_dir.close, clean=True), partial(log_dir.close, clean=False))
             self._nursery.at_close(self._flusher.close, self._flusher.crash)
             self._driver.start()
@@ -251,15 +253,19 @@ class Broker:
         if not self.log_dir.save():
             raise RuntimeError(f"not all partitions in {self.log_dir.path} can be saved, because a disk error took one offline")
 
-    async def start_again(self, exchange: Callable[[], object]) -> None:
-        """Crash, call `exchange`, which may replace the data directory, and start on it, at the same ports. Raises like `start`, and what
+    def open_ahead(self, copy_of_mark: Path, now_ms: int) -> OpenedAhead:
+        """Open, on any thread, a copy that will replace the data directory. Raises LogDirRefused, OSError."""
+        return OpenedAhead(copy(self._settings_at_start), self._faults, self.environment, copy_of_mark, now_ms)
+
+    async def start_again(self, exchange: Callable[[], OpenedAhead | None]) -> None:
+        """Crash, call `exchange`, which replaces the data directory, and start on it, at the same ports. Raises like `start`, and what
         `exchange` raises; the broker then does not run."""
         listeners = self._server.listeners
         self.crash()
-        exchange()
+        ahead = exchange()
         self.settings = copy(self._settings_at_start)  # dynamic settings changed the other one
         self._build(listeners)
-        await self.start()
+        await self.start(ahead)
 
     def stop_at_once(self, error: BaseException) -> None:
         """End the process, because the contents of the disk are unknown; the next start reads what is really there."""
@@ -268,8 +274,12 @@ class Broker:
         self._exit_now(1)
         self._nursery.crash_soon()  # reached only with an `exit_now` that returns
 
-    def _open_log_dir(self) -> LogDir:
+    def _open_log_dir(self, ahead: OpenedAhead | None) -> LogDir:
+        arrived = None if ahead is None else ahead.arrive(self.settings, self.environment)
+        if arrived is not None:
+            return arrived
         path, files = data_dir(self.settings), FillableFiles(self._faults, self.environment.files)
+        files.obey()
         if not self.settings.is_member:
             return self._opened(path, files)
         watched = FatalFiles(path, files)

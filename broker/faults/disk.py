@@ -27,7 +27,10 @@ class FillableFiles(Files):
         own = vars(FillableFiles)
         self.__dict__.update({name: getattr(files, name) for name in vars(Files) if not name.startswith("_") and name not in own})
         self._logs: dict[int, tuple[str, int]] = {}
-        faults.on_disk_rules = self._rules_changed
+
+    def obey(self) -> None:
+        """Follow the rules from now on, in place of the broker's earlier files."""
+        self._faults.on_disk_rules = self._rules_changed
         self._rules_changed()
 
     def open(self, path: Path) -> int:

@@ -1,7 +1,8 @@
 """Marks: saved states to which a broker can be rewound. Each is a fork of its data directory (`ottla.broker.storage.fork`) beside it.
 
 Invariants:
-- A mark is never used as a data directory. A broker gets a copy of it, which a thread makes in advance, so a rewind is one rename.
+- A mark is never used as a data directory. A broker gets a copy of it, which a thread makes and opens in advance, so a rewind is one rename
+  and the part of the broker's start that follows the opening of the logs.
 - The data directory and the copy are exchanged in one step, so a killed process leaves either the old or the new state. Where the system
   cannot exchange names, three renames do it.
 """
@@ -17,14 +18,20 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
+from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.fork import fork
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
+OPENED_MAX: Final = 8
+"""Copies that are open at the same time: the newest. Each takes 5 KB of memory per partition; a rewind to another mark opens its logs."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +46,18 @@ class Mark:
     """The incarnation id of each cluster broker, by node id."""
 
 
-class Marks:
-    """The marks of the broker that uses `data_dir`. `discard` removes all of them, or the end of the process."""
+class Marks(Generic[T]):
+    """The marks of the broker that uses `data_dir`. `discard` removes all of them, or the end of the process.
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
+    `open_ahead` opens a copy as the next data directory, on a thread, given the time of the mark; no file may stay open. It may raise
+    LogDirRefused or OSError.
+    """
+
+    def __init__(self, data_dir: Path, open_ahead: Callable[[Path, int], T] | None = None) -> None:
+        self._data_dir, self._open_ahead = data_dir, open_ahead
         self._root = Path(tempfile.mkdtemp(prefix=f".{data_dir.name}-marks-", dir=data_dir.parent))
         self._copies: dict[Mark, Future[Path]] = {}
+        self._opened: dict[Mark, T] = {}
         self._made = 0
         self._pool = ThreadPoolExecutor(1, "ottla-marks")
         self._remove = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
@@ -76,27 +88,37 @@ class Marks:
         copy = self._copies.pop(mark)
 
         def clear() -> None:
+            self._opened.pop(mark, None)
             for directory in (mark.directory, *(() if copy.cancelled() or copy.exception() else (copy.result(),))):
                 shutil.rmtree(directory, ignore_errors=True)
 
         self._pool.submit(clear)  # on the thread that makes the copy, after it
 
-    def restore(self, mark: Mark) -> None:
-        """Replace the data directory, which no broker may be using, by a copy of the mark. Raises ForkRefused, OSError."""
+    def restore(self, mark: Mark) -> T | None:
+        """Replace the data directory, which no broker may be using, by a copy of the mark. Return the copy if it is open, else None. Raises
+        ForkRefused, OSError."""
         copy = self._copies[mark].result()
+        opened = self._opened.pop(mark, None)
         exchange(copy, self._data_dir)
         self._copies[mark] = self._pool.submit(self._copied, mark, copy)
+        return opened
 
     def _copied(self, mark: Mark, discarded: Path | None = None) -> Path:
         if discarded is not None:
             shutil.rmtree(discarded)
         target = mark.directory.with_name(f"{mark.directory.name}-copy")
         fork(mark.directory, target)
+        if self._open_ahead is not None:
+            for other in list(self._opened)[: max(0, len(self._opened) + 1 - OPENED_MAX)]:
+                self._opened.pop(other, None)
+            with suppress(LogDirRefused, OSError):  # the broker's start finds the same and reports it
+                self._opened[mark] = self._open_ahead(target, mark.now_ms)
         return target
 
     def discard(self) -> None:
         """Remove all marks."""
         self._copies.clear()
+        self._opened.clear()
         self._pool.shutdown(cancel_futures=True)
         self._remove()
 

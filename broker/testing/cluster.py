@@ -61,7 +61,7 @@ class InProcessCluster(ClusterNodes):
     ) -> None:
         super().__init__(brokers, data_dir, settings, faults=faults)
         self._recording = False
-        self._marks: Marks | None = None
+        self._marks: Marks[None] | None = None
         self.topics = ClusterTopicControl(self)
         self.clock = ClusterClockControl(self)
 

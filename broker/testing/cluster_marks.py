@@ -20,7 +20,7 @@ from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.cluster_nodes import LOOK_S, ClusterNodes
 
 
-def mark(cluster: ClusterNodes, marks: Marks) -> Mark:
+def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
     """Add a mark of the whole cluster. Raises RuntimeError, TimeoutError, ForkRefused."""
     down = sorted(cluster.brokers.keys() - set(cluster.in_touch))
     if down or not cluster.controller.running or cluster.controller.paused:
@@ -88,7 +88,7 @@ def _is_settled(cluster: ClusterNodes) -> bool:
     return True
 
 
-def _marked(cluster: ClusterNodes, marks: Marks) -> Mark:
+def _marked(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
     log_dirs = [cluster.controller.node.log_dir, *(broker.node.log_dir for broker in cluster.brokers.values())]
     for log_dir in log_dirs:
         if not log_dir.save():

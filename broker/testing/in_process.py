@@ -30,11 +30,13 @@ from typing import Any
 from ottla.broker.api.routes import load_all
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import load
 from ottla.broker.development_security import LISTENER, DevelopmentSecurity, check_secured, make_development_security, tls_dir
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
+from ottla.broker.opened_ahead import OpenedAhead
 from ottla.broker.security.client_properties import client_properties
 from ottla.broker.storage.as_of import AtOffset, cut_at
 from ottla.broker.storage.files import FILES, Files
@@ -102,7 +104,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._crashed = False
         self._temporary = data_dir is None
         self._read_only = False
-        self._marks: Marks | None = None
+        self._marks: Marks[OpenedAhead] | None = None
         self.files: Files = UnsyncedFiles() if data_dir is None else FILES
         """The broker's files, used from the next start on."""
         self._tls, self._users, self._like = tls, users or {}, like or os.environ.get("OTTLA_LIKE")
@@ -133,18 +135,20 @@ class InProcessBroker(NodeThread[Broker]):
 
     def start(self) -> InProcessBroker:
         """Start the broker unless it runs, on the same port as before. Raises StartError or OSError."""
-        if self.running:
-            return self
+        if not self.running:
+            self._start_on(None)
+        return self
+
+    def _start_on(self, ahead: OpenedAhead | None) -> None:
         self._crashed = False
         import_ahead()
         self.start_loop()
         try:
-            self.call_async(self._start())
+            self.call_async(self._start(ahead))
         except BaseException:
             self.end_loop()
             raise
         self.running = True
-        return self
 
     def client_properties(self, kind: str = "java", user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
         """Return a client's security settings: properties for `java` and `librdkafka`, keyword arguments for `kafka-python` and `aiokafka`.
@@ -155,18 +159,22 @@ class InProcessBroker(NodeThread[Broker]):
         security = self._security or DevelopmentSecurity(None, {}, {})
         return client_properties(kind, security.connection(self.bootstrap, user, mechanism))
 
-    async def _start(self) -> None:
-        name, given = "PLAINTEXT", self.settings
+    async def _start(self, ahead: OpenedAhead | None) -> None:
         if self._tls or self._users:
             self._security = make_development_security(self.data_dir, Clock().now_ms(), tls=self._tls, users=self._users)
+        self.node = Broker(self._loaded_settings(), self.script, self._environment(), exit_now=self._exit)
+        await self.node.start(ahead)
+        self._port = self.node.address[1]
+
+    def _loaded_settings(self) -> BrokerSettings:
+        name, given = "PLAINTEXT", self.settings
+        if self._security is not None:
             name, given = LISTENER, {**self._security.settings, **self.settings}
         wanted = {"log.dir": str(self.data_dir), "listeners": f"{name}://{HOST}:{self._port}", **given}
         settings = load(wanted, {}, None, like=self._like).settings
         settings.users, settings.read_only = self._users, self._read_only
         check_secured(settings, tls=self._tls)
-        self.node = Broker(settings, self.script, self._environment(), exit_now=self._exit)
-        await self.node.start()
-        self._port = self.node.address[1]
+        return settings
 
     def _environment(self) -> Environment:
         return Environment(self._clock, self.files)
@@ -269,7 +277,7 @@ class InProcessBroker(NodeThread[Broker]):
     async def _mark(self) -> Mark:
         await self.broker.save()
         if self._marks is None:
-            self._marks = Marks(self.data_dir)
+            self._marks = Marks(self.data_dir, self._open_ahead)
         return self._marks.add(self._clock.now_ms(), self.broker.log_dir.mark_as_clean, [self.history.length()])
 
     def rewind(self, mark: Mark) -> None:
@@ -284,11 +292,14 @@ class InProcessBroker(NodeThread[Broker]):
             raise ValueError("this mark was made by another broker, or before this one was stopped")
         if self.running:
             self.kill()
-        self._marks.restore(mark)
+        ahead = self._marks.restore(mark)
         if isinstance(self._clock, MovableClock):
             self._clock.rewind_to(mark.now_ms)
         self.history.cut(*mark.histories)
-        self.start()
+        self._start_on(ahead)
+
+    def _open_ahead(self, copy: Path, now_ms: int) -> OpenedAhead:
+        return OpenedAhead(self._loaded_settings(), self.script, self._environment(), copy, now_ms)
 
     def as_of(self, moment: datetime | int | AtOffset) -> InProcessBroker:
         """Start a broker on a fork of this one's data, cut at an earlier moment, for looking: clients may only read, and commit offsets.

@@ -1,0 +1,133 @@
+"""The next data directory, opened as a copy with another name before a rewind needs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.settings_load import load
+from ottla.broker.environment import Environment
+from ottla.broker.faults.engine import Faults
+from ottla.broker.opened_ahead import OpenedAhead
+from ottla.broker.storage.errors import LogDirLocked
+from ottla.broker.storage.fork import fork
+from ottla.broker.storage.marks import Mark, Marks
+from ottla.broker.testing.in_process import UnsyncedFiles
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import produce
+
+
+class CountedReads(UnsyncedFiles):
+    """Counts the files that each thread opens."""
+
+    def __init__(self) -> None:
+        self.by_thread: dict[str, int] = {}
+
+    def open_read(self, path: Path) -> int:
+        name = threading.current_thread().name
+        self.by_thread[name] = self.by_thread.get(name, 0) + 1
+        return super().open_read(path)
+
+
+def write(broker: RunningBroker) -> list[int]:
+    with broker.client() as client:
+        return [produce(client, f"t{number}", b"x") for number in range(10)]
+
+
+def contents(path: Path) -> dict[Path, bytes]:
+    return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> RunningBroker:
+    broker = RunningBroker(tmp_path / "data").start()
+    for number in range(10):
+        broker.topics.create(f"t{number}")
+    write(broker)
+    return broker
+
+
+@pytest.fixture
+def marks(broker: RunningBroker) -> Iterator[Marks[OpenedAhead]]:
+    made = Marks(broker.data_dir, broker.call(lambda node: node.open_ahead))
+    yield made
+    broker.stop()
+    made.discard()
+
+
+async def marked(broker: RunningBroker, marks: Marks[OpenedAhead]) -> Mark:
+    await broker.node.save()
+    mark = marks.add(0, broker.node.log_dir.mark_as_clean)
+    await marks.prepared(mark)
+    return mark
+
+
+async def rewound(broker: RunningBroker, marks: Marks[OpenedAhead], mark: Mark) -> None:
+    await broker.node.start_again(lambda: marks.restore(mark))
+    await marks.prepared(mark)
+
+
+def test_a_rewind_opens_no_log_while_the_broker_waits(broker: RunningBroker) -> None:
+    broker.files = files = CountedReads()
+    broker.restart()
+    marks = Marks(broker.data_dir, broker.call(lambda node: node.open_ahead))
+    mark = broker.call_async(marked(broker, marks))
+    for _ in range(2):
+        files.by_thread.clear()
+        broker.call_async(rewound(broker, marks, mark))
+        assert files.by_thread.pop("ottla-broker", 0) < 10
+        assert sum(files.by_thread.values()) > 10
+        assert write(broker) == [1] * 10
+    broker.stop()
+    marks.discard()
+
+
+def test_the_copy_is_opened_under_the_name_that_it_will_have_and_the_directory_in_use_stays(broker: RunningBroker, tmp_path: Path) -> None:
+    broker.stop()
+    fork(tmp_path / "data", tmp_path / "copy")
+    before = contents(tmp_path / "data")
+    settings, environment = load({"log.dir": str(tmp_path / "data")}, {}, None).settings, Environment()
+    ahead = OpenedAhead(settings, Faults(), environment, tmp_path / "copy", 0)
+    assert contents(tmp_path / "data") == before
+    assert ahead.arrive(load({"log.dir": "another"}, {}, None).settings, environment) is None
+    (tmp_path / "data").rename(tmp_path / "old")
+    (tmp_path / "copy").rename(tmp_path / "data")
+    log_dir = ahead.arrive(settings, environment)
+    assert log_dir is not None
+    assert log_dir.was_clean
+    assert log_dir.logs["t0", 0].log_end_offset == 1
+    assert log_dir.logs["t0", 0].segments.active.path.parent == tmp_path / "data" / "t0-0"
+    with pytest.raises(LogDirLocked):
+        environment.files.lock(tmp_path / "data")
+    log_dir.close(clean=False)
+    environment.files.lock(tmp_path / "data").release()
+
+
+def test_a_mark_that_is_open_no_more_needs_no_recovery_either(
+    broker: RunningBroker, marks: Marks[OpenedAhead], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.storage.marks.OPENED_MAX", 1)
+    one = broker.call_async(marked(broker, marks))
+    write(broker)
+    other = broker.call_async(marked(broker, marks))
+    for mark, offset in ((one, 1), (other, 2), (one, 1)):
+        broker.call_async(rewound(broker, marks, mark))
+        assert broker.call(lambda node: node.log_dir.was_clean)
+        assert write(broker) == [offset] * 10
+
+
+def test_rules_fill_the_disk_before_and_after_a_rewind(broker: RunningBroker, marks: Marks[OpenedAhead]) -> None:
+    mark = broker.call_async(marked(broker, marks))
+    data = TopicProduceData("t0", partition_data=[PartitionProduceData(0, build_batch([SimpleRecord(None, b"x", 0)]))])
+    for _ in range(3):
+        broker.faults.add("disk-full:topic=t0,times=1")
+        with broker.client() as client:
+            answer = client.call(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), version=9)
+        assert answer.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        broker.call_async(rewound(broker, marks, mark))
