@@ -14,7 +14,7 @@ from types import ModuleType
 
 
 def module_of(package: str, name: str) -> ModuleType:
-    """Return `package.name`, which can import its siblings. Raises ImportError."""
+    """Return the module `package.name`, imported without the package's `__init__`. It can import its siblings. Raises ImportError."""
     alias = f"{__name__}.{package}"
     if alias not in sys.modules:
         spec = find_spec(package)

@@ -113,7 +113,7 @@ class Client:
         return version
 
     def _api_versions(self) -> ApiVersionsResponse:
-        """Ask at OPENING_VERSION. A broker that does not support it answers in version 0 with its supported versions (KIP-511)."""
+        """Return the broker's ApiVersions response. A broker without OPENING_VERSION answers in version 0 with its versions (KIP-511)."""
         version = OPENING_VERSION
         while True:
             request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION)

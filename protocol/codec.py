@@ -77,7 +77,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, msg: Messag
 
 
 def encode_response_head(version: int, correlation_id: int, msg: Message, last: str, rest: Buffer) -> list[Buffer]:
-    """Encode a response whose bytes after the field `last` are `rest`. Raises like `encode_response`."""
+    """Encode a response up to the field `last`, followed by `rest`, its other fields in encoded form. Raises like `encode_response`."""
     message = type(msg)
     head = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
     if _has_flexible_header(message, version):
@@ -105,7 +105,7 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any
 
 
 def decode_response_head(api_key: int, version: int, frame: Buffer, last: str) -> tuple[Any, int]:
-    """Decode the fields of a response up to `last`; return the message, and the position of the bytes after them."""
+    """Decode a response up to and including the field `last`. Return (message, position of the next byte in `frame`)."""
     buf = memoryview(frame)
     message = response_class(api_key)
     _, pos = read_response_header(buf, _has_flexible_header(message, version))
@@ -125,7 +125,7 @@ def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer
 
 
 def _request_decoder(header: RequestHeader) -> tuple[Decode, bool]:
-    """Compile and cache a decoder; only existing versions are cached, so that a peer cannot fill the memory."""
+    """Return the decoder of a request, compiled once. Only existing versions are cached, so that a peer cannot fill the memory."""
     api_key, version = header.api_key, header.api_version
     try:
         message = request_class(api_key)

@@ -1,4 +1,4 @@
-"""Shared parts of the two compilers: generated source lines that remember their fields, and queries about structs.
+"""Shared parts of the encoder and decoder compilers: generated source lines with the fields they handle, and queries about structs.
 
 A compiled function is straight-line Python in one try block. When a line raises, its number tells which field it was reading or writing, so
 that the normal path does no bookkeeping for error messages.
@@ -53,7 +53,7 @@ class Source:
         return function
 
     def culprits(self, exc: BaseException) -> list[tuple[str, int]]:
-        """Return the (field path, size) pairs of the line that raised `exc`."""
+        """Return the (field path, size in bytes) pairs that the generated line which raised `exc` handles."""
         traceback = exc.__traceback__
         line = traceback.tb_lineno if traceback is not None else 0
         return self.paths[line - 1] or [(self.title, 0)]
@@ -71,7 +71,7 @@ def fields_at(type_: type, version: int) -> tuple[list[WireField], list[WireFiel
 
 
 def up_to(ordered: list[WireField], last: str | None) -> tuple[list[WireField], list[WireField]]:
-    """Split fields after the one that is named `last`; None stands for the last of all."""
+    """Split fields into those up to and including `last`, and the rest; with None the rest is empty."""
     at = len(ordered) if last is None else [field.name for field in ordered].index(last) + 1
     return ordered[:at], ordered[at:]
 

@@ -2,8 +2,8 @@
 
 Invariants:
 
-* A key is never flexible and its type is its "version", as for all records of this topic. Every value is version 0 and
-  flexible.
+* As for all records of this topic, a key is never flexible and begins with its type where a value has its version. Every value has version
+  0 and is flexible.
 * A group has many records: its epoch (3), the epoch of its target assignment (6), for each member its metadata (5), its target assignment
   (7) and its current assignment (8), and the topics of each regular expression (16). Kafka 4.0 wrote type 4 in place of the hash in type
   3; it is read, never written, and deleted with its group.
@@ -80,7 +80,7 @@ class ConsumerGroupRegularExpressionKey(Message, versions="16"):
 
 @wire_struct
 class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
-    """A group's epoch, and a hash of its topics in that epoch (0: none, or written by Kafka 4.0)."""
+    """A group's epoch, and the metadata hash of its subscribed topics in that epoch (0: no topics, or written by Kafka 4.0)."""
 
     epoch: int = int32()
     metadata_hash: int = int64(tag=0, default=0)
@@ -102,7 +102,7 @@ class TopicMetadata:
 
 @wire_struct
 class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """A group's topic metadata in Kafka 4.0. It is decoded so that such a log can be read, and not used."""
+    """A group's topic metadata, written by Kafka 4.0. It is decoded, so that such a log can be read, but not used."""
 
     topics: list[TopicMetadata] = array(TopicMetadata)
 

@@ -45,7 +45,7 @@ _GLOBALS: dict[str, Any] = {
 def compile_decoder(
     message: type, version: int, flexible: bool, *, exact: bool = True, last: str | None = None
 ) -> Callable[[memoryview, int, int], Any]:
-    """Generate the decoder of `message` at `version`. The caller caches it. With `last`, it reads the fields up to this one only, and
+    """Generate the decoder of `message` at `version`. The caller caches it. With `last`, it reads the fields up to `last` only, and
     returns the message, in which the others have their defaults, with the position after it.
     """
     return _DecoderCompiler(message, version, flexible, exact=exact, last=last).compile()

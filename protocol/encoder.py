@@ -37,7 +37,7 @@ _GLOBALS: dict[str, Any] = {
 def compile_encoder(
     message: type, version: int, flexible: bool, *, last: str | None = None
 ) -> Callable[[Any, bytearray, list[Buffer]], bytearray]:
-    """Generate the encoder of `message` at `version`. The caller caches it. With `last`, it writes the fields up to this one only."""
+    """Generate the encoder of `message` at `version`. The caller caches it. With `last`, it writes the fields up to `last` only."""
     return _EncoderCompiler(message, version, flexible, last).compile()
 
 

@@ -150,7 +150,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """Return the code of another node's response; a newer, unknown number becomes UNKNOWN_SERVER_ERROR (KAFKA Errors.forCode)."""
+        """Return the code for a number in another node's response; UNKNOWN_SERVER_ERROR for an unknown number (Errors.forCode)."""
         return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN_SERVER_ERROR
 
     @property

@@ -1,6 +1,6 @@
 """Errors in received bytes. A `ProtocolError` means that the peer's bytes cannot be trusted; the connection is closed.
 
-These are not error codes in responses (see `error_codes`). An invalid message of our own is an `EncodeError`.
+These are not error codes in responses (see `error_codes`). An invalid message that this process tries to send is an `EncodeError`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FrameTooLarge(ProtocolError):
 
 
 class TooManyElements(ProtocolError):
-    """A request contains more elements than one step may process; `excess` names them."""
+    """A request contains more array elements than may be processed without a pause; `excess` names the arrays and the limit."""
 
     def __init__(self, message: str, excess: str) -> None:
         super().__init__(f"{message} has {excess}")
@@ -56,4 +56,4 @@ class UnsupportedVersion(ProtocolError):
 
 
 class EncodeError(ValueError):
-    """A message of ours has a value that its field cannot hold: a bug of the caller, so not a `ProtocolError`."""
+    """A message to be sent has a value that its field cannot hold. This is the caller's bug, so it is not a `ProtocolError`."""

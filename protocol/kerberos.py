@@ -1,7 +1,7 @@
 """The client side of SASL GSSAPI (RFC 4752), with a keytab or existing tickets, by python-gssapi over MIT Kerberos. It is imported only
 when GSSAPI is used.
 
-Rules that hold inside:
+Rules:
 - The library contacts a KDC, and waits for it, only for the first token of an authentication. Tickets from a keytab are kept in this
   process's memory and renewed in time.
 - Mutual authentication is required. No security layer is negotiated for the connection.

@@ -1,4 +1,4 @@
-"""The client side of SASL: which tokens to send, and whether the server's responses can be trusted.
+"""The client side of SASL: makes the tokens to send, and verifies the server's responses.
 
 It is used by tools, the audit, and nodes that connect to others. Tests have their own implementation, so that an error here is not hidden
 by the same error there. Names and passwords are used as UTF-8, without SASLprep. Sources: RFC 4616, RFC 5802, RFC 7628; KAFKA
@@ -36,12 +36,15 @@ class NotTrusted(Exception):
 
 
 def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> None:
-    """Authenticate. Raises NotTrusted, whatever `ask` raises, and ValueError like `tokens_of`."""
+    """Authenticate by exchanging tokens: `ask` sends a token and returns the server's response.
+
+    Raises NotTrusted, any error of `ask`, and ValueError like `tokens_of`.
+    """
     send_all(tokens_of(mechanism, user, password, random_bytes, by_token=by_token), ask)
 
 
 def send_all(tokens: Tokens, ask: Ask) -> None:
-    """Send all tokens of one authentication. Raises NotTrusted, and whatever `ask` raises."""
+    """Send all tokens of one authentication with `ask`. Raises NotTrusted and any error of `ask`."""
     with suppress(StopIteration):
         token = next(tokens)
         while True:
@@ -67,7 +70,10 @@ def takes_long(said: bytes) -> bool:
 
 
 def bearer_tokens(token: str) -> Tokens:
-    """Generate the token of OAUTHBEARER (RFC 7628). An error response is acknowledged, and then reported by the server."""
+    """Generate the client's messages of OAUTHBEARER (RFC 7628): the token and, if the server responds with an error, an acknowledgment.
+
+    The server then fails the authentication with its own message.
+    """
     if (yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()):
         yield b"\x01"
 

@@ -16,7 +16,7 @@ class DefaultPrincipalData(Message, versions="0", flexible="0+"):
 
 
 def principal_bytes(kind: str, name: str, *, by_token: bool = False) -> bytes:
-    """Encode a principal. Its kind is nearly always "User". `by_token` is true if a delegation token authenticated it."""
+    """Encode a principal of type `kind` ("User"). `by_token` is true if the client authenticated with a delegation token."""
     return encode_prefixed(DefaultPrincipalData(kind, name, by_token), 0)
 
 

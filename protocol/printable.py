@@ -1,4 +1,4 @@
-"""Texts for people.
+"""Escapes text for logs, terminals and reports.
 
 Text from a peer is escaped before it is printed, so that it cannot control a terminal, hide other text, or break a report.
 """
@@ -19,15 +19,15 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape the unsafe characters of a text with several lines."""
+    """Escape the unsafe characters of a text; newlines are kept."""
     return _UNSAFE.sub(_escaped, text)
 
 
 def printable_name(name: str) -> str:
-    """Escape a name to one line: with a newline it could pass for two names."""
+    """Escape the unsafe characters of a name, and newlines, with which it would look like two names."""
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an error's text; for an OSError without its number and file name: `No such file or directory`."""
+    """Return an error's text. For an OSError it is only the reason, such as `No such file or directory`, without number and file name."""
     return getattr(error, "strerror", None) or str(error)

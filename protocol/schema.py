@@ -1,6 +1,6 @@
-"""Messages as dataclasses, and `encode`/`decode` for them. The class is the specification; its functions are made on first use.
+"""Messages as dataclasses, and `encode`/`decode` for them. The class is the specification; its encoder and decoder are compiled from it.
 
-A request or response, or a record of an internal topic, is declared so:
+Example of a declaration of a record of an internal topic (a request or response looks the same):
 
     @wire_struct
     class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
@@ -10,14 +10,14 @@ A request or response, or a record of an internal topic, is declared so:
         commit_timestamp: int = int64()
         topic_id: bytes = uuid("4+", tag=0)
 
-The order of the fields is the order on the wire. A nested struct is a `wire_struct` with fields of the same kinds, and takes
-the version and the flexibility of the message around it. A field that a version lacks keeps its default when decoded and is left out when
-encoded, whatever its value: choosing a version that can carry the value is the caller's business.
+The order of the fields is the order on the wire. A nested struct is a `wire_struct`, too, and has the version and flexibility of the
+message that contains it. A field that does not exist in a version has its default after decoding and is not encoded, whatever its value:
+the caller chooses a version that has the field.
 
-`encode` and `decode` treat the bare body. Keys and values of internal topics carry an i16 before it: the record type before a key (which
-is never flexible), the version before a value; `encode_prefixed` and `read_prefix` are for these.
+`encode` and `decode` process the body only. Keys and values of internal topics begin with an int16: the record type before a key (which is
+never flexible), the version before a value; `encode_prefixed` and `read_prefix` process it.
 
-Encoders and decoders are compiled on first use, per version (`ottla.protocol.encoder`, `ottla.protocol.decoder`), and kept.
+Encoders and decoders are compiled on first use, per version (`ottla.protocol.encoder`, `ottla.protocol.decoder`), and cached.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _PREFIX = _struct.Struct(">h")
 
 
 class Message:
-    """Base of what has versions of its own. `FLEXIBLE_SINCE` is above every version where none is flexible."""
+    """Base class of requests, responses and records. `FLEXIBLE_SINCE` is greater than every version if no version is flexible."""
 
     __slots__ = ()
 
@@ -114,9 +114,9 @@ _decoders: dict[tuple[type, int, bool, str | None], Decode] = {}
 
 
 def encoder(message: type[Message], version: int, *, last: str | None = None) -> Encode:
-    """The compiled `encode(msg, w, parts) -> w` (see `ottla.protocol.encoder`). ValueError for a version the class does not have.
+    """Return the compiled `encode(msg, w, parts) -> w` (see `ottla.protocol.encoder`). Raises ValueError for an unknown version.
 
-    `last`: only the fields up to this one are written.
+    With `last`, it writes only the fields up to and including the field `last`.
     """
     known = _encoders.get((message, version, last))
     if known is None:
@@ -126,10 +126,10 @@ def encoder(message: type[Message], version: int, *, last: str | None = None) ->
 
 
 def decoder(message: type[Message], version: int, *, exact: bool = True, last: str | None = None) -> Decode:
-    """The compiled `decode(buf, pos, end) -> message` (see `ottla.protocol.decoder`). ValueError for a version the class does not have.
+    """Return the compiled `decode(buf, pos, end) -> message` (see `ottla.protocol.decoder`). Raises ValueError for an unknown version.
 
-    `exact`: bytes after the message are an error; else they are not looked at. `last`: only the fields up to this one are read, and the
-    position after it is returned, too.
+    With `exact`, bytes after the message are an error; otherwise they are ignored. With `last`, the decoder reads only the fields up to
+    and including the field `last`, and returns (message, position after it).
     """
     known = _decoders.get((message, version, exact, last))
     if known is None:
@@ -140,14 +140,14 @@ def decoder(message: type[Message], version: int, *, exact: bool = True, last: s
 
 
 def encode(msg: Message, version: int) -> bytes:
-    """The body of `msg` at `version`. Raises EncodeError for a value that its field cannot carry."""
+    """Return the encoded body of `msg` at `version`. Raises EncodeError for a value that its field cannot hold."""
     parts: list[Buffer] = []
     last = encoder(type(msg), version)(msg, bytearray(), parts)
     return b"".join((*parts, last))
 
 
 def decode(cls: type[M], data: Buffer, version: int) -> M:
-    """Read a body that is exactly `data`. Raises ProtocolError when it is anything else, a version unknown to `cls` included."""
+    """Decode a body that takes all of `data`. Raises ProtocolError for invalid bytes, bytes after the body, and an unknown version."""
     if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
         raise ProtocolError(f"{cls.__name__} has no version {version}")
     msg: M = decoder(cls, version)(memoryview(data), 0, len(data))
@@ -155,12 +155,12 @@ def decode(cls: type[M], data: Buffer, version: int) -> M:
 
 
 def encode_prefixed(msg: Message, version: int, prefix: int | None = None) -> bytes:
-    """The body with an i16 before it: `prefix` (the record type of a key), by default the version (of a value)."""
+    """Return the encoded body after an int16: `prefix`, the record type of a key, or by default the version of a value."""
     return _PREFIX.pack(version if prefix is None else prefix) + encode(msg, version)
 
 
 def read_prefix(data: Buffer) -> tuple[int, memoryview]:
-    """The i16 that begins a key or value of an internal topic, and the body after it."""
+    """Split a key or value of an internal topic. Return (the int16 at its start, the body after it)."""
     if len(data) < _PREFIX.size:
         raise MalformedMessage("record of an internal topic", "prefix", 0, f"{len(data)} bytes")
     return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]

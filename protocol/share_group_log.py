@@ -2,8 +2,8 @@
 
 Invariants:
 
-* A key is never flexible and its type is its "version", as for all records of this topic. Every value is version 0 and
-  flexible.
+* As for all records of this topic, a key is never flexible and begins with its type where a value has its version. Every value has version
+  0 and is flexible.
 * A group has its epoch (11), the epoch of its target assignment (12), the state of its share partitions (15), and for each member its
   metadata (10), its target assignment (13) and its current assignment (14).
 * Lists in a value are sorted, so that equal state gives equal bytes.
@@ -81,7 +81,7 @@ class ShareGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class ShareGroupMetadataValue(Message, versions="0", flexible="0+"):
-    """A group's epoch, and a hash of its topics in that epoch."""
+    """A group's epoch, and the metadata hash of its subscribed topics in that epoch."""
 
     epoch: int = int32()
     metadata_hash: int = int64()
@@ -127,7 +127,7 @@ class DeletingTopic:
 
 @wire_struct
 class ShareGroupStatePartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """The share partitions whose state the share coordinator is being asked to initialize, has initialized, or is being asked to delete."""
+    """A group's share partitions by their state at the share coordinator: being initialized, initialized, being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)
     initialized_topics: list[TopicPartitionsInfo] = array(TopicPartitionsInfo)

@@ -1,8 +1,8 @@
 """The records of `__share_group_state` as Kafka declares them: for the share coordinator, which writes them, and for the audit.
 
-A key is a type (i16) and the share partition, never flexible; a value is a version (i16, always 0) and a flexible body. A snapshot without
-a value is a tombstone. Source: KAFKA share-coordinator message schemas (ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey,
-ShareUpdateValue).
+A key is a type (int16) and the share partition, never flexible; a value is a version (int16, always 0) and a flexible body. A snapshot
+record with a null value is a tombstone. Source: KAFKA share-coordinator message schemas (ShareSnapshotKey, ShareSnapshotValue,
+ShareUpdateKey, ShareUpdateValue).
 """
 
 from __future__ import annotations

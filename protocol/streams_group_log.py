@@ -2,8 +2,8 @@
 
 Invariants:
 
-* A key is never flexible and its type is its "version", as for all records of this topic. Every value is version
-  0 and flexible.
+* As for all records of this topic, a key is never flexible and begins with its type where a value has its version. Every value has version
+  0 and is flexible.
 * A group has its epoch (17), its topology (23), the epoch of its target assignment (20), and for each member its metadata (19), its target
   assignment (21) and its current assignment (22). Type 18 is not in any release of Kafka.
 * Lists in a value are sorted, so that equal state gives equal bytes; a topology's keep the order of the request that sent it.
@@ -71,8 +71,8 @@ class StreamsGroupTopologyKey(Message, versions="23"):
 
 @wire_struct
 class StreamsGroupMetadataValue(Message, versions="0", flexible="0+"):
-    """A group's epoch; a hash of its topics and the settings of the assignor in that epoch; and the epoch of the topology if all of its
-    topics exist and are partitioned as they must be, else -1."""
+    """A group's epoch; the metadata hash of its topics and the assignor's settings in that epoch; and the topology's epoch, or -1 while
+    its topics are missing or have wrong partition counts."""
 
     epoch: int = int32()
     metadata_hash: int = int64()

@@ -1,7 +1,7 @@
-"""Which names a topic may have (Kafka's `Topic.validate`).
+"""Validates topic names (Kafka's `Topic.validate`).
 
-A legal name is also a safe file name: it has no separator and no blank, is neither `.` nor `..`, and leaves room for `-<partition>`.
-Programs that make paths from names which another node sent use this rule first.
+A valid name is also a safe file name: it has no separator and no space, is neither `.` nor `..`, and leaves room for `-<partition>`.
+Programs that make paths from another node's topic names validate them first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def name_problem(name: str) -> str | None:
-    """Return why `name` cannot be a topic's name, in words for the client; None if it can."""
+    """Return why `name` is not a valid topic name, as text for the client; None if it is valid."""
     if not name:
         return "the empty string is not allowed as a topic name"
     if name in {".", ".."}:

@@ -1,7 +1,7 @@
 """The records of `__transaction_state` as Kafka declares them: for the coordinator, which writes them, and for the audit, which reads them.
 
-A key is a type (i16, always 0) and the transactional id, never flexible; a value is a version (i16) and the body of that version; no value
-is a tombstone. Source: KAFKA transaction-coordinator message schemas (TransactionLogKey, TransactionLogValue).
+A key is a type (int16, always 0) and the transactional id, never flexible; a value is a version (int16) and the body of that version; a
+null value is a tombstone. Source: KAFKA transaction-coordinator message schemas (TransactionLogKey, TransactionLogValue).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "Comp
 
 @wire_struct
 class TransactionLogKey(Message, versions="0"):
-    """Which transactional id."""
+    """The key: a transactional id."""
 
     transactional_id: str = string()
 
 
 @wire_struct
 class PartitionsOfTopic:
-    """Partitions of one topic in a transaction."""
+    """The partitions of one topic that are part of a transaction."""
 
     topic: str = string()
     partition_ids: list[int] = array(int32)
@@ -30,7 +30,7 @@ class PartitionsOfTopic:
 
 @wire_struct
 class TransactionLogValue(Message, versions="0-1", flexible="1+"):
-    """One transactional id's state. Times are wall milliseconds, -1 for none."""
+    """The state of one transactional id. Times are Unix times in ms, -1 for none."""
 
     producer_id: int = int64()
     previous_producer_id: int = int64("1+", default=-1, tag=0)

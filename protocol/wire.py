@@ -1,7 +1,7 @@
-"""The primitives that compiled encoders and decoders call where straight-line code is not enough, and nothing that knows a message.
+"""The primitive types that compiled encoders and decoders process by a function call: varints, lengths and tags.
 
-Readers take a buffer and a position and return the value with the position after it. They raise `Bad`, `IndexError` or
-`struct.error` when the bytes do not allow it; the compiled code around them turns these into a `MalformedMessage` that names the field.
+Readers take a buffer and a position and return (value, position after it). They raise `Bad`, `IndexError` or `struct.error` for invalid or
+missing bytes; the compiled code that calls them raises a `MalformedMessage` that names the field instead.
 Varints are Kafka's (`ByteUtils`): groups of seven bits, least significant first, at most 5 bytes for 32 bits and 10 for 64.
 """
 
@@ -21,11 +21,11 @@ _MALFORMED_UVARINT = "varint longer than 5 bytes or above 2^31 - 1"
 
 
 class Bad(Exception):
-    """The reason why bytes, or a value to be encoded, are refused; never leaves `protocol`."""
+    """Invalid bytes, or a value that cannot be encoded. Compiled code converts it to MalformedMessage or EncodeError."""
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most 31 bits: lengths, counts, tags and sizes are all positive Java ints."""
+    """Read an unsigned varint of at most 31 bits, because lengths, counts, tags and sizes are non-negative Java ints."""
     byte = buf[pos]
     value, shift = byte & 0x7F, 0
     while byte > 0x7F and shift < _UVARINT_SHIFT_MAX:
@@ -39,7 +39,7 @@ def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
-    """The length prefix of a compact string, which is its length in bytes plus one."""
+    """Read the length prefix of a compact string. Return (prefix, position after it): the length in bytes plus one, 0 for null."""
     value, pos = read_uvarint(buf, pos)
     if value > STRING_BYTES_MAX + 1:
         raise Bad(f"string of {value - 1} bytes; at most {STRING_BYTES_MAX} are allowed")
@@ -47,7 +47,7 @@ def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """The bytes of an unsigned varint."""
+    """Return the bytes of an unsigned varint."""
     if value < 0:
         raise Bad(f"varint of the negative number {value}")
     out = bytearray()
@@ -59,14 +59,14 @@ def uvarint(value: int) -> bytes:
 
 
 def string_length(value: int) -> bytes:
-    """The bytes of what `read_string_length` reads."""
+    """Return the bytes of a compact string's length prefix; `value` is the length in bytes plus one, 0 for null."""
     if value > STRING_BYTES_MAX + 1:
         raise Bad(f"string of {value - 1} bytes; at most {STRING_BYTES_MAX} are allowed")
     return uvarint(value)
 
 
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:
-    """Step over a section of tagged fields of which none is known to us, and return the position after it."""
+    """Skip a section of tagged fields, all of which are unknown. Return the position after it."""
     count, pos = read_uvarint(buf, pos)
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)

@@ -1,6 +1,6 @@
-"""`@wire_struct`: what a message, or a struct of one, is made with: a dataclass with slots.
+"""`@wire_struct` declares a message or a nested struct: a dataclass with slots.
 
-Every field has a default, as all that `ottla.protocol.fields` declare. Two are equal when their class and all their fields are.
+Every field has a default, which its declaration (`ottla.protocol.fields`) gives. Two objects are equal if class and all fields are equal.
 """
 
 from __future__ import annotations

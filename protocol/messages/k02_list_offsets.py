@@ -1,4 +1,4 @@
-"""Find the offset for a timestamp, or one of the special offsets that negative timestamps name.
+"""Find the offset for a timestamp, or a special offset: negative timestamps select it (-1 latest, -2 earliest, …).
 
 Versions 1-11; flexible from 6.
 

@@ -1,4 +1,4 @@
-"""Tell the coordinator of a classic group that a member is alive.
+"""Inform the coordinator of a classic group that a member is alive, and learn whether a rebalance has begun.
 
 Versions 0-4; flexible from 4.
 

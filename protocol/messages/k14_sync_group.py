@@ -1,4 +1,4 @@
-"""Hand the leader's assignment to the coordinator of a classic group, and get one's own.
+"""Get a member's assignment in a classic group. The group's leader sends all members' assignments in its request.
 
 Versions 0-5; flexible from 4.
 

@@ -1,10 +1,11 @@
 """Ask which APIs the broker serves, in which versions, and which features the cluster has.
 
-Versions 0-5; flexible from 3, but for the response's header, which never is: a client must be able to read that its version is refused
-(KIP-511).
+Versions 0-5; flexible from 3. The response's header is never flexible, because a client must be able to read the response to a version
+that the broker does not support (KIP-511).
 
 * 1: `throttle_time_ms`. 3: the client's name and version; features as tagged fields (KIP-584).
-* 4: features whose minimal version is 0 are shown (KAFKA-17011). 5: the cluster and the node that the client means (KIP-1242).
+* 4: features whose minimum version is 0 are listed (KAFKA-17011). 5: the request has the cluster id and node id of the broker that the
+  client intends to connect to (KIP-1242).
 """
 
 from __future__ import annotations

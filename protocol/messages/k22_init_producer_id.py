@@ -2,7 +2,7 @@
 
 Versions 0-5; flexible from 2.
 
-* 3: the id and epoch that the producer has, so that it can go on after an error (KIP-360). 4: PRODUCER_FENCED may be answered.
+* 3: the producer's present id and epoch, so that it can continue after an error (KIP-360). 4: PRODUCER_FENCED may be answered.
 * 5: TRANSACTION_ABORTABLE may be answered (KIP-890).
 """
 

@@ -2,7 +2,7 @@
 
 Versions 2-4; flexible from 4.
 
-* 3: `replica_id`; -2 is a debugging consumer that may see beyond the high watermark.
+* 3: `replica_id`; -2 is a debugging consumer, which may get offsets above the high watermark.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Versions 0-5; flexible from 3.
 
-* 2: PRODUCER_FENCED may be answered. 4: TRANSACTION_ABORTABLE. 5: every transaction bumps the epoch: the response tells it (KIP-890).
+* 2: PRODUCER_FENCED may be answered. 4: TRANSACTION_ABORTABLE. 5: every transaction increases the producer epoch; the response has the
+  producer's next id and epoch (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Write commit or abort markers into partitions; sent by transaction coordinators to leaders.
 
-Versions 1 and 2, flexible; 2 names the transaction version, for which a marker outranks its transaction (KIP-1228).
+Versions 1-2, all flexible.
+
+* 2: `transaction_version`; from 2 on a marker's epoch is higher than its transaction's (KIP-1228).
 """
 
 from __future__ import annotations

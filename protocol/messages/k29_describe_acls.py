@@ -1,4 +1,4 @@
-"""Which ACLs there are that a filter matches.
+"""List the ACLs that match a filter (KIP-140).
 
 Versions 1-3; flexible from 2.
 

@@ -1,4 +1,4 @@
-"""ACLs are to be (KIP-140).
+"""Create ACLs (KIP-140).
 
 Versions 1-3; flexible from 2.
 

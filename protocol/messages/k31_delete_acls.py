@@ -1,4 +1,4 @@
-"""The ACLs that filters match are to go (KIP-140). Null matches every name, principal or host.
+"""Delete the ACLs that match any of the filters (KIP-140). Null in a filter matches every name, principal or host.
 
 Versions 1-3; flexible from 2.
 

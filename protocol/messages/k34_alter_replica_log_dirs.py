@@ -1,4 +1,4 @@
-"""Replicas of a broker move to another of its directories (KIP-113).
+"""Move replicas of a broker to another of its log directories (KIP-113).
 
 Versions 1-2; flexible from 2.
 """

@@ -1,9 +1,9 @@
-"""Describe log directories: which partitions they hold, and of what size.
+"""Describe a broker's log directories, and the size of each partition in them.
 
 Versions 1-5; flexible from 2. Null `topics` means all of them.
 
 * 3: a top-level `error_code`. 4: total and usable bytes of the volume (KIP-827).
-* 5: whether the directory is cordoned: no new replica is put there (KIP-1066).
+* 5: `is_cordoned`: whether new replicas are kept out of the directory (KIP-1066).
 """
 
 from __future__ import annotations

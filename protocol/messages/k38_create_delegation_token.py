@@ -1,8 +1,8 @@
-"""A token is to be, with which others act for its owner (KIP-48).
+"""Create a delegation token, with which other clients act for its owner (KIP-48).
 
 Versions 1-3; flexible from 2.
 
-* 3: for an owner who is not the one that asks (KIP-373).
+* 3: the owner may be another principal than the requester (KIP-373).
 """
 
 from __future__ import annotations

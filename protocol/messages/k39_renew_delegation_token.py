@@ -1,4 +1,4 @@
-"""A delegation token is to last longer (KIP-48).
+"""Extend the expiry time of a delegation token (KIP-48).
 
 Versions 1-2; flexible from 2.
 """

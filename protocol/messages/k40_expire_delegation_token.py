@@ -1,4 +1,4 @@
-"""A delegation token is to end: at once for a negative period (KIP-48).
+"""Change the expiry time of a delegation token; a negative period expires it at once (KIP-48).
 
 Versions 1-2; flexible from 2.
 """

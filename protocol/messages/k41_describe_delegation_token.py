@@ -1,8 +1,8 @@
-"""Which delegation tokens there are (KIP-48).
+"""List delegation tokens (KIP-48).
 
 Versions 1-3; flexible from 2.
 
-* 3: who asked for each (KIP-373).
+* 3: the requester of each token (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Elect leaders of partitions: the preferred ones, or such as are not in sync.
+"""Elect leaders of partitions: the preferred leader, or, unclean, a replica that is not in sync.
 
 Versions 0-2; flexible from 2.
 
-* 1: `election_type` (0 preferred, 1 unclean), and an error of the whole response (KIP-460).
+* 1: `election_type` (0 preferred, 1 unclean), and a top-level `error_code` (KIP-460).
 """
 
 from __future__ import annotations

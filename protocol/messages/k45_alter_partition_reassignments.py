@@ -1,4 +1,4 @@
-"""Move partitions to other brokers, or call a move off (`replicas` null) (KIP-455).
+"""Reassign partitions to other brokers, or cancel a reassignment (null `replicas`) (KIP-455).
 
 Versions 0-1, all flexible.
 

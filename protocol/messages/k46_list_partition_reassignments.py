@@ -1,4 +1,4 @@
-"""The moves of partitions that are under way (KIP-455).
+"""List the partition reassignments in progress (KIP-455).
 
 Version 0, flexible.
 """

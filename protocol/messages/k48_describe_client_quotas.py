@@ -1,4 +1,4 @@
-"""Which quotas there are (KIP-546). `match_type`: 0 that name, 1 the default, 2 any name.
+"""List the client quotas that match a filter (KIP-546). `match_type`: 0 this name, 1 the default quota, 2 any name.
 
 Versions 0-1; flexible from 1.
 """

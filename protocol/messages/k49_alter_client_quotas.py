@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses are set or removed (KIP-546). A null name is the default of its type.
+"""Set or remove quotas of users, client ids and IP addresses (KIP-546). A null name stands for the default of its entity type.
 
 Versions 0-1; flexible from 1.
 """

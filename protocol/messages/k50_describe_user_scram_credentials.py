@@ -1,4 +1,4 @@
-"""Which users have SCRAM credentials, and of which kinds (KIP-554).
+"""List users' SCRAM credentials: mechanism and iterations, not the secrets (KIP-554).
 
 Version 0, flexible.
 """

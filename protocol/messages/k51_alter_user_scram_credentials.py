@@ -1,4 +1,4 @@
-"""SCRAM credentials of users are set or removed (KIP-554). The password comes salted: it is known to nobody.
+"""Set or remove users' SCRAM credentials (KIP-554). The request has the salted password, never the password itself.
 
 Version 0, flexible.
 """

@@ -2,7 +2,7 @@
 
 Versions 0-2, all flexible.
 
-* 1: `voter_id`, directory ids, and where the leader is reached (KIP-853). 2: `pre_vote` (KIP-996).
+* 1: `voter_id`, directory ids, and the leader's endpoint (KIP-853). 2: `pre_vote` (KIP-996).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A new leader of the metadata quorum tells the voters of itself (KIP-595).
+"""A new leader of the metadata quorum announces its epoch to the voters (KIP-595).
 
 Versions 0-1; flexible from 1.
 
-* 1: `voter_id`, directory ids, and where the leader is reached (KIP-853).
+* 1: `voter_id`, directory ids, and the leader's endpoints (KIP-853).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A leader of the metadata quorum resigns (KIP-595).
+"""A leader of the metadata quorum resigns and names its preferred successors (KIP-595).
 
 Versions 0-1; flexible from 1.
 
-* 1: `preferred_candidates` instead of `preferred_successors`, and where the leader is reached (KIP-853).
+* 1: `preferred_candidates` instead of `preferred_successors`, and the leader's endpoints (KIP-853).
 """
 
 from __future__ import annotations

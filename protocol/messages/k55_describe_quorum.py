@@ -1,8 +1,9 @@
-"""The metadata quorum: its leader, voters and observers, and how far each has read (KIP-595).
+"""Describe the metadata quorum: its leader, and the log end offset of each voter and observer (KIP-595).
 
 Versions 0-2, all flexible.
 
-* 1: times of each replica (KIP-836). 2: error messages, directory ids, and the voters' listeners (KIP-853).
+* 1: the time of each replica's last fetch and when it last caught up (KIP-836). 2: error messages, directory ids, and the voters'
+  listeners (KIP-853).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A leader asks the controller for another in-sync set (KIP-497).
+"""A partition leader asks the controller to change the partition's in-sync replicas (KIP-497).
 
 Versions 2-3, all flexible.
 

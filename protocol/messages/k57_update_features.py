@@ -2,7 +2,7 @@
 
 Versions 0-2, all flexible.
 
-* 1: `upgrade_type` instead of `allow_downgrade`, and `validate_only` (KIP-778). 2: the response no longer tells each feature's result.
+* 1: `upgrade_type` instead of `allow_downgrade`, and `validate_only` (KIP-778). 2: the response has no results for single features.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A client's request that a broker hands to the controller, and the answer to it (KIP-590).
+"""A client's request that a broker forwards to the controller, and the response to it (KIP-590).
 
-Version 0, flexible. Both carry a whole message, its header included and its size not.
+Version 0, flexible. Request and response contain the whole client message, with its header and without its 4-byte size.
 """
 
 from __future__ import annotations

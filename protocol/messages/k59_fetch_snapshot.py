@@ -2,7 +2,7 @@
 
 Versions 0-1, all flexible.
 
-* 1: `replica_directory_id`, and where the leader is reached (KIP-853).
+* 1: `replica_directory_id`, and the leader's endpoint (KIP-853).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Describe the producers that partitions remember (KIP-664).
+"""Describe the producers in partitions' producer state (KIP-664).
 
 Version 0, flexible.
 """

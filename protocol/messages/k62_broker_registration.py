@@ -1,9 +1,9 @@
-"""A broker that starts makes itself known to the controller (KIP-631).
+"""A starting broker registers with the controller (KIP-631).
 
 Versions 0-4, all flexible.
 
 * 1: `is_migrating_zk_broker`. 2: `log_dirs` (KIP-858). 3: `previous_broker_epoch` (KIP-966).
-* 4: a feature whose lowest level is 0 can be told (KAFKA-17011).
+* 4: features whose minimum level is 0 may be listed (KAFKA-17011).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A broker tells the controller that it lives, and what it wants (KIP-631).
+"""A broker informs the controller that it is alive, and whether it wants to be unfenced or to shut down (KIP-631).
 
 Versions 0-2, all flexible.
 
-* 1: `offline_log_dirs` (KIP-858). 2: `cordoned_log_dirs`; null says nothing of them (KIP-1066).
+* 1: `offline_log_dirs` (KIP-858). 2: `cordoned_log_dirs`; null leaves them unchanged (KIP-1066).
 """
 
 from __future__ import annotations

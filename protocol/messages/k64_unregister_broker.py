@@ -1,4 +1,4 @@
-"""Have the cluster forget a broker (KIP-631).
+"""Remove the registration of a broker from the cluster (KIP-631).
 
 Version 0, flexible.
 """

@@ -1,8 +1,8 @@
 """The one request by which a member joins, stays in and leaves a consumer group of the new protocol (KIP-848).
 
-Versions 0-1, all flexible. Null means: not changed since the last heartbeat.
+Versions 0-1, all flexible. Null in a request means: not changed since the last heartbeat.
 
-* 1: `subscribed_topic_regex`; the client makes the member id (KIP-1082).
+* 1: `subscribed_topic_regex`; the client generates the member id (KIP-1082).
 """
 
 from __future__ import annotations

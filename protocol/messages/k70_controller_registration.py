@@ -1,4 +1,4 @@
-"""A controller makes itself known to the active one (KIP-919).
+"""A controller registers with the active controller (KIP-919).
 
 Version 0, flexible.
 """

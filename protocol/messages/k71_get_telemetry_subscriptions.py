@@ -1,4 +1,4 @@
-"""Which of its metrics a client is to push, and how often (KIP-714).
+"""Get a client's telemetry subscription: the metrics to push, and the push interval (KIP-714).
 
 Version 0, flexible.
 """

@@ -1,4 +1,4 @@
-"""The metrics of a client, in OpenTelemetry's encoding (KIP-714).
+"""Push a client's metrics, encoded as OpenTelemetry MetricsData (KIP-714).
 
 Version 0, flexible.
 """

@@ -1,4 +1,4 @@
-"""A broker tells the controller in which of its directories replicas lie (KIP-858).
+"""A broker reports to the controller the log directory of each of its replicas (KIP-858).
 
 Version 0, flexible.
 """

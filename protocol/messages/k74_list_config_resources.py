@@ -1,4 +1,4 @@
-"""List what has configurations of its own (KIP-1142); in version 0 only client metrics' (KIP-714).
+"""List the resources that have a dynamic configuration (KIP-1142); in version 0 only client metrics subscriptions (KIP-714).
 
 Versions 0-1, all flexible. No `resource_types` means every type.
 """

@@ -1,6 +1,6 @@
 """The one request by which a member joins, stays in and leaves a share group (KIP-932).
 
-Version 1, flexible. Null means: not changed since the last heartbeat. The client makes the member id.
+Version 1, flexible. Null in a request means: not changed since the last heartbeat. The client generates the member id.
 """
 
 from __future__ import annotations

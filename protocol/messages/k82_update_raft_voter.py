@@ -1,4 +1,4 @@
-"""A voter tells the quorum's leader its listeners and what it supports (KIP-853).
+"""A voter reports its listeners and supported kraft.version range to the quorum's leader (KIP-853).
 
 Version 0, flexible.
 """

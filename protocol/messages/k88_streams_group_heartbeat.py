@@ -1,7 +1,7 @@
 """The one request by which a member joins, stays in and leaves a streams group (KIP-1071).
 
-Versions 0-1, flexible. Version 1 (Kafka 4.4): whether the coordinator asks for the topology's description (KIP-1331), and a lag of 64 bits.
-Null means: not changed since the last heartbeat. The client makes the member id.
+Versions 0-1, flexible. Version 1 (Kafka 4.4): the coordinator may ask for the topology's description (KIP-1331), and the lag has 64 bits.
+Null in a request means: not changed since the last heartbeat. The client generates the member id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Have the cluster forget a controller.
+"""Remove the registration of a controller from the cluster.
 
 Version 0, flexible.
 """

@@ -1,4 +1,4 @@
-"""The structs that Kafka declares alike in the requests of the metadata quorum (keys 52 to 55, 59, 80 and 82).
+"""The structs that the requests of the metadata quorum have in common (keys 52 to 55, 59, 80 and 82).
 
 Kafka's schemas call a `Listener` LeaderEndpoint in BeginQuorumEpoch and EndQuorumEpoch.
 """

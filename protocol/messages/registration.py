@@ -1,4 +1,4 @@
-"""The structs that Kafka declares alike in BrokerRegistration (key 62) and ControllerRegistration (key 70)."""
+"""The structs that BrokerRegistration (key 62) and ControllerRegistration (key 70) have in common."""
 
 from __future__ import annotations
 

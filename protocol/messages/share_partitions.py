@@ -1,6 +1,6 @@
-"""What ShareFetch and ShareAcknowledge have in common.
+"""The structs that ShareFetch and ShareAcknowledge have in common.
 
-Kafka's schemas call the request's structs FetchTopic and FetchPartition in one, AcknowledgeTopic and AcknowledgePartition in the other.
+Kafka's schemas call them FetchTopic and FetchPartition in ShareFetch, AcknowledgeTopic and AcknowledgePartition in ShareAcknowledge.
 """
 
 from __future__ import annotations

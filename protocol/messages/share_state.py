@@ -1,4 +1,4 @@
-"""The structs that several requests to the share coordinator have (keys 83-86).
+"""The structs that requests to the share coordinator have in common (keys 83-86).
 
 Kafka's schemas give the result of a topic a name of its own in each response, such as WriteStateResult.
 """

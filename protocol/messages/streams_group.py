@@ -1,5 +1,5 @@
-"""The structs that Kafka declares alike in StreamsGroupHeartbeat (88), StreamsGroupDescribe (89), StreamsGroupTopologyDescriptionUpdate
-(93) and the records of streams groups.
+"""The structs that StreamsGroupHeartbeat (88), StreamsGroupDescribe (89), StreamsGroupTopologyDescriptionUpdate (93) and the records of
+streams groups have in common.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class KeyValue:
 
 @wire_struct
 class TopicInfo:
-    """An internal topic. 0 partitions or replicas: the coordinator's choice."""
+    """An internal topic. With 0 partitions or replicas the coordinator chooses the number."""
 
     name: str = string()
     partitions: int = int32()
@@ -64,7 +64,7 @@ class TaskOffset:
 
 @wire_struct
 class TopologyDescriptionNode:
-    """A source (1), processor (2) or sink (3)."""
+    """A node of a topology's description: a source (1), processor (2) or sink (3)."""
 
     name: str = string()
     node_type: int = int8()

@@ -1,7 +1,7 @@
 """The 61-byte header of a record batch v2 (Kafka: DefaultRecordBatch), and operations on batches that do not read the records.
 
-Rules that hold here: no function copies or decodes the records section. Base offset and partition leader epoch are outside the CRC, so that
-changing them needs no new checksum; the CRC covers everything from the attributes on.
+Rules: no function copies or decodes the records section. The CRC covers everything from the attributes on, so base offset and partition
+leader epoch can be changed without a new checksum.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _new_tuple = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """A batch header with the fields of the wire format. For a legacy message (magic 0 or 1) only offset, length, crc and magic are
-    known."""
+    """A batch header with the fields of the wire format. For a legacy message (magic 0 or 1) only `base_offset`, `batch_length`, `crc` and
+    `magic` are set."""
 
     base_offset: int
     batch_length: int
@@ -166,8 +166,7 @@ def crc_ok(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
 
 
 def stamp(buf: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """Change base offset and leader epoch of the batch in `buf`; return the new first 16 bytes and the unchanged rest. The CRC stays
-    valid."""
+    """Return a batch with another base offset and leader epoch: (its new first 16 bytes, a view of the rest). The CRC stays valid."""
     return stamped_head(base_offset, _LENGTH.unpack_from(buf, 8)[0], leader_epoch), memoryview(buf)[STAMPED_BYTES:]
 
 

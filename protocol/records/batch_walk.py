@@ -29,8 +29,9 @@ TOO_LARGE = 4
 
 
 class Headers(NamedTuple):
-    """One entry a batch, in the order of the bytes. For a legacy message (magic 0 or 1) offset, length, magic and crc are known; the other
-    fields are as in `split_batches`. Positions count from the start of the data."""
+    """The decoded headers as arrays with one entry per batch, in the order of the bytes. Positions count from the start of the data.
+
+    For a legacy message (magic 0 or 1) offset, length, magic and crc are known; the other fields are as in `split_batches`."""
 
     positions: array[int]
     base_offsets: array[int]
@@ -55,7 +56,7 @@ class Headers(NamedTuple):
 
 
 class _Bytes:
-    """Big-endian numbers in a buffer. Positions are checked only by `step`."""
+    """Reads big-endian numbers from a buffer. Only `step` checks positions against the buffer's size."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.data = data
@@ -106,8 +107,8 @@ def walk_headers(  # noqa: PLR0917 # the first three arguments are one place; ca
 ) -> Headers:
     """Decode the headers of at most `rows_max` batches from `start` on.
 
-    `limit` is the end of the file (or of its part that is read) as a position in the data, which may end before. `whole`: return only
-    batches whose bytes are all in the data. A batch longer than `max_length` ends the walk."""
+    `limit` is the position at which the file, or the part of it to read, ends; the data may end before it. With `whole` only batches whose
+    bytes are all in the data are returned. A batch of more than `max_length` bytes ends the walk."""
     source = _Bytes(data)
     at = start
     rows = 0

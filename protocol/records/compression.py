@@ -191,7 +191,7 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
 
 
 def _walk_lz4_frame(data: memoryview) -> tuple[int, int]:
-    """Check the frame's structure; return the position after the end mark, and the most bytes that its blocks can contain."""
+    """Check the frame's structure. Return (the position after the end mark, the greatest number of bytes its blocks can decompress to)."""
     if len(data) < 7 or data[:4].tobytes() != _LZ4_MAGIC:
         raise CorruptBatch("lz4: not a frame")
     flags, descriptor = data[4], data[5]
@@ -242,7 +242,7 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    """Return this thread's decompressor: making one costs several times a small batch, and it must not be shared between threads."""
+    """Return this thread's decompressor. It is kept, because making one takes longer than a small batch, and threads must not share it."""
     import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     found: zstandard.ZstdDecompressor | None = getattr(_OF_THREAD, "zstd", None)
@@ -255,7 +255,7 @@ _OF_THREAD: Final = threading.local()
 
 
 def _zstd_exceeds(data: Buffer, max_bytes: int) -> bool:
-    """Return whether a frame that could not be decompressed at once is too large rather than damaged; uses memory for one chunk."""
+    """Return whether a frame that does not decompress into `max_bytes` is too large, not damaged. Holds one chunk in memory."""
     import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     total = 0

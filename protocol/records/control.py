@@ -95,7 +95,7 @@ def end_txn_marker(
 
 
 class MarkerBatch(NamedTuple):
-    """A marker batch as a log appends it: the header, the bytes after those that the log rewrites, and the decoded marker."""
+    """A marker batch to append: the header, the bytes from the magic on (those before are set by the log), and the decoded marker."""
 
     header: BatchHeader
     unstamped: tuple[Buffer, ...]
@@ -104,7 +104,7 @@ class MarkerBatch(NamedTuple):
 
 @lru_cache(maxsize=_BATCHES_REMEMBERED)
 def marker_batch(committed: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> MarkerBatch:
-    """Make a marker batch once for all partitions of a transaction: they differ only in the bytes that the log rewrites."""
+    """Make the marker batch for all partitions of a transaction, which differ only in the base offset and leader epoch that a log sets."""
     batch = end_txn_marker(
         committed=committed,
         producer_id=producer_id,

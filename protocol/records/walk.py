@@ -329,7 +329,7 @@ class _Maker:
         self.at = 0
 
     def record(self, cursor: _Cursor, offset_delta: int) -> None:
-        """Write the cursor's record with another offset delta."""
+        """Write the record that the cursor has decoded, with the offset delta `offset_delta`."""
         timestamp_delta = cursor.timestamp_delta
         start = cursor.rest_start
         end = cursor.pos
@@ -356,7 +356,7 @@ class _Maker:
         self.at += 1
 
     def width(self, value: int) -> int:
-        """Return the bytes of a zigzag varint."""
+        """Return the number of bytes of a zigzag varint."""
         raw = (value << 1) ^ (value >> 63)
         size = 1
         while raw >= 0x80:
@@ -368,9 +368,9 @@ class _Maker:
 class Filler:
     """Writes the records of many batches into buffers of the caller, which become Arrow columns.
 
-    The caller makes the buffers (anything writable with items of the right width) large enough: `rows` for all record counts
-    given to `add`, which a section of n bytes limits to n // MIN_RECORD_BYTES; `keys` and `values` for as many bytes as the sections have.
-    `key_ends` and `value_ends` have one item more than rows, the first of them 0. Empty `keys`, `values` and their ends mean not wanted.
+    The caller provides writable buffers, large enough for all calls of `add`: each column with an item per record (a section of n bytes
+    has at most n // MIN_RECORD_BYTES records), `keys` and `values` with as many bytes as the sections have. `key_ends` and `value_ends`
+    have one item more, the first of them 0. Pass empty buffers for `keys` or `values` and their ends if they are not needed.
     """
 
     def __init__(  # noqa: PLR0917 # eight columns, named by the caller
@@ -399,7 +399,7 @@ class Filler:
         self.value_at = 0
 
     def add(self, data: bytes | bytearray | memoryview, record_count: int, base_offset: int, base_timestamp: int) -> str:
-        """Append all records of one decompressed records section; return "", or the reason if one is invalid, and append none then.
+        """Append all records of one decompressed records section and return "". If a record is invalid, append none and return the reason.
 
         Raises `InvalidRecord` for an impossible record count, ValueError if the buffers are too small.
         """
