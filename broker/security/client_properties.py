@@ -29,8 +29,8 @@ class ClientConnection(NamedTuple):
 
 
 def client_properties(kind: str, connection: ClientConnection) -> dict[str, Any]:
-    """Return a client's configuration: text properties for Java and librdkafka, keyword arguments for the Python libraries. Raises
-    ValueError for another kind.
+    """Return the configuration for the client library `kind`: text properties for Java and librdkafka, keyword arguments for the Python
+    libraries. Raises ValueError for an unknown kind.
     """
     if kind == "java":
         return _java(connection)

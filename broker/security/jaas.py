@@ -131,7 +131,7 @@ class LoginFile:
         self._sections: dict[str, list[LoginModule]] | None = None
 
     def entries(self, listener: str) -> list[LoginModule]:
-        """Return the login modules of a listener: those of its own section, else those of the shared one. Raises JaasError or OSError."""
+        """Return the login modules of a listener: of `<listener>.KafkaServer`, else `KafkaServer`. Raises JaasError or OSError."""
         if self._sections is None:
             self._sections = {} if self._path is None else sections(self._read(self._path))
         own = f"{listener.lower()}.KafkaServer"

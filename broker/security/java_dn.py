@@ -29,7 +29,7 @@ _BLANKS: Final = " \r"
 
 
 def java_name(subject: bytes) -> str:
-    """Return the text of `subject`, the DER of a Name. Raises ValueError if it is not one."""
+    """Return Java's text form of `subject`, a DER-encoded X.501 Name. Raises ValueError for other bytes."""
     (_, names), *rest = _values(subject)
     if rest:
         raise ValueError("data after the name")

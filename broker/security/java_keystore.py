@@ -29,7 +29,7 @@ _CERTIFICATE_TAG: Final = 2
 
 
 class JavaEntry(NamedTuple):
-    """One entry. A key entry has the key as PKCS#8 DER, if it was decrypted, and its certificates, the key's own first."""
+    """One entry of a keystore. A key entry has the private key as PKCS#8 DER (if it was decrypted) and its certificates, its own first."""
 
     alias: str
     is_key: bool

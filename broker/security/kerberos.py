@@ -74,8 +74,8 @@ class Gssapi:
         self.user: str | None = None
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Process the next token: tickets, then an empty token to which the layers are offered, then the client's choice, which
-        gets no response.
+        """Process the client's next token. The first tokens contain its ticket; the next one is empty, and the response offers the security
+        layers; the last one is the client's choice, which gets no response.
         """
         try:
             return self._next(token)

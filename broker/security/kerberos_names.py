@@ -3,8 +3,8 @@
 Invariants:
 * The first matching rule is applied. DEFAULT matches principals of this machine's realm; `RULE:[n:format](match)s/from/to/g` matches
   principals of n components whose formatted text matches. The result must not contain `/` or `@`.
-* Expressions and replacements are Java's (`java_patterns`). A rule that is invalid or can never produce a name stops the start. Kafka
-  accepts some rules of the latter kind, and then every client fails.
+* Expressions and replacements are Java's (`java_patterns`). The broker does not start with a rule that is invalid or can never produce a
+  name. Kafka accepts some rules that never produce a name, and then rejects every client.
 
 Source: KAFKA KerberosName, KerberosRule, KerberosShortNamer.
 """
@@ -56,7 +56,7 @@ class _Substitution(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """One rule, for principals with this number of `components`; None is DEFAULT. `text` is the configured text."""
+    """One rule, for principals with `components` components; None for the rule DEFAULT. `text` is the rule as configured."""
 
     text: str
     components: int | None
@@ -88,7 +88,7 @@ class _Rule(NamedTuple):
 
 
 class ShortNames:
-    """The mapping of a setting's rules. Raises ValueError with the invalid rule."""
+    """The mapping defined by the rules of `sasl.kerberos.principal.to.local.rules`. Raises ValueError that names the invalid rule."""
 
     def __init__(self, rules: Sequence[str], default_realm: str) -> None:
         self._rules, self._default_realm = [_parsed(text) for text in rules], default_realm

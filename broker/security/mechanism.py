@@ -48,7 +48,7 @@ class Mechanism(Protocol):
         ...
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Return the response to a client's token. None means no response; a token in a SaslAuthenticate request still gets an empty one.
+        """Return the token to respond with. None means no response; if the token came in a SaslAuthenticate request, an empty one is sent.
         Raises Refused, Failed or Broken.
         """
         ...

@@ -37,7 +37,7 @@ class BadToken(Exception):
 
 
 class Bearer(NamedTuple):
-    """The user of a token and the wall-clock time at which it expires."""
+    """A valid token's user, and the wall-clock time at which the token expires."""
 
     user: str
     expires_ms: int
@@ -82,7 +82,7 @@ class OAuthBearer:
 
 
 def _read(message: str) -> tuple[str, str]:
-    """Return the requested authorization id, if any, and the token. Raises Failed, or Broken for another scheme."""
+    """Parse the client's first message into (authorization id or "", token). Raises Failed, or Broken for another scheme than Bearer."""
     match = _FIRST.fullmatch(message)
     if match is None:
         raise Failed("Invalid OAUTHBEARER client first message")

@@ -16,7 +16,7 @@ _RESERVED: Final = frozenset({"iat", "exp"})
 
 
 class OwnTokens:
-    """The maker of tokens for a login module's options. Raises ValueError for invalid options."""
+    """Makes tokens according to a login module's options. Raises ValueError for invalid options."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms

@@ -2,9 +2,9 @@
 
 Invariants:
 * The first rule whose expression matches the whole name is applied. If none matches, the connection is rejected.
-* Expressions are Java's (`java_patterns`); one that is not supported stops the start.
-* `$n` for a missing group is text if the expression has groups. Any other replacement that Java rejects stops the start. With Kafka every
-  client would fail instead.
+* Expressions are Java's (`java_patterns`). The broker does not start with an expression that it does not support.
+* In a replacement, `$n` for a missing group is literal text if the expression has groups. The broker does not start with any other
+  replacement that Java rejects; Kafka starts and rejects every client.
 
 Source: KAFKA SslPrincipalMapper.
 """
@@ -43,7 +43,7 @@ class _Rule(NamedTuple):
 
 
 class PrincipalRules:
-    """The mapping of a setting's rules. Raises ValueError with the invalid rule."""
+    """The mapping defined by the rules of `ssl.principal.mapping.rules`. Raises ValueError that names the invalid rule."""
 
     def __init__(self, text: str) -> None:
         self._rules: Sequence[_Rule] = [rule for found in _SPLITTER.finditer(text.strip()) if (rule := _parsed(found[1])) is not None]
@@ -75,8 +75,8 @@ def _parsed(text: str) -> _Rule | None:
 
 
 def _with_texts(replacement: str, groups: int) -> str:
-    """Escape references to missing groups, at their positions in the original text. Kafka does not correct these positions after
-    the first escape.
+    """Escape references to groups that the expression does not have. As in Kafka, positions are those in the original text, and are wrong
+    after the first escape.
     """
     found = replacement
     for match in _REFERENCE.finditer(replacement) if groups else ():

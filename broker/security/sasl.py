@@ -43,7 +43,7 @@ MIN_BETWEEN_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
-    """The SASL configuration of one listener. `lifetime_ms` is the lifetime of a session by mechanism, if it is limited."""
+    """The SASL configuration of one listener. `lifetime_ms` has connections.max.reauth.ms by mechanism, for mechanisms with a limit."""
 
     mechanisms: Mapping[str, MakeMechanism]
     max_receive_bytes: int
@@ -52,7 +52,7 @@ class ListenerSasl:
 
 
 class AfterStep(Enum):
-    """The consequence of a step for the connection."""
+    """What the caller does with the connection after a step."""
 
     CONTINUE = 0
     CLOSE = 1
@@ -61,7 +61,7 @@ class AfterStep(Enum):
 
 
 class Step(NamedTuple):
-    """The result of a frame. If `passes`, the normal request handler responds. `why` is for the log."""
+    """The result of processing one frame. If `passes` is true, the normal request handler responds. `why` is the reason for the log."""
 
     answer: list[Buffer]
     end: AfterStep = AfterStep.CONTINUE
@@ -219,7 +219,7 @@ class SaslExchange:
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)))
 
     def _evaluated(self, token: bytes, now: Moment) -> bytes | None:
-        """Return the mechanism's response; set `done` when it is complete. Raises Refused, Failed or Broken."""
+        """Return the mechanism's response to a token; set `done` when authentication is complete. Raises Refused, Failed or Broken."""
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
         if mechanism.complete:

@@ -1,10 +1,10 @@
 """Validation of signed OAUTHBEARER tokens with the keys of a JSON Web Key Set (JWKS). Imported only if such tokens are configured.
 
 Invariants:
-* The key determines the permitted algorithms, not the token alone: a token that names HS256 matches no RSA or EC key, and one that names
-  `none` matches no key at all.
-* Claims are checked after the signature. A token must have an expiry time and an issue time, and must be for an expected audience; if no
-  audience is configured it must not name one, unless any is allowed.
+* The key determines the permitted algorithms, not the token alone: a token that names HS256 matches no RSA or EC key, and a token that
+  names `none` matches no key at all.
+* Claims are checked after the signature. A token must have an expiry time and an issue time, and an expected audience. If no audience is
+  configured, the token must not name one, unless every audience is allowed.
 * A log message names the problem and contains no part of the token.
 
 PyJWT verifies signatures and parses keys. The choice of the key and the required claims follow Kafka and jose4j, which Kafka uses.
@@ -42,14 +42,14 @@ _TIME_MAX: Final = 1e12
 
 
 class SigningKey(NamedTuple):
-    """One key of a set: its JWK members and the parsed key."""
+    """One key of a JSON Web Key Set: its JWK members and the parsed key."""
 
     data: Mapping[str, Any]
     key: Any
 
 
 def read_key_set(text: bytes) -> list[SigningKey]:
-    """Return the usable keys of a JWKS document; others are skipped, as in jose4j. Raises ValueError if it is not a JWKS document."""
+    """Return the usable keys of a JWKS document; unusable ones are skipped, as in jose4j. Raises ValueError for any other document."""
     try:
         found = json.loads(text, object_pairs_hook=_members)["keys"]
     except (KeyError, TypeError, RecursionError):
@@ -73,14 +73,14 @@ def _key_of(data: Mapping[str, Any]) -> Any:
 
 
 class KeySource(Protocol):
-    """The source of the keys."""
+    """The source of the keys: a file or a URL."""
 
     def known(self) -> Sequence[SigningKey]:
         """Return the current keys. Raises OSError or ValueError if they cannot be read."""
         ...
 
     def missed(self, kid: str) -> None:
-        """Note that a token names an unknown key id, so that the keys can be fetched again."""
+        """Report that a token names the unknown key id `kid`, so that the keys can be fetched again."""
         ...
 
 
@@ -169,7 +169,7 @@ class SignedTokens:
 
 
 def select(keys: Sequence[SigningKey], header: Mapping[str, Any], algorithm: str) -> SigningKey | None:
-    """Return the key for a token with this header. Members that the header or the key lacks are not compared."""
+    """Return the key for a token with this header. A JWK member is compared only if both the header and the key have it."""
     kind, curve = _KEY_OF[algorithm]
 
     def fits(data: Mapping[str, Any]) -> bool:

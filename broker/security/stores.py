@@ -101,7 +101,7 @@ def _from_pem(key: str, chain: str, password: str | None) -> KeyMaterial:
 
 
 def _opened(der: bytes, password: str | None) -> bytes:
-    """Return the decrypted key as PKCS#8 DER. Raises StoreError."""
+    """Return a private key, which may be encrypted with `password`, as unencrypted PKCS#8 DER. Raises StoreError."""
     try:
         key = load_der_private_key(der, None if password is None else password.encode())
     except TypeError as error:
@@ -183,7 +183,7 @@ def _pkcs12(data: bytes, password: str | None) -> _Store:
 
 
 def _chain(own: bytes, others: Sequence[bytes]) -> list[bytes]:
-    """Return a certificate followed by its issuers."""
+    """Return the certificate `own` followed by its chain of issuers, as far as `others` has them."""
     by_subject = {_certificate(each).subject.public_bytes(): each for each in others}
     chain = [own]
     while True:

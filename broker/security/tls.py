@@ -1,7 +1,7 @@
 """The OpenSSL context of a TLS listener, made from Java's names of versions and cipher suites. Imported only for a listener with TLS.
 
 Invariants:
-* A cipher suite, or a set of versions, that OpenSSL cannot enforce stops the start, so that no connection is weaker than configured.
+* The broker does not start with cipher suites or versions that OpenSSL cannot enforce, so that no connection is weaker than configured.
 * Every certificate in a truststore is a trust anchor, as in Java, even if it is not a certificate authority's.
 * The private key is not written to disk: if the system supports it, OpenSSL reads it from a file in memory.
 
@@ -103,8 +103,8 @@ class HandshakeContext(ssl.SSLContext):
 
 
 class Stores(NamedTuple):
-    """The origin of a context: the settings, the server's own certificate, whether a truststore is configured, and the files'
-    modification times.
+    """The stores that a context was made from: the settings, the server's own certificate, whether a truststore is configured, and the
+    modification times of the store files.
     """
 
     security: ListenerSecurity
@@ -133,8 +133,8 @@ class ListenerTls:
         return any(each is not None and each != before for each, before in zip(now, self._stores.written, strict=True))
 
     def renewed(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
-        """Return a context for new settings, to be passed to `take`. Raises the constructor's errors, and StoreError if Kafka would reject
-        the change for a running listener (SslFactory).
+        """Return a context for new settings, which the caller passes to `take`. Raises the constructor's errors, and StoreError for a
+        change that Kafka does not allow on a running listener (SslFactory).
         """
         before, (context, stores) = self._stores, self._made(security)
         if not before.has_trust and stores.has_trust:
@@ -155,7 +155,7 @@ class ListenerTls:
 
     @contextmanager
     def handshake(self, plain: asyncio.Transport) -> Iterator[ssl.SSLContext]:
-        """Yield the context for one handshake over `plain`. These contexts are reused, because making one takes as long as a signature."""
+        """Yield the context for one handshake over `plain`. Contexts are reused, because making one takes as long as a TLS signature."""
         context = self._spare.pop() if self._spare else HandshakeContext(ssl.PROTOCOL_TLS_SERVER)
         context.shared, context.plain = self.context, plain
         try:
@@ -187,7 +187,9 @@ class ListenerTls:
 
 
 def check_successor(new: bytes, old: bytes, *, may_rename: bool, may_lose_names: bool) -> None:
-    """Check a new certificate (DER) against the one it replaces. Raises StoreError if the name differs or alternative names are missing."""
+    """Check a new certificate (DER) against the one it replaces, as Kafka's SslFactory does.
+
+    Raises StoreError if the subject name differs, unless `may_rename`, or if alternative names are missing, unless `may_lose_names`."""
     one, other = load_der_x509_certificate(new), load_der_x509_certificate(old)
     name, before = (java_name(each.subject.public_bytes()) for each in (one, other))
     if not may_rename and " ".join(name.lower().split()) != " ".join(before.lower().split()):
@@ -294,7 +296,7 @@ def _weaker_than_java(certificate: Certificate) -> str | None:
 
 @contextmanager
 def _file_of(text: bytes) -> Iterator[str]:
-    """Yield the path of a temporary file, because `load_cert_chain` reads only files."""
+    """Yield the path of a file with this content, in memory if possible: OpenSSL's `load_cert_chain` reads only files."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("certificate", os.MFD_CLOEXEC)
         try:

@@ -3,8 +3,8 @@
 Invariants:
 * The server's certificate is always verified against the truststore, and its names against the host that was dialled, unless
   `ssl.endpoint.identification.algorithm` is empty.
-* Keystore and truststore are those of the listener's settings, which a node shares with its peers. When they change at run time, new
-  connections use the new ones.
+* Keystore and truststore are those that this node's settings name for the listener of the same name, because peers have equal settings.
+  When they change at run time, new connections use the new ones.
 
 Source: KAFKA DefaultSslEngineFactory, SslFactory, SslTransportLayer.
 """
@@ -41,7 +41,7 @@ class ClientTls:
         return self._stores == _stores(security)
 
     def renewed(self, security: ListenerSecurity) -> ssl.SSLContext:
-        """Return a context for new settings, to be passed to `take`. Raises StoreError, OSError or ValueError."""
+        """Return a context for new settings, which the caller passes to `take`. Raises StoreError, OSError or ValueError."""
         context = restrict(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         algorithm = security.text(_ALGORITHM)
         if algorithm is not None and algorithm.lower() != "https":

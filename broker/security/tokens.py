@@ -1,4 +1,4 @@
-"""The HMAC of a delegation token (KIP-48), computed from the token's id and the secret that all nodes share. It is stored in no record.
+"""The HMAC of a delegation token (KIP-48), computed from the token's id and the nodes' shared `delegation.token.secret.key`; never stored.
 
 A client with the HMAC authenticates by SCRAM: the user is the token's id, the password is the HMAC in base64, with the extension
 `tokenauth=true`.
@@ -18,5 +18,5 @@ def token_hmac(secret: str, token_id: str) -> bytes:
 
 
 def token_password(secret: str, token_id: str) -> str:
-    """Return the password with which a token's client authenticates."""
+    """Return the SCRAM password of a delegation token's client: the token's HMAC in base64."""
     return base64.b64encode(token_hmac(secret, token_id)).decode()
