@@ -1,8 +1,8 @@
 """Decides which settings of a running broker can change, and to what (Kafka's `DynamicBrokerConfig.validate`, `ConfigAdminManager`).
 
 Invariants:
-- Only a setting whose key is `dynamic` can be set; any setting can be deleted. A name unknown to Kafka is stored with its value hidden,
-  because it may belong to a plug-in.
+- Only a setting whose key is `dynamic` can be set; any setting can be deleted. A name that the release does not know is stored with its
+  value hidden, because it may belong to a plug-in.
 - An invalid value is INVALID_REQUEST (KAFKA-13609).
 - `listener.name.<name>.<key>` is `key` for one listener, and can be set for a single broker only. Of a listener's security only the key and
   trust stores change; the owner of the listeners decides whether new stores are usable (`check_stores`). Other TLS and SASL settings are
@@ -22,6 +22,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_settings import start_problem
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, security_setting
 from ottla.broker.core.stored_settings import CLEANER_BUFFER, CLEANER_THREADS, CORDONED, THREADS
+from ottla.broker.releases.likeness import Likeness
 from ottla.protocol.error_codes import ErrorCode
 
 CheckStores = Callable[[Mapping[str, str]], None]
@@ -38,8 +39,10 @@ _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.r
 _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 
-def broker_key(name: str) -> ConfigKey | None:
-    """Return the key of a broker setting or a listener's setting; None for a name that is unknown or has no type here."""
+def broker_key(name: str, like: Likeness) -> ConfigKey | None:
+    """Return the key of a broker setting or a listener's setting; None for a name that is unknown to the release or without a type."""
+    if like.lacks(name):
+        return None
     key, base = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name) or security_setting(name), base_name(name)
     if key is not None or base is None:
         return key
@@ -57,31 +60,31 @@ def base_name(name: str) -> str | None:
     return None if match is None else match[1]
 
 
-def is_of_kafka(name: str) -> bool:
-    """Return whether Kafka has this setting."""
-    return broker_key(name) is not None or is_defined(name)
+def is_of_kafka(name: str, like: Likeness) -> bool:
+    """Return whether the release of Kafka that the broker is like has this setting."""
+    return not like.lacks(name) and (broker_key(name, like) is not None or is_defined(name))
 
 
-def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mapping[str, str]) -> None:
+def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mapping[str, str], like: Likeness) -> None:
     """Raise `Rejected(INVALID_REQUEST)` if one of the `named` settings cannot change to its value in `wanted`."""
     changed = [name for name in named if name in wanted]
-    fixed = [name for name in changed if not _can_change(name)]
+    fixed = [name for name in changed if not _can_change(name, like)]
     if fixed:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
     for name in changed:
         if (problem := start_problem(name, wanted[name])) is not None:
             raise Rejected(ErrorCode.INVALID_REQUEST, problem)
         if (base_name(name) or name) not in _OF_ANY_TEXT:
-            parse_setting(name, wanted[name])
-    own = [name for name in changed if _is_of_one_broker(name)]
+            parse_setting(name, wanted[name], like)
+    own = [name for name in changed if _is_of_one_broker(name, like)]
     if resource_name == CLUSTER_DEFAULT and own:
         what = "Cannot update these configs at default cluster level, broker id must be specified"
         raise Rejected(ErrorCode.INVALID_REQUEST, f"{what}: [{', '.join(own)}]")
 
 
-def parse_setting(name: str, text: str) -> Value:
+def parse_setting(name: str, text: str, like: Likeness) -> Value:
     """Return the typed value; a name without a key keeps its text. Raises `Rejected(INVALID_REQUEST)`."""
-    key = broker_key(name)
+    key = broker_key(name, like)
     try:
         return text if key is None else key.parse(text)
     except InvalidConfig as error:
@@ -90,7 +93,9 @@ def parse_setting(name: str, text: str) -> Value:
 
 def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
     """Raise `Rejected(INVALID_REQUEST)` if a directory to be cordoned is none of this broker's (KIP-1066)."""
-    cordoned = parse_setting(CORDONED, wanted.get(CORDONED, ""))
+    if settings.like.lacks(CORDONED):
+        return
+    cordoned = parse_setting(CORDONED, wanted.get(CORDONED, ""), settings.like)
     assert isinstance(cordoned, tuple)
     missing = [each for each in cordoned if each not in {"*", *(settings.log_dirs or settings.log_dir)}]
     if missing:
@@ -110,7 +115,8 @@ def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: Bro
 
 
 def _number(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
-    value = parse_setting(name, overrides[name]) if name in overrides else settings.value(name)
+    is_set = name in overrides and not settings.like.lacks(name)
+    value = parse_setting(name, overrides[name], settings.like) if is_set else settings.value(name)
     assert isinstance(value, int)
     return value
 
@@ -141,21 +147,23 @@ def _cleaner_problem(before: int, after: int) -> str | None:
     return None
 
 
-def _is_of_one_broker(name: str) -> bool:
+def _is_of_one_broker(name: str, like: Likeness) -> bool:
     """Return whether Kafka allows the setting for a single broker only."""
     base = base_name(name)
     if base is not None:
         return base not in _OF_ANY_BROKER
-    return name == CORDONED or name.startswith(_SECURING)
+    return (name == CORDONED and not like.lacks(name)) or name.startswith(_SECURING)
 
 
-def _can_change(name: str) -> bool:
+def _can_change(name: str, like: Likeness) -> bool:
+    if like.lacks(name):
+        return True
     base = base_name(name)
     if base is None and security_setting(name) is not None:
         return is_kept_while_running(name)
     if base is not None:
         return True
-    key = broker_key(name)
+    key = broker_key(name, like)
     return key.dynamic if key is not None else not is_defined(name)
 
 

@@ -101,7 +101,7 @@ class BrokerConfigs:
         """Put the values in force into `settings`. Return the names of those that changed."""
         changed = self._refresh_listeners()
         for name, key in BROKER_KEYS.items():
-            if not key.dynamic:
+            if not key.dynamic or self.settings.like.lacks(name):
                 continue
             value = self._in_force(key)
             if value != self.settings.value(name):

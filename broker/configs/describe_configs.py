@@ -21,7 +21,7 @@ from ottla.broker.configs.topic_config import effective_values, usable_overrides
 from ottla.broker.core.config_keys import ConfigKey, render
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, topic_keys
-from ottla.broker.core.topic_keys import TOPIC_KEYS
+from ottla.broker.core.topic_keys import OLDER_TOPIC_KEYS, TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
 
@@ -76,7 +76,8 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
         case ResourceType.CLIENT_METRICS:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-            return _metrics_entries(catalog.configs(resource_type, name))
+            overrides = catalog.configs(resource_type, name)
+            return _metrics_entries(overrides) if broker.settings.like.describes_client_metrics else _untyped_entries(overrides)
         case ResourceType.GROUP if broker.settings.like.has_group_settings:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -96,6 +97,8 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
         own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in usable else []
         names = tuple(synonym.name for synonym in key.synonyms)
         behind = _from(names[0], _chain(broker, names)) if names else []
+        if key.name in OLDER_TOPIC_KEYS:  # brokers of Ottla do not have the setting that the topic's defaults to
+            behind = [(f"log.{key.name}", str(render(key.default)), ConfigSource.DEFAULT)]
         entries.append(_entry(key, text, own + behind, read_only=False))
     return entries
 
@@ -126,8 +129,17 @@ def _metrics_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     return entries
 
 
+def _untyped_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Return the overrides of a client metrics subscription alone, as texts without a type, as releases before 4.1 describe them."""
+    source = ConfigSource.CLIENT_METRICS
+    return [
+        ConfigEntry(name, text, source, UNKNOWN_TYPE, read_only=False, sensitive=False, synonyms=(), documentation="")
+        for name, text in overrides.items()
+    ]
+
+
 def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
-    key, base = broker_key(name), base_name(name)
+    key, base = broker_key(name, broker.settings.like), base_name(name)
     chain = _chain(broker, _SIBLINGS.get(name, (name,) if base is None else (name, base)))
     if key is None:
         return _unknown_entry(name, _from(name, chain))
@@ -148,7 +160,7 @@ def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
     """Return the settings that were set for all brokers, and no others."""
     entries = []
     for name, text in broker.cluster_wide().items():
-        key, chain = broker_key(name), [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+        key, chain = broker_key(name, broker.settings.like), [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
         entries.append(_unknown_entry(name, chain) if key is None else _entry(key, text, chain, read_only=not key.dynamic))
     return entries
 

@@ -43,6 +43,7 @@ _OF_SHARE_PARTITIONS: Final = (RECORD_LOCK_DURATION_MS, DELIVERY_COUNT_LIMIT, MA
 DEAD_LETTER_TOPIC = "errors.deadletterqueue.topic.name"
 _COPY_ENABLE: Final = "errors.deadletterqueue.copy.record.enable"
 
+_ASSIGNOR: Final = "streams.assignor.name"
 STANDBYS = "streams.num.standby.replicas"
 RACK_TAGS = "streams.rack.aware.assignment.tags"
 INITIAL_REBALANCE_DELAY_MS = "streams.initial.rebalance.delay.ms"
@@ -95,7 +96,7 @@ LATER_GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
             for kind in ("consumer", "share", "streams")
         ),
         ConfigKey(
-            "streams.assignor.name",
+            _ASSIGNOR,
             ConfigType.STRING,
             None,
             "The assignor of the group.",
@@ -121,12 +122,14 @@ LATER_GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
 """The settings that Kafka 4.4 brought, but for the internal ones of warm-up tasks, which do not exist here. An internal one is described
 only for a group that has it.
 """
-_ALL: Final = {**GROUP_KEYS, **LATER_GROUP_KEYS}
+ALL_GROUP_KEYS: Final = {**GROUP_KEYS, **LATER_GROUP_KEYS}
 
 
 def group_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
     """Return the settings that a group can have: those of the release that the broker is like."""
-    return GROUP_KEYS if settings.like.lacks("group.streams.assignors") else _ALL
+    known = settings.like.table.group_settings
+    has_internal = _ASSIGNOR in known  # the same release, 4.4, brought both; internal settings are in no table
+    return {name: key for name, key in ALL_GROUP_KEYS.items() if name in known or (key.internal and has_internal)}
 
 
 def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) -> None:
@@ -209,7 +212,7 @@ def described_group_value(name: str, overrides: Mapping[str, str], settings: Bro
     """Return a setting's value as text: the group's own as it was set, else the broker's, else the default."""
     if name in overrides:
         return str(render(_parsed(name, overrides[name])))
-    key = _ALL[name]
+    key = ALL_GROUP_KEYS[name]
     return str(render(settings.value(key.synonyms[0].name) if key.synonyms else key.default))
 
 
@@ -223,7 +226,7 @@ def _in_force(name: str, text: str | None, settings: BrokerSettings) -> int:
 
 def _parsed(name: str, text: str) -> Value:
     try:
-        return _ALL[name].parse(text)
+        return ALL_GROUP_KEYS[name].parse(text)
     except InvalidConfig as error:
         raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from error
 

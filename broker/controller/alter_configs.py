@@ -33,6 +33,7 @@ from ottla.broker.configs.topic_config import check_topic_configs, effective_val
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, render
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings, topic_keys
+from ottla.broker.releases.likeness import Likeness
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
 
@@ -141,8 +142,8 @@ def _broker_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSet
     if resource.name != CLUSTER_DEFAULT:
         check_is_this_broker(resource.name, settings)
     current = catalog.configs(ResourceType.BROKER, resource.name)
-    wanted = _wanted_of_broker(resource, current)
-    check_broker_changes(resource.name, sorted({op.name for op in resource.ops}), wanted)
+    wanted = _wanted_of_broker(resource, current, settings.like)
+    check_broker_changes(resource.name, sorted({op.name for op in resource.ops}), wanted, settings.like)
     check_cordoned(wanted, settings)
     of_all = catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
     of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))
@@ -151,10 +152,10 @@ def _broker_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSet
     return wanted
 
 
-def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str]) -> dict[str, str]:
-    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name)) is not None}
+def _wanted_of_broker(resource: AlterResource, current: Mapping[str, str], like: Likeness) -> dict[str, str]:
+    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name, like)) is not None}
     for op in resource.ops:
-        if op.op in {OpType.APPEND, OpType.SUBTRACT} and not is_of_kafka(op.name):
+        if op.op in {OpType.APPEND, OpType.SUBTRACT} and not is_of_kafka(op.name, like):
             raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown config name: {op.name}")
     return wanted_overrides(resource, current, keys, {name: render(key.default) for name, key in keys.items()})
 

@@ -36,6 +36,7 @@ from ottla.broker.core.config_keys import render
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.stored_settings import CORDONED
+from ottla.broker.releases.likeness import Likeness
 from ottla.protocol.error_codes import ErrorCode
 
 _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
@@ -108,7 +109,7 @@ def _check_operations(resource: AlterResource) -> None:
 
 
 def _broker_wants(state: ControllerState, resource: AlterResource) -> dict[str, str]:
-    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name)) is not None}
+    keys = {op.name: key for op in resource.ops if (key := broker_key(op.name, state.settings.like)) is not None}
     defaults = {name: render(key.default) for name, key in keys.items()}
     return wanted_overrides(resource, state.catalog.configs(ResourceType.BROKER, resource.name), keys, defaults)
 
@@ -119,8 +120,8 @@ def _check_broker_setting(state: ControllerState, broker: str, name: str, value:
     if name == MIN_ISR and state.has_elr and value is None:
         raise _invalid(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
     if name == MIN_ISR and value is not None:
-        _check_min_isr(value)
-    if name != CORDONED:
+        _check_min_isr(value, state.settings.like)
+    if name != CORDONED or state.settings.like.lacks(name):
         return
     if state.metadata_level < CORDONED_DIRECTORIES:
         raise _invalid(f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0")
@@ -130,10 +131,10 @@ def _check_broker_setting(state: ControllerState, broker: str, name: str, value:
         raise _invalid(f"When updating {CORDONED} {what}")
 
 
-def _check_min_isr(value: str) -> None:
+def _check_min_isr(value: str, like: Likeness) -> None:
     """Check a value that the controller itself uses. Kafka accepts any text here and fails at its next decision about a partition."""
     try:
-        parse_setting(MIN_ISR, value)
+        parse_setting(MIN_ISR, value, like)
     except Rejected as error:
         raise _invalid(error.message) from error
 

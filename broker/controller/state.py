@@ -32,6 +32,7 @@ from ottla.broker.controller.broker_sessions import BrokerSessions, Contact
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.releases.likeness import Likeness
 from ottla.protocol.error_codes import ErrorCode
 
 ResponseT = TypeVar("ResponseT")
@@ -151,7 +152,7 @@ class ControllerState:
         own = str(self.settings.node_id)
         for kind, resource in (ResourceType.TOPIC, topic), (ResourceType.BROKER, own), (ResourceType.BROKER, CLUSTER_DEFAULT):
             text = self.catalog.configs(kind, resource).get(name)
-            if text is not None and is_a_value(name, text):
+            if text is not None and is_a_value(name, text, self.settings.like):
                 return text
         return str(self.settings.value(name))
 
@@ -164,10 +165,10 @@ class ControllerState:
         return self.topic_setting(topic, UNCLEAN).lower() == "true"
 
 
-def is_a_value(name: str, text: str) -> bool:
+def is_a_value(name: str, text: str, like: Likeness) -> bool:
     """Return whether the text is a valid value of a broker setting."""
     try:
-        parse_setting(name, text)
+        parse_setting(name, text, like)
     except Rejected:
         return False
     return True

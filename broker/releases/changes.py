@@ -8,7 +8,13 @@ from typing import Final, NamedTuple
 from ottla.broker.releases.table import ReleaseTable
 
 COLUMNS: Final = ("release", "recorded from", "mode", "metadata.version", "APIs", "broker settings", "topic settings", "other features")
-KINDS: Final = {"apis": "API", "features": "feature", "broker_settings": "broker setting", "topic_settings": "topic setting"}
+KINDS: Final = {
+    "apis": "API",
+    "features": "feature",
+    "broker_settings": "broker setting",
+    "topic_settings": "topic setting",
+    "group_settings": "group setting",
+}
 _METADATA: Final = "metadata.version"
 
 
@@ -36,6 +42,7 @@ def changes(before: ReleaseTable, after: ReleaseTable) -> Iterator[Change]:
     yield from _changed("features", _levels(before.features), _levels(after.features))
     yield from _changed("broker_settings", _defaults(before.broker_settings), _defaults(after.broker_settings))
     yield from _changed("topic_settings", _defaults(before.topic_settings), _defaults(after.topic_settings))
+    yield from _changed("group_settings", _defaults(before.group_settings), _defaults(after.group_settings))
 
 
 def _changed(section: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Change]:

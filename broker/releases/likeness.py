@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final
 
-from ottla.broker.releases.table import ReleaseTable, releases, table_of
+from ottla.broker.releases.table import ReleaseTable, order, releases, table_of
 
 DEFAULT_RELEASE: Final = "4.3"
 """The release that a broker is like unless told otherwise; Ottla implements it in full."""
@@ -26,6 +26,8 @@ TRANSACTION_VERSION: Final = "transaction.version"
 
 ADDRESS_RANGES: Final = 32
 """4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
+
+_TYPED_CLIENT_METRICS: Final = (4, 1)
 
 _EXTENDED: Final = 1
 """The version of StreamsGroupHeartbeat that Kafka 4.4 brought."""
@@ -68,6 +70,11 @@ class Likeness:
     def has_group_settings(self) -> bool:
         """Whether groups have settings of their own, which came with the consumer groups of 4.0."""
         return GROUP_VERSION in self.table.features
+
+    @property
+    def describes_client_metrics(self) -> bool:
+        """Whether client metrics subscriptions are described with types, defaults and synonyms, which came with 4.1."""
+        return order(self.release) >= _TYPED_CLIENT_METRICS
 
     @property
     def has_address_ranges(self) -> bool:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-SECTIONS: Final = ("apis", "features", "broker_settings", "topic_settings")
+SECTIONS: Final = ("apis", "features", "broker_settings", "topic_settings", "group_settings")
 """The parts of a table that are mappings by name; each is a field of `ReleaseTable`."""
 
 
@@ -33,6 +33,8 @@ class ReleaseTable:
     """The default of each setting of a broker as DescribeConfigs returns it; None if it has none."""
     topic_settings: Mapping[str, str | None] = field(default_factory=dict)
     """The default of each setting of a topic."""
+    group_settings: Mapping[str, str | None] = field(default_factory=dict)
+    """The default of each setting of a group; empty for releases whose groups have none."""
 
 
 def order(release: str) -> tuple[int, int]:

@@ -97,6 +97,8 @@ def _end(console: Console, report: Report, report_file: Path | None, *, explaine
     )
     if report.cut_short:
         console.print(f"{len(report.cut_short)} scenarios ended early, at a request that this release does not know.")
+    if report.not_asked:
+        console.print(f"{len(report.not_asked)} scenarios are about APIs that this release does not have.")
     if report_file is not None:
         report_file.write_text(json.dumps(report.as_json(), indent=1) + "\n")
     raise typer.Exit(1 if unexplained else 0)

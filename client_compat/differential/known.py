@@ -98,10 +98,17 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(OTHER, "DESCRIBE_QUORUM", r"nodes.*listeners\[(CONTROLLER|PLAINTEXT)\]"),
 )
 
+DESCRIBED = "A release describes settings with its own types, synonyms and texts, and other settings as alterable"
+STRICTER = "A release before 4.2 stores lists with empty or equal items"
 REMOVED = "A release before 4.0 offers versions and levels that 4.0 removed"
 KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     *KNOWN,
-    KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*\[consumer\.assignor\.offload\.enable\]\.synonyms.*"),
+    KnownDifference(DESCRIBED, "DESCRIBE_CONFIGS", r".*\.(config_type|documentation|read_only|synonyms.*)"),
+    KnownDifference(DESCRIBED, "(INCREMENTAL_ALTER|DESCRIBE)_CONFIGS", ".*", label=r"remote\.log\.reader\.threads=11.*"),
+    KnownDifference(DESCRIBED, "DESCRIBE_CONFIGS", r".*configs\[group\.consumer\.assignors\]\.value", kafka="org\\.apache.*"),
+    KnownDifference(STRICTER, "INCREMENTAL_ALTER_CONFIGS", r".*\.error_(code|message)", label="an empty one among them"),
+    KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[metrics\]\.value", kafka="a,,b|a,a"),
+    KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[cleanup\.policy\]\.value", kafka="compact,compact"),
     KnownDifference(
         ACCIDENT, "WRITE_SHARE_GROUP_STATE", r".*\.error_(code|message)", label="a range backwards", kafka="-1 .*|Unable to .*"
     ),

@@ -41,6 +41,14 @@ SHARED = (
 GROUP_APIS = {"group.version": "CONSUMER_GROUP_", "share.version": "SHARE_", "streams.version": "STREAMS_"}
 """By the feature that enables a kind of groups, a part of the names of its APIs."""
 
+NEEDED: Mapping[str, ApiKey] = {
+    "consumer_groups.": ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    "group_changes.": ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    "share_": ApiKey.SHARE_GROUP_HEARTBEAT,
+    "streams_groups.": ApiKey.STREAMS_GROUP_HEARTBEAT,
+}
+"""By the beginning of a scenario's name, the API without which a release cannot be asked anything in it."""
+
 FORMAT_OPTIONS = ("--feature", "eligible.leader.replicas.version=0")
 """Disables ELR (KIP-966).
 
@@ -79,6 +87,8 @@ class Report:
     differences: list[Difference] = field(default_factory=list)
     cut_short: set[str] = field(default_factory=set)
     """Scenarios that an older release could not be asked to the end."""
+    not_asked: list[str] = field(default_factory=list)
+    """Scenarios of which an older release cannot be asked anything."""
 
     @property
     def unexplained(self) -> list[Difference]:
@@ -99,6 +109,7 @@ class Report:
         self.scenarios += other.scenarios
         self.differences += other.differences
         self.cut_short |= other.cut_short
+        self.not_asked += other.not_asked
 
     def as_json(self) -> dict[str, Plain]:
         return {
@@ -106,6 +117,7 @@ class Report:
             "scenarios": self.scenarios,
             "answers": self.answers,
             "cut_short": sorted(self.cut_short),
+            "not_asked": self.not_asked,
             "unexplained": len(self.unexplained),
             "differences": [asdict(found) for found in self.differences],
         }
@@ -150,6 +162,9 @@ def play_all(
     kafka_port, own_port = ports
     for name, scenario in SCENARIOS.items():
         if only and not any(word in name for word in only):
+            continue
+        if older and any(name.startswith(beginning) and key not in versions for beginning, key in NEEDED.items()):
+            report.not_asked.append(name)
             continue
         with Probe(HOST, kafka_port, versions, older=older) as kafka, Probe(HOST, own_port, versions, older=older) as ours:
             for probe in (kafka, ours):

@@ -1,4 +1,4 @@
-"""Records what a release of Apache Kafka offers, from its real broker: APIs, features, and the settings of the broker and of a topic."""
+"""Records what a release of Apache Kafka offers, from its real broker: APIs, features, and settings of a broker, a topic and a group."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ELR_SINCE = (4, 0)
 TELEMETRY_SINCE = (3, 7)
 """The first release with client telemetry (KIP-714), whose APIs a broker offers only with a reporter for it."""
 WAIT_S = 30.0
-_TOPIC, _BROKER = 2, 4
+_TOPIC, _BROKER, _GROUP = 2, 4, 32
 _DEFAULT_SOURCE, _UNKNOWN_TYPE = 5, 0
 _TOPIC_NAME = "recorded"
 
@@ -51,6 +51,7 @@ class Recorded:
     features: dict[str, tuple[int, int, int]]
     broker_settings: dict[str, str | None]
     topic_settings: dict[str, str | None]
+    group_settings: dict[str, str | None]
 
 
 def record(version: str, directory: Path) -> Recorded:
@@ -72,6 +73,7 @@ def record(version: str, directory: Path) -> Recorded:
             _features(offered),
             _settings(client, _BROKER, str(NODE_ID)),
             _settings(client, _TOPIC, _TOPIC_NAME),
+            _settings(client, _GROUP, _TOPIC_NAME),
         )
 
 

@@ -19,4 +19,8 @@ def test_a_real_broker_answers_what_its_table_says(tmp_path: Path) -> None:
         pytest.skip(str(missing))
     assert (recorded.version, recorded.mode) == (table.version, table.mode)
     assert (recorded.apis, recorded.features) == (table.apis, table.features)
-    assert (recorded.broker_settings, recorded.topic_settings) == (table.broker_settings, table.topic_settings)
+    assert (recorded.broker_settings, recorded.topic_settings, recorded.group_settings) == (
+        table.broker_settings,
+        table.topic_settings,
+        table.group_settings,
+    )

@@ -33,7 +33,7 @@ from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
 
 @contextmanager
@@ -107,6 +107,38 @@ def test_settings_and_defaults_are_the_releases() -> None:
     assert settings["log.message.timestamp.after.max.ms"] == "9223372036854775807"
     assert settings["group.coordinator.rebalance.protocols"] == "classic"
     assert "share.coordinator.write.timeout.ms" not in settings
+
+
+def test_lists_are_those_of_4_2_and_later() -> None:
+    topic = CreatableTopic("twice", 1, 1, configs=[CreatableTopicConfig("cleanup.policy", "compact,compact")])
+    subscription = AlterConfigsResource(CLIENT_METRICS, "m", [AlterableConfig("metrics", 0, "a,,b")])
+    with InProcessBroker(like="3.9") as broker, asking(broker) as client:
+        assert client.call(CreateTopicsRequest(topics=[topic])).topics[0].error_code == ErrorCode.NONE
+        assert settings_of(broker, TOPIC, "twice")["cleanup.policy"] == "compact"
+        answer = client.call(IncrementalAlterConfigsRequest([subscription], validate_only=False))
+    assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+def test_a_broker_setting_that_the_release_does_not_know_is_stored_without_effect() -> None:
+    change = AlterConfigsResource(BROKER, "1", [AlterableConfig("group.coordinator.cached.buffer.max.bytes", 0, "any text")])
+    with InProcessBroker(like="3.9") as broker, asking(broker) as client:
+        assert client.call(IncrementalAlterConfigsRequest([change], validate_only=False)).responses[0].error_code == ErrorCode.NONE
+        assert settings_of(broker, BROKER, "1")["group.coordinator.cached.buffer.max.bytes"] is None, "hidden, as it may be a password"
+    with InProcessBroker(like="4.3") as broker, asking(broker) as client:
+        answer = client.call(IncrementalAlterConfigsRequest([change], validate_only=False))
+    assert answer.responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("release", "described"), [("4.0", {}), ("4.1", {"interval.ms": "300000", "match": "", "metrics": ""})])
+def test_client_metrics_are_described_with_their_defaults_since_4_1(release: str, described: dict[str, str]) -> None:
+    with InProcessBroker(like=release) as broker:
+        assert settings_of(broker, CLIENT_METRICS, "none") == described
+
+
+@pytest.mark.parametrize("release", ["4.0", "4.1", "4.2", "4.3", "4.4"])
+def test_a_group_has_the_settings_of_the_release(release: str) -> None:
+    with InProcessBroker(like=release) as broker:
+        assert settings_of(broker, GROUP, "g").keys() == table_of(release).group_settings.keys()
 
 
 @pytest.mark.parametrize(("release", "code"), [("4.3", ErrorCode.INVALID_CONFIG), ("4.4", ErrorCode.INVALID_RECORD)])

@@ -17,6 +17,7 @@ def test_nothing_is_offered_that_the_release_does_not_have(release: str) -> None
     assert ours.features.keys() <= table.features.keys()
     assert ours.broker_settings.keys() <= table.broker_settings.keys()
     assert ours.topic_settings.keys() <= table.topic_settings.keys()
+    assert ours.group_settings.keys() <= table.group_settings.keys()
 
 
 def test_apis_and_features_are_those_that_a_broker_like_the_release_serves() -> None:

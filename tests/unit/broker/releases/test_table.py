@@ -16,7 +16,16 @@ NEW = ReleaseTable(
 
 
 def contents(table: ReleaseTable) -> tuple[object, ...]:
-    return table.release, table.version, table.mode, table.apis, table.features, table.broker_settings, table.topic_settings
+    return (
+        table.release,
+        table.version,
+        table.mode,
+        table.apis,
+        table.features,
+        table.broker_settings,
+        table.topic_settings,
+        table.group_settings,
+    )
 
 
 def test_files_hold_the_tables() -> None:
@@ -28,7 +37,13 @@ def test_files_hold_the_tables() -> None:
 def test_a_file_has_only_the_differences_from_the_next_newer_release() -> None:
     written = json.loads(to_files({"3.9": OLD, "3.10": NEW})["3.9"])
     assert written["broker_settings"] == {"gone": None}, "a is equal in both"
-    assert written["without"] == {"apis": ["Vote"], "features": ["x.version"], "broker_settings": ["b"], "topic_settings": []}
+    assert written["without"] == {
+        "apis": ["Vote"],
+        "features": ["x.version"],
+        "broker_settings": ["b"],
+        "topic_settings": [],
+        "group_settings": [],
+    }
 
 
 def test_the_files_are_as_the_recorder_writes_them() -> None:
