@@ -20,7 +20,7 @@ JOBS ?= 3
 # A run starts hundreds of Python processes. Where they may not keep bytecode, each of them compiles Ottla, and each pytest the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup container dist docs audit-corpus audit-cluster spark-releases java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings releases fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations soak fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster spark-releases java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types apis settings releases fmt bench bench-audit bench-gateway object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash share-crash chaos cluster-mixed streams sim sim-mutations soak fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -143,6 +143,9 @@ bench: $(STAMP) maven ## Measure speed, side by side with Apache Kafka, a Rust, 
 
 profile: $(STAMP) ## See where the broker's time goes under a load (ARGS="--only transactions --seconds 10")
 	@$(PY) -m client_compat.bench.profile $(ARGS)
+
+bench-gateway: $(STAMP) maven go ## Measure what ottla gateway costs, beside toxiproxy and beside no proxy, in the same run (ARGS=--quick)
+	@$(PY) -m client_compat.bench.gateway $(ARGS)
 
 bench-audit: $(STAMP) java ## Measure how fast the audit reads logs, beside kafka-dump-log on the same files (ARGS=--quick)
 	@$(PY) -m client_compat.bench_audit $(ARGS)

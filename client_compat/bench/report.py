@@ -109,13 +109,18 @@ def screen(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) 
     parts: list[RenderableType] = []
     for section in sections(cases):
         for title, rows in tables(results, cases, section, peers):
-            table = Table(title=title, title_justify="left")
-            for index, column in enumerate(rows[0]):
-                table.add_column(column, justify="right" if index else "left")
-            for row in rows[1:]:
-                table.add_row(*row)
-            parts.append(table)
+            parts.append(grid(title, rows))
     return Group(*parts, *map(Text, blanks(results, cases, peers)))
+
+
+def grid(title: str, rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table for the screen; the first row is the header."""
+    table = Table(title=title, title_justify="left")
+    for index, column in enumerate(rows[0]):
+        table.add_column(column, justify="right" if index else "left")
+    for row in rows[1:]:
+        table.add_row(*row)
+    return table
 
 
 def markdown(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from client_compat.bench.cases import WARM_UP_RECORDS, warm_up, warm_up_cluster, warm_up_secured
+from client_compat.bench.cases import QUICK_WARM_UP_RECORDS, WARM_UP_RECORDS, warm_up, warm_up_cluster, warm_up_secured
 from client_compat.bench.loads.java import JavaLoad
 from client_compat.bench.memory import touch
 from client_compat.bench.model import Benchmark, LoadFailed, Peer, Results, Site
@@ -29,7 +29,6 @@ from client_compat.support.brokers import BrokerFailed, BrokerProcess
 from ottla.protocol.errors import ProtocolError
 
 START_TIMEOUT_S = 60.0
-QUICK_RECORDS = 5_000
 
 FAILURES = (LoadFailed, BrokerFailed, KafkaException, ProtocolError, OSError)
 """Expected errors of a load or a broker; any other exception is a bug of the benchmark."""
@@ -61,24 +60,24 @@ def bench(
 ) -> Results:
     """Measure all cases. `note` is called before each measurement. Raises `BrokerFailed` if a standalone broker does not start."""
     results = Results(runs, [peer.name for peer in peers])
-    records = QUICK_RECORDS if quick else WARM_UP_RECORDS
+    records = QUICK_WARM_UP_RECORDS if quick else WARM_UP_RECORDS
     alone = [case for case in cases if not case.of_cluster and not case.of_tls]
     secured, of_clusters = [case for case in cases if case.of_tls], [case for case in cases if case.of_cluster]
     if alone:
         with ExitStack() as stack:
             client = stack.enter_context(JavaLoad(directory / "java-client.log")) if java else None
             sites = [_site(peer, peer.make, directory / "brokers", client, stack) for peer in peers]
-            _side_by_side(alone, sites, results, partial(warm_up, records=records), note)
+            side_by_side(alone, sites, results, partial(warm_up, records=records), note)
     if secured:
         with ExitStack() as stack:
             makers = [(peer, peer.make_secured) for peer in peers]
             sites = list(_others(secured, makers, directory / "secured", stack, results))
-            _side_by_side(secured, sites, results, partial(warm_up_secured, records=records), note)
+            side_by_side(secured, sites, results, partial(warm_up_secured, records=records), note)
     if of_clusters:
         with ExitStack() as stack:
             makers = [(peer, peer.make_cluster) for peer in peers]
             sites = list(_others(of_clusters, makers, directory / "clusters", stack, results))
-            _side_by_side(of_clusters, sites, results, partial(warm_up_cluster, records=records), note)
+            side_by_side(of_clusters, sites, results, partial(warm_up_cluster, records=records), note)
     return results
 
 
@@ -104,9 +103,10 @@ def _others(
                     results.fail(case, peer.name, f"{failure}"[:500])
 
 
-def _side_by_side(
+def side_by_side(
     cases: Sequence[Benchmark], sites: Sequence[Site], results: Results, warm: Callable[[Site], None], note: Callable[[str], None]
 ) -> None:
+    """Warm up all sites, then measure every case at each of them, in random order."""
     for site in sites:
         note(f"warming up {site.peer.name}")
         warm(replace(site, run=-1))

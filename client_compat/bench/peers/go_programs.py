@@ -1,0 +1,27 @@
+"""Peers in Go: each is a module in a folder here, built where Go is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+BUILD_TIMEOUT_S = 300
+_HERE = Path(__file__).parent
+
+
+def program(name: str) -> Path:
+    """Return the path of a built program."""
+    return Path(__file__).parents[3] / ".bench" / "bin" / name
+
+
+def build(name: str, package: str = ".") -> str | None:
+    """Build a package in the module of the folder `name` (Go caches the build); return why that is not possible here, or None."""
+    if shutil.which("go") is None:
+        return "there is no Go to build it with (go.dev)"
+    argv = ["go", "build", "-o", str(program(name)), package]
+    try:
+        done = subprocess.run(argv, cwd=_HERE / name, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"Go did not build it within {BUILD_TIMEOUT_S} s"
+    return None if done.returncode == 0 else f"Go does not build it: {done.stderr.strip()[-300:]}"
