@@ -183,8 +183,8 @@ def _sources(
 
 @contextmanager
 def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
-    """Raise CannotJudge with the plain reason when brokers or disks fail during the run, or memory runs out. Engines wrap the reason in
-    errors of their own."""
+    """Convert read errors and a lack of memory within the block to CannotJudge. Its message is the cause, without the text that the engine
+    adds to it."""
     failures: tuple[type[Exception], ...] = (OSError,)
     short: tuple[type[Exception], ...] = (MemoryError,)
     if engine == SPARK:
@@ -206,13 +206,13 @@ def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 def check_rate(engine: str, wire: Wire | None) -> None:
-    """Raise CannotJudge if the engine cannot keep the limit of bytes per second."""
+    """Raise CannotJudge if `wire` limits the bytes per second and the engine cannot keep the limit: Spark's tasks fetch independently."""
     if wire is not None and engine == SPARK and wire.bytes_per_second and wire.spool is None:
         raise CannotJudge("Spark fetches in many tasks at once: a limit of bytes a second needs --spool, or --engine duckdb")
 
 
 def _check_resume(resume: Path, engine: str, paths: Sequence[str]) -> None:
-    """Create the directory. Raises CannotJudge if the run cannot use it."""
+    """Create the directory of --resume. Raises CannotJudge if it cannot be used: with DuckDB, a cluster without --spool, or a URL."""
     if engine != SPARK:
         raise CannotJudge("--resume needs --engine spark: duckdb judges all partitions in the same queries")
     if any(map(is_cluster, paths)):
@@ -350,8 +350,7 @@ def _estimate(  # noqa: PLR0917 # the parameters are the command's options
 
 
 def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:
-    """Show the verdict and write the reports. Raises typer.Exit(2) when a file cannot be written, whatever the verdict: a requested report
-    is missing."""
+    """Show the verdict and write the reports. Raises typer.Exit(2) if a requested file cannot be written, whatever the verdict is."""
     try:
         _show(verdict, samples, json_file)
         write_reports()
@@ -361,7 +360,7 @@ def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports:
 
 
 def _lake(context: typer.Context, tables: str | None, table_format: TableFormat) -> tuple[TableFormat, str] | None:
-    """Return where the findings become a table. Raises CannotJudge if they cannot."""
+    """Return (format, directory) of the table for the findings, None without --tables. Raises CannotJudge if it cannot be written."""
     if tables is not None:
         require(table_format, tables)
         return table_format, tables

@@ -225,7 +225,7 @@ def _key(row: Row) -> str:
 
 
 def _end(row: Row) -> int:
-    """Return the offset up to which a partition's records are decided."""
+    """Return the offset up to which a partition's records are written: its last stable offset, or its end without open transactions."""
     end: int = row["end_offset"] if row["last_stable_offset"] is None else row["last_stable_offset"]
     return end
 

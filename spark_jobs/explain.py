@@ -53,7 +53,7 @@ _TEXT_MAX: Final = 120
 
 
 class NotThere(Exception):
-    """The log holds nothing at the offset; the text gives the reason."""
+    """The log has no batch with the offset; the text gives the reason."""
 
 
 @dataclass(slots=True)
@@ -158,7 +158,8 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
 
 
 def _end(found: Explanation, marker: dict[str, Any], began: int, *, here: bool) -> None:
-    """Set the outcome of a transaction: that of the explained batch, or that of the explained marker if `here`."""
+    """Set the outcome of `found.transaction` from a marker, if the marker ends it. `began`: the transaction's first offset; with `here` the
+    marker itself is explained."""
     if here:
         found.transaction = Transaction(began, marker["marker"], marker["base_offset"])
     elif found.transaction is not None and found.transaction.ended is None and found.batch["producer_id"] == marker["producer_id"]:

@@ -1,4 +1,4 @@
-"""Keeps the results of tasks in a directory, so that a restarted audit judges only what is left.
+"""Stores the results of tasks in a directory, so that a restarted audit judges only the partitions without a result.
 
 Invariants:
 - A result is one file, named after the partitions that it covers. It gets its name only when it is complete and on disk, so a killed task
@@ -51,7 +51,7 @@ class Kept:
 
     @classmethod
     def open(cls, directory: Path, question: Question, shares: int) -> Kept:
-        """Create the directory if it is missing, and remove what killed tasks left. Raises OSError."""
+        """Create the directory if it is missing, and remove the incomplete results of killed tasks. Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
         for partial in directory.glob("*" + PARTIAL):
             partial.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ class Kept:
         return cls(directory, sha256(f"{code_digest()} {asked!r} {shares}".encode()).hexdigest())
 
     def digest(self, partitions: Iterable[LogDirectory]) -> str:
-        """Return the digest of partitions that are always judged together."""
+        """Return the digest of a group of partitions that are always judged in one task: of the run and of the partitions' listings."""
         return sha256(f"{self.run} {list(partitions)!r}".encode()).hexdigest()
 
     def results(self) -> Iterator[frozenset[str]]:
@@ -69,8 +69,10 @@ class Kept:
                 yield frozenset((pa.ipc.open_file(file).schema.metadata or {})[PARTITIONS].decode().split())
 
     def once(self, digests: Iterable[str], judge: Callable[[], Iterable[Row]]) -> Iterator[Row]:
-        """Yield the rows of the result for these digests; if there is none, or it is damaged, `judge` and keep the result first. Raises
-        OSError."""
+        """Yield the rows of the stored result for these digests. If there is none, or it is damaged, call `judge` and store its rows first.
+
+        Raises OSError.
+        """
         covered = " ".join(sorted(digests))
         path = self.directory / (sha256(covered.encode()).hexdigest() + RESULT)
         if not _is_sound(path):
@@ -96,7 +98,7 @@ def _sources(directory: Traversable) -> Iterator[Traversable]:
 
 
 def _write(path: Path, metadata: dict[bytes, bytes], rows: Iterable[Row]) -> None:
-    """Write a result under a temporary name, as two attempts of a task may do at once, then rename it."""
+    """Write a result under a unique temporary name, because two attempts of a task may run at once, then rename it."""
     partial = path.with_suffix(f".{uuid.uuid4().hex}{PARTIAL}")
     try:
         with partial.open("xb") as file:

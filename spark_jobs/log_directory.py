@@ -24,9 +24,9 @@ class LogFile(ABC):
     """One file of one partition, with facts about the partition from the data directory.
 
     `log_dir` is the caller's path or URL, `directory` the partition's directory there. A log may have millions of files, so all files of a
-    partition share one string, and names are made when they are asked for. Offsets count records, sizes count bytes. `cleaned_to` is the
-    cleaner's first dirty offset: below it compaction may have removed records (0: never compacted; 2^63-1: compacted up to an unknown
-    offset). `modified_ns`: the file's modification time, 0 if it is unknown.
+    partition share one `directory`, and `name` and `path` are computed on access. `cleaned_to` is the cleaner's first dirty offset: below
+    it compaction may have removed records (0: never compacted; 2^63-1: compacted up to an unknown offset). `modified_ns`: the file's
+    modification time, 0 if it is unknown.
     """
 
     log_dir: str
@@ -106,7 +106,7 @@ class LogDirectory:
 
 
 def no_logs(path: str, topics: Collection[str]) -> str:
-    """Return the problem of a directory in which no logs were found."""
+    """Return the text of the problem that `path` has no logs, or none of these topics."""
     if topics:
         return f"{path}: no partition of {', '.join(sorted(topics))} here"
     below = sorted(each.parent.name for each in Path(path).glob("*/meta.properties"))

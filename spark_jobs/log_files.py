@@ -87,7 +87,7 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """The contents of the files that describe the whole data directory."""
+    """The contents of the data directory's checkpoint files, and other facts about all its partitions."""
 
     starts: dict[tuple[str, int], int]
     cleaned: dict[tuple[str, int], int]
@@ -107,8 +107,8 @@ def _list_all(where: Place, paths: list[str]) -> Iterable[list[Entry] | OSError]
 
 
 def _listed_ahead(listed: Callable[[str], list[Entry] | OSError], paths: list[str]) -> Iterator[list[Entry] | OSError]:
-    """List in parallel. At most LISTED_AHEAD listings are in memory, because all entries of a large log would take as much as its
-    segments."""
+    """List the directories `paths` in parallel. At most LISTED_AHEAD listings are in memory at once, because the entries of all directories
+    of a large log would take as much memory as its `Segment` objects."""
     ahead: deque[Future[list[Entry] | OSError]] = deque()
     with ThreadPoolExecutor(LISTINGS_AT_ONCE, "listing") as pool:
         for path in paths:

@@ -17,7 +17,7 @@ HELD: Final = 1000
 
 
 class Merged:
-    """The answers so far. `samples`: the findings wanted of each directory, rule and severity."""
+    """The merged answers. `samples`: the number of findings to keep of each directory, rule and severity."""
 
     def __init__(self, samples: int) -> None:
         self.answers = 0
@@ -40,7 +40,7 @@ class Merged:
                     self._others[name] += rows
 
     def answer(self) -> Answer:
-        """Return one answer that is equivalent to all those added."""
+        """Return one answer that is equivalent to all added answers."""
         findings: list[Row] = []
         for kind in sorted(self._findings):
             rows = sorted(self._findings[kind], key=finding_order)[: self._samples]

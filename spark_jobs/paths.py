@@ -1,4 +1,4 @@
-"""Names of what is read and written: local paths, URLs and clusters. Opens nothing, and needs no package."""
+"""Names of inputs and outputs: local paths, URLs and clusters. Does no I/O and imports no other package."""
 
 from __future__ import annotations
 

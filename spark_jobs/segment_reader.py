@@ -215,8 +215,8 @@ class _Reader:
         return self._window_bytes
 
     def _verdict(self, run: Run, limit: int) -> int:
-        """Return the code of why the run ended (MORE, CUT, BAD_LENGTH, …). If the window ends within the next header, its first bytes are
-        read from the file to classify it."""
+        """Return the code of the reason why the run ended (MORE, CUT, BAD_LENGTH, …). If the window ends within the next batch header, that
+        header's first bytes are read from the file to decide."""
         at = run.headers.next_position
         if run.headers.stop != MORE or at == 0 or at >= limit or len(run.data) - at >= PEEK_BYTES:
             return run.headers.stop
@@ -230,7 +230,7 @@ class _Reader:
         return verdict not in {BAD_LENGTH, BAD_MAGIC} and magic in {b"", bytes([MAGIC_V2])}
 
     def _place(self, run: Run) -> tuple[int, int]:
-        """Return position and size of a run's last batch."""
+        """Return (position in the file, size in bytes) of a run's last batch."""
         return run.position + run.headers.positions[-1], run.headers.batch_lengths[-1] + LOG_OVERHEAD
 
     def _is_right(self, position: int, size: int) -> bool:
@@ -241,7 +241,7 @@ class _Reader:
         return crc_ok(data, read_header(data))
 
     def _stop(self, position: int, reason: str) -> Stop:
-        """Return the report on the bytes at `position`, which do not start with a whole batch."""
+        """Return the `Stop` for the bytes from `position` to the next batch; no whole batch begins at `position`."""
         part = self._part
         left = self._end - position
         trusted = self._last is not None and self._is_right(*self._last[:2])
@@ -257,7 +257,7 @@ class _Reader:
         return Stop(position, left, reason, torn=part.ends_log and reason == _REASONS[CUT])
 
     def _is_whole_but_for_its_length(self, position: int, left: int) -> bool:
-        """Return whether the remaining bytes are one batch by its CRC. Then its length field is damaged, and the batch is not truncated."""
+        """Return whether the remaining `left` bytes are one batch by its CRC: then its length field is damaged, and nothing is torn."""
         if not HEADER_BYTES <= left <= BATCH_BYTES_MAX:
             return False
         data = self._file.read_at(position, left)

@@ -7,7 +7,8 @@ Invariants:
 - Tasks have about equal sizes. A partition that is larger than a task's share is read in slices, by a task each: a slice is whole segments,
   and hands on one row per batch, as `tables` reads it, and one per record if rules read records, with hashes in place of contents. One
   further task judges the rows of all slices, so the cuts cannot change a finding.
-- Tasks exchange pairs of a share's number and bytes, which both an RDD and a DataFrame can hold.
+- A share is a task's part of the second step's input. Tasks exchange pairs of a share's number and bytes, which both an RDD and a
+  DataFrame can hold.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Slice(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The tasks that judge whole partitions, and the tasks that read the partitions larger than a task's share. `split`: the number of
-    these partitions, each of which a further task judges."""
+    """`tasks`: the inputs of tasks that judge whole partitions. `slices`: the inputs of tasks that read a part of a large partition.
+    `split`: the number of large partitions, each of which a further task judges."""
 
     tasks: list[Task]
     slices: list[Slice]
@@ -251,7 +252,7 @@ def _merged(parts: Iterable[LogDirectory]) -> Task:
 
 
 def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
-    """Run the first step on each task: yield an `Answer` per task, then the rows of HANDED for each share. Raises OSError."""
+    """Run the first step on each task's partitions. Yield its `Answer`, then for each share the rows of `steps.HANDED`. Raises OSError."""
     for _, content in tasks:
         task = [*_unpacked(content)]
         if work.kept is None:
@@ -270,8 +271,10 @@ def _judge_task(work: Work, task: Task, given: Given | None = None) -> Iterator[
 
 
 def read_slices(work: Work, slices: Iterable[Row]) -> Iterator[Row]:
-    """Read slices: yield the name of a level with an Arrow stream of its rows, and END at a slice's end, with the partition's number as
-    share. Raises OSError."""
+    """Read slices. Yield pairs of the partition's number and either (level, Arrow stream of its rows) or, after a slice's last rows, END.
+
+    Raises OSError.
+    """
     for _, content in slices:
         number, count, cut, judged = _unpacked(content)
         read = partial(_read_slice, work, cut)
@@ -291,7 +294,7 @@ def _read_slice(work: Work, cut: Task) -> Iterator[Row]:
 
 
 def _rows_of(level: str, cut: Task, columns: str, question: Question) -> Iterator[pa.RecordBatch]:
-    """Read a level. The first batch is empty, so that there is a schema even if the slice has no rows."""
+    """Yield the rows of one level of a slice. The first record batch is empty: it gives the schema even if the slice has no rows."""
     schema = arrow_schema(columns)
     yield pa.RecordBatch.from_pylist([], schema)
     yield from tables.read(level, cut, schema.names, Filters(topics=frozenset(question.topics)))
@@ -339,7 +342,7 @@ Blobs = dict[str, list[bytes]]
 
 
 def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
-    """Yield (share, Arrow streams by view) with the rows of HANDED. Every share gets an empty stream of every view, for its schema."""
+    """Yield (share, Arrow streams by view) of the rows of `steps.HANDED`. Every share gets an empty stream of each view for its schema."""
     held: list[Blobs] = [{} for _ in range(work.shares)]
     size = 0
     for view in sorted(views):
@@ -378,8 +381,10 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the second step on whole shares, and merge the answers of the first step, which are all in one share: thousands of tasks may have
-    findings, but the driver needs only the first ones and the exact counts."""
+    """Run the second step on whole shares, and merge the first step's answers, which all go to one task.
+
+    Thousands of tasks may have findings; merging keeps the driver's input small: the first findings and the exact counts.
+    """
     shares: dict[int, Blobs] = defaultdict(dict)
     merged = Merged(work.question.samples)
     for share, pickled in rows:
@@ -403,8 +408,10 @@ def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def failures_told(rows: Iterable[Row]) -> Iterator[Row]:
-    """Pass on the rows of a step. On a read error or a lack of memory, yield an answer that holds the exception in place of the other rows:
-    if the Python worker raised it, the driver would get only a text with the JVM's stack."""
+    """Yield the rows of a step. On a read error or a lack of memory, end with an answer that contains the exception.
+
+    If the Python worker raised the exception instead, the driver would get only a text with the JVM's stack.
+    """
     try:
         yield from rows
     except (MemoryError, duckdb.OutOfMemoryException) as e:

@@ -151,8 +151,8 @@ RANGES: Final[dict[str, dict[str, str]]] = {
 
 
 def _both(already: frozenset[Any], given: frozenset[Any]) -> frozenset[Any]:
-    """Intersect two sets of wanted values. An empty set means any, so with an empty intersection the given set is returned; Spark then
-    drops all rows itself."""
+    """Intersect two sets of wanted values; an empty set means any value. If the intersection is empty, return `given`: the reader then
+    reads too much, and Spark drops the rows."""
     return (already & given if already else given) or already
 
 

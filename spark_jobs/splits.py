@@ -86,7 +86,7 @@ def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
 
 
 def _within(marks: list[Mark], filters: Filters) -> list[Mark]:
-    """Return the marks without those before the last mark whose base offset is at or below `filters.start_offset`."""
+    """Drop the marks that are not needed to read from `filters.start_offset` on: those before the last mark at or below it."""
     first = bisect_right(marks, filters.start_offset, key=lambda mark: mark.base_offset) - 1
     return marks[max(first, 0) :]
 
@@ -127,7 +127,7 @@ def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
 
 
 def _mark_at(log: RandomAccess, segment: Segment, position: int, last_offset: int) -> Mark | None:
-    """Return the mark of the batch at `position` if its CRC is correct and its last offset is `last_offset`."""
+    """Return the mark of the batch at `position` if its CRC is correct and its last offset is `last_offset`; otherwise None."""
     head = log.read_at(position, HEADER_BYTES)
     if len(head) < HEADER_BYTES or head[16] != MAGIC_V2:
         return None

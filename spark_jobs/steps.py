@@ -42,8 +42,8 @@ LOG_ENDS: Final = (
 @dataclass(frozen=True, slots=True)
 class Question:
     """The options of a run, the same for all tasks. `key_place`: one of views.KEYS; None without a business key. `whole_states`: the
-    directories that hold every partition of `__transaction_state`. `namesakes`: partitions that are not compared as replicas. `topic_ids`:
-    directory, topic id and topic. `draws`: the run also draws pictures."""
+    directories that hold every partition of `__transaction_state`. `namesakes`: partitions of different topics with the same name, which
+    are not compared as replicas. `topic_ids`: (directory, topic id, topic). `draws`: the run also draws pictures."""
 
     topics: Sequence[str]
     key_place: str | None
@@ -81,8 +81,8 @@ class Made:
 
 
 class Handed(NamedTuple):
-    """The query for the rows of a view that a task hands on. `together`: an SQL hash of the columns whose equal values must be in the same
-    share; empty if every share gets all rows."""
+    """The rows of a view that a task of the first step hands on to the second step. `query`: selects them. `together`: an SQL hash of the
+    columns that decide a row's share: rows with equal values go to the same share; empty if every share gets all rows."""
 
     query: str
     together: str = ""

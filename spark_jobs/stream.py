@@ -59,7 +59,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxBytes(self._max_bytes)
 
     def latestOffset(self, start: Mapping[str, Sequence[int]], limit: ReadLimit) -> Offset:
-        """Return how far the logs can be read now: at most `limit` bytes beyond `start`, but at least one batch if there is one."""
+        """Return the end of the next micro-batch: at most `limit` bytes beyond `start`, but at least one batch if there is one."""
         left = 1 << 62 if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_bytes", self._max_bytes)
         end: Offset = {key: list(place) for key, place in start.items()}
         for key, segments in sorted(self._available().items()):

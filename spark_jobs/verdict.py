@@ -97,7 +97,7 @@ class Verdict:
 
     @property
     def headline(self) -> str:
-        """The verdict in a few words."""
+        """The verdict as one short text: clean, the number of violations or warnings, or that not everything was judged."""
         violations, warnings = (sum(getattr(directory, name) for directory in self.directories) for name in ("violations", "warnings"))
         if self.exit_code == 1:
             return counted(violations, "violation")

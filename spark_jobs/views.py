@@ -138,8 +138,8 @@ def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
     wrap at 2^31. Offsets committed in transactions are excluded: the group coordinator appends them under the producer's id, each with
     sequence 0.
 
-    `front`, `other`: the highest end of all batches with lower sequences, and the batch that has it. `front_in_log`: the highest sequence
-    of all batches at lower offsets.
+    `front`, `other`: the highest last sequence among the batches that precede this one in sequence order, and the batch that has it.
+    `front_in_log`: the highest last sequence among the batches that precede this one in the log.
     """
     return f"""
         WITH turned AS (

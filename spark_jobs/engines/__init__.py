@@ -36,8 +36,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Engine(Protocol):
-    """The interface of both engines. `args` are the values of the parameters `:name` in a query; an engine ignores args that the query does
-    not name."""
+    """The interface of both engines. `args` has the values of a query's parameters `:name`; values for other names are ignored."""
 
     @property
     def name(self) -> str:

@@ -124,7 +124,8 @@ class SparkJudge:
 
 
 def progress_of(doing: str, sizes: Sequence[Size], finished: Collection[int]) -> tuple[str, int, int]:
-    """Return the arguments for `Progress`, with bytes as steps. `finished`: the numbers of finished tasks."""
+    """Return the arguments for a `Progress` call: (text, finished bytes, all bytes). `sizes`: (partitions, bytes) of each task; `finished`:
+    the indexes of finished tasks."""
     (partitions, size), (done, done_bytes) = _sums(sizes), _sums(sizes[number] for number in finished)
     step = f"{doing}: {done:,} of {counted(partitions, 'log partition')}, {done_bytes / 1e9:,.2f} of {size / 1e9:,.2f} GB"
     return step, done_bytes, size
@@ -136,7 +137,7 @@ def _sums(sizes: Iterable[Size]) -> Size:
 
 
 class Union:
-    """The parameter of an accumulator that holds a set. It is an `AccumulatorParam`, but Spark is optional for this module.
+    """How a Spark accumulator unites sets: an `AccumulatorParam`, without that base class, because PySpark is optional for this module.
 
     The set grows in place: copying it for each task would take time quadratic in the number of tasks.
     """
@@ -168,7 +169,7 @@ def described(context: SparkContext, description: str) -> Iterator[None]:
 
 @contextmanager
 def _shown(report: Callable[[], None]) -> Iterator[None]:
-    """Report at the start, then repeatedly from a thread until the block ends."""
+    """Call `report` at the start and the end of the block, and every PROGRESS_S seconds between from a thread."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -191,7 +192,8 @@ def _careful(step: Step, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 class Split(NamedTuple):
-    """Partitions that several tasks read: `read` gets a task per row, and `judge` a task per partition. `partitions`: their number."""
+    """Partitions that are each read by several tasks: a task runs `read` on each of `rows`, then a task runs `judge` on each partition's
+    rows. `partitions`: the number of partitions."""
 
     rows: Sequence[Row]
     read: Step

@@ -85,11 +85,11 @@ class EmbeddedEngine:
             self._connection.register(view, rows)
 
     def take_batches(self, view: str, rows: pa.RecordBatchReader, paths: Sequence[LogDirectory]) -> None:
-        """Make a table of rows of level `batches`, which other tasks read from the logs at `paths`, as `read` would."""
+        """Make the table that `read` would make for level `batches` of the logs at `paths`, from `rows` that other tasks have read."""
         self.take(view, rows, self._number_names(paths, ()))
 
     def mapped(self, view: str, batches: Iterable[pa.RecordBatch], query: str, args: Mapping[str, Any]) -> Iterator[pa.Table]:
-        """Run a query over each record batch by itself, as the view, and yield the results."""
+        """Run a query once for each record batch, which is the view `view` in it, and yield the results."""
         for batch in gathered(batches):
             self.show(view, pa.Table.from_batches([batch]))
             text = translated(query)
@@ -166,7 +166,7 @@ def _named(query: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Merge small batches: every batch but the last has at least GATHERED_ROWS rows or GATHERED_BYTES bytes."""
+    """Merge small batches: each batch yielded, except the last, has at least GATHERED_ROWS rows or GATHERED_BYTES bytes."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

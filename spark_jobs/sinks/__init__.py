@@ -59,11 +59,11 @@ FormatOption = Annotated[
 
 
 class Sink(Protocol):
-    """One table."""
+    """One open table, of any format."""
 
     @property
     def staging(self) -> Staging:
-        """How data files are written for this table."""
+        """The directory and format for this table's new data files."""
 
     def progress(self, key: str) -> int | None:
         """Return the number that the last commit with this key stored; None if there was none."""

@@ -1,15 +1,14 @@
 """Tables of plain Parquet files, in Hive's directories (`topic=orders/date=2026-01-31/`), with a journal.
 
 Invariants:
-- A commit is the replacement of the file STATE, which lists the files to remove and to add. Then they are removed and added; a run that
-  is killed in between is completed by the next one. Meanwhile a reader may miss rows, but sees none twice, because files are removed
-  first.
+- A commit replaces the file STATE, which lists the files to remove and to add. Then they are removed and added. If the run is killed in
+  between, the next run completes that. Until then a reader may miss rows, but sees none twice, because files are removed first.
 - The journal and the staged files are in the directory `_ottla` of the table, which readers of Parquet directories ignore; staged files
   do not end in `.parquet`.
 - One run at a time writes to a table: it holds a lock.
 
     TABLE/topic=…/date=…/*.parquet   the data
-    TABLE/_ottla/state.json          progress, and the commit that is being carried out
+    TABLE/_ottla/state.json          progress, and the files of a commit in progress
     TABLE/_ottla/staged/             files that are not committed
 """
 

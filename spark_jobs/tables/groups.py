@@ -1,8 +1,8 @@
 """Levels `groups` and `share_states`: the records of consumer, share and streams groups, and the delivery state of share groups.
 
 Invariants:
-- A known record in a version that this code knows, but with bytes that it cannot decode, has a row `unreadable`: a broker that loads it
-  fails. A record of another type or a later version, which a newer broker may have written, is left out.
+- A record of a known type and version that cannot be decoded gives a row `unreadable`, because a broker fails when it loads the record. A
+  record of an unknown type or later version, which a newer broker may have written, is left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def share_state_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterato
 
 
 class _Kind(NamedTuple):
-    """A type of record. `tells` returns epoch, tasks, standby tasks and warm-up tasks of a record's value, each None if it has none."""
+    """A type of group record. `tells` returns a value's (epoch, tasks, standby tasks, warm-up tasks); a part that it lacks is None."""
 
     record: str
     group_type: str

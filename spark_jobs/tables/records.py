@@ -1,7 +1,7 @@
 """Level `records`: keys, values, offsets and timestamps of records, which the record walker writes directly into Arrow's buffers.
 
 Invariants:
-- A batch whose bytes or records cannot be trusted is left out whole; level `batches` reports it.
+- A batch with a wrong CRC or invalid records is left out whole; level `batches` reports it.
 - A batch whose header does not match the filters is not opened.
 - At most BYTES_MAX of decompressed records are held, or one batch if it is larger.
 """
@@ -46,7 +46,7 @@ def record_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.
 
 
 def open_batches(run: Run, rows: Numbers) -> Iterator[list[Opened]]:
-    """Yield the trusted batches among `rows`, decompressed, in groups of bounded size."""
+    """Yield the batches `rows` of a run, decompressed, in groups of about BYTES_MAX bytes, without damaged batches and legacy messages."""
     group: list[Opened] = []
     size = 0
     for row, right in zip(rows.tolist(), crc_matches(run, rows.tolist()), strict=True):

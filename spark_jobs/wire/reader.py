@@ -48,7 +48,7 @@ class Gap(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last batch returned. The fields together identify it, also if a broker returns it again."""
+    """The last batch returned. Its fields together identify the batch, so that it is skipped when a broker returns it again."""
 
     base_offset: int
     length: int
@@ -139,8 +139,8 @@ class RangeReader:
         return _Cut(int(head.positions[first]), int(ends[last]), last < len(base) - 1)
 
     def _advance(self, head: Headers) -> None:
-        """Set the next offset after the highest offset of the range's batches. Base offsets at or above the range's end are ignored,
-        because a damaged one may be arbitrarily high."""
+        """Set `next_offset` to the offset after the highest offset of the range's batches. Batches with a base offset at or above the
+        range's end are ignored, because a damaged base offset may be arbitrarily high."""
         base = np.asarray(head.base_offsets, np.int64)
         after = (base + np.asarray(head.last_offset_deltas, np.int64) + 1)[base < self._segment.fetch_end]
         self.next_offset = max([self.next_offset, *after[-1:].tolist(), *([int(after.max())] if len(after) else [])])
@@ -158,7 +158,7 @@ class RangeReader:
         return Gap(before, self.next_offset, "retention removed them while they were read", True)
 
     def _skip(self, reason: str, data: memoryview | None = None) -> Gap:
-        """Find the next offset at which the broker returns another batch, in steps that double, and return the gap before it."""
+        """Fetch at later offsets, in steps that double, until the broker returns another batch. Return the `Gap` before that batch."""
         before, step = self.next_offset, 1
         while before + step < self._segment.fetch_end:
             answer = self._cluster.fetch(self._partition, before + step, self._fetch_bytes)

@@ -93,7 +93,7 @@ class _Keeper:
     segment_bytes: int
 
     def keep(self, span: Span) -> None:
-        """Fetch one partition from the end of its files."""
+        """Fetch a partition from the offset at which its files end, and append the batches to them."""
         name = f"{span.topic}-{span.partition}"
         notes = self.state.notes
         with _PartitionFiles(_inside(self.directory, name), self.segment_bytes) as log:
