@@ -1,7 +1,7 @@
 """Shared parts of the encoder and decoder compilers: generated source lines with the fields they handle, and queries about structs.
 
-A compiled function is straight-line Python in one try block. When a line raises, its number tells which field it was reading or writing, so
-that the normal path does no bookkeeping for error messages.
+A compiled function is straight-line Python in one try block. When a line raises, the field that it reads or writes is found by the line's
+number (`Source.culprits`), so that the normal path does no bookkeeping for error messages.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Message:
     FLEXIBLE_SINCE: ClassVar[int]
 
     def __init_subclass__(cls, *, versions: str = "", flexible: str = "none", api_key: int = -1) -> None:
-        # dataclass(slots=True) builds the class a second time, without these arguments and with what the first time set.
+        # dataclass(slots=True) creates the class a second time: without these arguments, and with the attributes set by the first time.
         if not versions:
             return
         known = Versions.parse(versions)

@@ -16,7 +16,7 @@ STRING_BYTES_MAX = 0x7FFF
 
 _UVARINT_MAX = 0x7FFFFFFF
 _UVARINT_SHIFT_MAX = 28
-"""Of the fifth byte."""
+"""The shift of a varint's fifth and last byte."""
 _MALFORMED_UVARINT = "varint longer than 5 bytes or above 2^31 - 1"
 
 

@@ -11,6 +11,6 @@ from typing import TYPE_CHECKING
 __all__ = ["wire_struct"]
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass as wire_struct  # what it is to its users
+    from dataclasses import dataclass as wire_struct  # for type checkers
 else:
     wire_struct = dataclasses.dataclass(slots=True)

@@ -82,8 +82,8 @@ def _how_to_get_java() -> str:
 
 
 def cores_of(master: str | None = None) -> int | None:
-    """Return the number of cores of a master that runs in this machine's processes; None for other masters, which tell it only to running
-    applications. `master`: see `session`."""
+    """Return the number of cores of a local master (`local[…]`, `local-cluster[…]`); None for other masters, which report it only to
+    running applications. `master`: see `session`."""
     url = _master(master)
     found = LOCAL.fullmatch(url)
     if found is not None:

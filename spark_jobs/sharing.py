@@ -43,7 +43,7 @@ Row = tuple[int, bytes]
 ANSWER: Final = -1
 """A value in place of a share's number; it marks a row as an `Answer` for the driver."""
 END: Final = "end"
-"""In place of a level: the slice was read. With it come its `Slice.judged` and `Slice.slices`."""
+"""A value in place of a level's name: all rows of the slice were sent. Its `Slice.judged` and `Slice.slices` come with it."""
 Task = list[LogDirectory]
 """The input of a task: a subset of each directory's partitions."""
 
@@ -320,7 +320,7 @@ def judge_slices(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
                     if level not in spools:
                         spools[level] = stack.enter_context(tempfile.TemporaryFile(prefix="ottla-audit-"))
                     pickle.dump(part, spools[level])
-            if ended < slices:  # a slice could not be read, which a row with number ANSWER tells
+            if ended < slices:  # a slice could not be read: a row with number ANSWER has the error
                 continue
             judge = partial(_judge_task, work, task, {level: _spooled(spool) for level, spool in spools.items()})
             yield from judge() if work.kept is None else work.kept.once([work.kept.digest(task)], judge)

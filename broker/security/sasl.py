@@ -4,7 +4,7 @@ Invariants:
 * Before authentication a client may send ApiVersions (once, as its first request), SaslHandshake, and tokens: in SaslAuthenticate
   requests, or bare after version 0 of the handshake. Anything else closes the connection without a response.
 * The response to a failed authentication is delayed, and then the connection is closed, so that guessing passwords takes time
-  (connection.failed.authentication.delay.ms). `Step.end` tells the caller which case applies.
+  (connection.failed.authentication.delay.ms). `Step.end` has the caller's next action.
 * A client that authenticates again must keep its principal and mechanism (KIP-368).
 * No log message contains any part of a token.
 

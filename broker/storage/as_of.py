@@ -108,7 +108,7 @@ def _cut(log_dir: LogDir, log: PartitionLog, offset: int, now_ms: int) -> None:
 def _cut_metadata(log_dir: LogDir, moment_ms: int, now_ms: int) -> None:
     """Truncate the metadata log, and remove the snapshots beyond its new end. Raises ForkRefused if the log begins after the moment."""
     log = log_dir.logs.get(_METADATA)
-    if log is None:  # a directory from elsewhere: the start makes topics of its partitions
+    if log is None:  # only partitions were copied here: the broker's start creates topics for them
         return
     end = first_later(log, moment_ms)
     if end <= log.log_start_offset:

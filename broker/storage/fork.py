@@ -29,13 +29,13 @@ from ottla.broker.storage.log_dir import CLEAN_SHUTDOWN
 from ottla.broker.storage.meta_properties import FILE_NAME as META_PROPERTIES
 
 GUARDS: Final = ("__cluster_metadata-", "__transaction_state-")
-"""Logs that say what records of other logs mean: which topics exist, which transactions are open."""
+"""Prefixes of logs on which the records of other logs depend: they tell which topics exist, and which transactions are open."""
 FIRST: Final = ("__consumer_offsets-", "__share_group_state-")
-"""Logs that refer to records of other logs, and are therefore measured before them."""
+"""Prefixes of logs with records that refer to offsets of other logs. They are measured first, so that no such offset is beyond its log."""
 SETTLE_S: Final = 2.0
-"""How long a consistent cut is looked for. Under load it is found within milliseconds."""
+"""Seconds for which a consistent copy is attempted. Even under load, milliseconds are enough."""
 ATTEMPTS: Final = 5
-"""How often the copy is begun again because a file was removed meanwhile."""
+"""The maximum number of attempts: a copy is repeated if a file was removed meanwhile."""
 _DELETED: Final = ".deleted"
 
 
@@ -60,7 +60,7 @@ class ForkReport:
     clean: bool = False
     """Whether the original was shut down cleanly and is not in use."""
     consistent: bool = True
-    """Whether all logs were cut at a moment at which no transaction and no topic changed."""
+    """Whether no transaction and no topic changed while the lengths of all logs were taken."""
     seconds: float = 0.0
 
 
@@ -224,7 +224,7 @@ def _cut(nodes: list[_Node]) -> bool:
         for partition in sorted(others, key=lambda partition: not partition.path.name.startswith(FIRST)):
             partition.measure()
         after = [partition.active_size() for partition in guards]
-        changed = [_look_again(node) for node in nodes]  # all of them, although one is enough
+        changed = [_look_again(node) for node in nodes]  # a list, because `any` would stop at the first changed node
         if before == after and not any(changed):
             return True
         if time.monotonic() > deadline:

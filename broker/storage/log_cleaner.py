@@ -139,7 +139,7 @@ def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
 
 def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
     aborted = [txn for segment in log.segments for txn in segment.txn_index.entries()]
-    # The map reads from the first dirty offset on; for a transaction that ended before, it would never see the marker.
+    # The first pass reads from the first dirty offset on, so it does not read the marker of a transaction that ended before.
     keys = OffsetMap(limits.COMPACTION_KEYS, [txn for txn in aborted if txn.last_offset >= found.first_dirty])
     yield from _fill(keys, log, found)
     end = keys.end_offset
@@ -269,7 +269,7 @@ class _Writer:
         log.segments.replace(self._group, [self._segment(fresh=False, size=size)])
         log.segments_replaced()
         try:
-            # The batch file is the last to become .swap and the first to lose the suffix: a restart decides by it.
+            # The .log file is the last to become .swap and the first to lose the suffix: recovery decides by it (`swap.finish_swaps`).
             for final in reversed(self._final):
                 self._rename(_with_suffix(final, ".cleaned"), _with_suffix(final, ".swap"))
             files.sync_dir(log.directory)

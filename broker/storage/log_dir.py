@@ -79,7 +79,7 @@ class LogDir:
         self.logs: dict[Key, PartitionLog] = {}
         self.failed: dict[Key, OSError] = {}
         self.cleaned: dict[Key, int] = {}
-        """The offset up to which each log is clean; changed by the cleaner, and saved in a checkpoint."""
+        """Each log's first dirty offset: the cleaner changes it, and `cleaner-offset-checkpoint` stores it."""
         self.findings: list[Damage] = []
         self._now_ms = now_ms
         self._files = files

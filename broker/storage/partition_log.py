@@ -239,7 +239,7 @@ class PartitionLog:
             return None
         self.producer_state.check_marker(header, marker, transaction_version)
         try:
-            self.segments.active.txn_index.entries()  # loaded now: once the marker is written, its entry must not fail
+            self.segments.active.txn_index.entries()  # loads the file now: once the marker is written, adding its entry must not fail
         except (OSError, ValueError) as e:
             raise storage_error(f"cannot read {self.segments.active.txn_index.path}", e) from e
         return marker
@@ -272,7 +272,7 @@ class PartitionLog:
         stable = self.producer_state.stable_before(txn)
         index = self.segments.active.txn_index
         if not index.entries():
-            self._names_synced = False  # its file will be new
+            self._names_synced = False  # the transaction index's file will be created
         index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
@@ -320,7 +320,7 @@ class PartitionLog:
         try:
             segment.create_files()
         except OSError:
-            # The log may go on in the previous segment, and a restart would take this one's base offset for the log's end.
+            # The log may continue in the previous segment; a restart would take the base offset of this new file for the log's end.
             try:
                 segment.remove()
             except OSError as worse:

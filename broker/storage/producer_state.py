@@ -26,7 +26,7 @@ NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 32767
 NO_OFFSET: Final = -1
 _FAR: Final = 2**30
-"""Half of the distance after which sequences repeat (2^31): a sequence less than this before another one is older."""
+"""Half of the 2^31 sequences after which numbers wrap around. A sequence that precedes another by less than this is older."""
 
 
 _new_tuple = tuple.__new__

@@ -97,7 +97,7 @@ class Segment:
         self._files = files
         self._open_files = open_files
         self._fd = self._write_fd = -1
-        """The open file, and the same once it is known that it may be written: another directory may share it (`Files.own`)."""
+        """The open file's descriptor, -1 if closed. `_write_fd` is set once no other directory shares the file (`Files.own`)."""
         self._make_directory = make_directory
         self._directory = directory
         self._path: Path | None = None

@@ -19,7 +19,7 @@ from typing import ClassVar, Final
 from ottla.broker.storage.files import Files
 
 REWRITE: Final = -1
-"""Instead of the number of bytes saved: the file has other contents and must be rewritten."""
+"""A value of `_saved` instead of a number of bytes: the file has other contents and must be rewritten whole."""
 
 
 class SparseIndex:

@@ -19,7 +19,7 @@ from ottla.protocol.messages import k89_streams_group_describe as k89
 from ottla.protocol.messages.streams_group import KeyValue, Subtopology, TopicInfo
 
 _TOPICS_NAMED = 3
-"""The number of topics that a message names at most, as in Kafka."""
+"""The maximum number of topics that an error message names, as in Kafka."""
 
 
 class Status(IntEnum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 Tasks = Mapping[str, frozenset[int]]
-"""The partitions by subtopology id; none is empty."""
+"""Task numbers (partitions) by subtopology id; no set is empty."""
 
 
 class _TaskIds(Protocol):

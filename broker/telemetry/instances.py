@@ -4,7 +4,7 @@ Invariants, as in Kafka:
 * An unknown instance id creates an instance, because another broker may have assigned the id.
 * When subscriptions change, each instance is created anew at its next request, so that the client can get the new subscription at once.
 * A client may get its subscription once in a push interval, push at once after that, and then push once in a push interval. After an error
-  about its subscription or compression, it may get the subscription at once. A terminating client may push at once, and then no more.
+  about its subscription or compression, it may get the subscription at once. A terminating client may push at once; its next push fails.
 * An instance is removed with the connection on which it was created, or after a minute or three intervals without a request,
   whichever is longer.
 

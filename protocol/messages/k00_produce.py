@@ -6,7 +6,7 @@ Versions 3-13; flexible from 9. Brokers advertise 0 as the minimum all the same,
 * 5: `log_start_offset` in the response. 7: zstd may be used (KIP-110).
 * 8: `record_errors` and `error_message` (KIP-467).
 * 10: `current_leader` and `node_endpoints` as tagged fields (KIP-951).
-* 11: TRANSACTION_ABORTABLE may be answered. 12: adds the partition to the transaction by itself (KIP-890).
+* 11: TRANSACTION_ABORTABLE may be answered. 12: the broker adds the partition to the transaction (KIP-890).
 * 13: topic ids instead of names (KIP-516).
 """
 

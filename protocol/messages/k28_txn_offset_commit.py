@@ -3,7 +3,7 @@
 Versions 0-6; flexible from 3.
 
 * 2: `committed_leader_epoch`. 3: generation, member and instance id fence zombies (KIP-447). 4: TRANSACTION_ABORTABLE.
-* 5: adds the offsets to the transaction by itself (KIP-890). 6: topics by id (KIP-1319).
+* 5: the group coordinator adds the offsets partition to the transaction (KIP-890). 6: topics by id (KIP-1319).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The structs that requests to the share coordinator have in common (keys 83-86).
 
-Kafka's schemas give the result of a topic a name of its own in each response, such as WriteStateResult.
+Kafka's schemas name the result of a topic differently in each response, for example WriteStateResult.
 """
 
 from __future__ import annotations

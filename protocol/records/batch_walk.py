@@ -22,7 +22,7 @@ PEEK_BYTES = 17
 MORE = 0
 """The data, or the requested number of rows, ends here; another batch may follow."""
 CUT = 1
-"""Fewer bytes are left before the limit than the batch needs that begins here, or than any batch needs."""
+"""The bytes before `limit` end inside the batch that begins here, or are too few for any batch."""
 BAD_LENGTH = 2
 BAD_MAGIC = 3
 TOO_LARGE = 4

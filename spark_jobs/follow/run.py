@@ -38,7 +38,7 @@ BATCH_BYTES_MAX: Final = 256 << 20
 """Log bytes per micro-batch: the headers fit into the driver's memory even if each batch is one small record."""
 POLL_SECONDS: Final = 0.2
 Tell = Callable[[int, Sequence[Mapping[str, Any]]], None]
-"""A callback with a micro-batch's number and its findings. A repeated micro-batch is told again if its state was not kept."""
+"""A callback with a micro-batch's number and its findings. For a repeated micro-batch it is called again if its state was not written."""
 
 
 @dataclass(slots=True)

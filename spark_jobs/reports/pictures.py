@@ -22,7 +22,8 @@ PARTITIONS_MAX: Final = 24
 SPANS_MAX: Final = 40
 TRANSACTIONS_MAX: Final = 200
 DRAWN_BYTES_MAX: Final = 1 << 30
-"""The first segment is always read, and so is the first one with a finding."""
+"""The maximum bytes of a partition's first segments, and of its segments with findings, that are read again. Of each kind at least one
+segment is read, whatever its size."""
 WHOLE: Final = 2**63 - 1
 """The end offset of a picture that shows its whole partition."""
 

@@ -108,4 +108,4 @@ JSON object."""
 FOLLOWED_FINDINGS: Final = TableSpec("followed_findings", (("micro_batch", "bigint"), *FINDINGS.columns))
 """The findings of `ottla audit --follow`. `micro_batch`: the number of the micro-batch in its checkpoint."""
 FILES: Final = "path string, size_bytes bigint, rows bigint"
-"""The columns of the rows that tell of written files."""
+"""The columns of rows that each describe a written file."""

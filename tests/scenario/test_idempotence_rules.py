@@ -236,7 +236,7 @@ def test_a_replicas_batches_pass_without_checks_but_are_remembered(box: LogBox) 
     assert windows(box.log) == {PID: [(5, 5), (9, 9)]}
 
 
-# --- expiry (2.5) ----------------------------------------------------------------------------------------------------------------------
+# --- expiry ----------------------------------------------------------------------------------------------------------------------------
 
 
 @every_way
@@ -320,7 +320,7 @@ def test_truncation_takes_producers_back_to_an_earlier_sequence_and_epoch(box: L
     assert not box.append(batch(PID, 0, 1)).duplicate
 
 
-# --- markers (2.4) and transactions ------------------------------------------------------------------------------------------------------
+# --- markers and transactions ------------------------------------------------------------------------------------------------------
 
 
 @every_way

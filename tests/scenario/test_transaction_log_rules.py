@@ -1,4 +1,4 @@
-"""Readers of a log with transactions get the right records (reference 4.11, 9.1, 9.4), also after a SIGKILL or a clean stop."""
+"""Readers of a log with transactions get the right records, also after a SIGKILL or a clean stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader epochs and their start offsets (reference 6.8)."""
+"""Leader epochs and their start offsets."""
 
 from __future__ import annotations
 

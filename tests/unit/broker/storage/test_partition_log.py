@@ -96,7 +96,7 @@ def test_a_new_configuration_applies_from_the_next_append(box: LogBox) -> None:
     assert box.log.segments.base_offsets == (0, 1)
 
 
-# --- rolling (reference 6.3) ---------------------------------------------------------------------------------------------------
+# --- rolling -------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_segment_never_exceeds_segment_bytes(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_offsets_too_large_for_an_index_entry_roll_the_segment(box: LogBox) -> N
     assert box.log.segments.base_offsets == (0, 1)
 
 
-# --- reading (reference 9.1) ---------------------------------------------------------------------------------------------------
+# --- reading -------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_read_from_the_middle_of_a_batch_returns_the_whole_batch(box: LogBox) -> None:
@@ -274,7 +274,7 @@ def test_aborted_transactions_are_found_in_later_segments(box: LogBox) -> None:
     assert box.log.read(1, 1000, isolation=Isolation.READ_COMMITTED).aborted == [(5, 0)]
 
 
-# --- timestamps (reference 9.4) --------------------------------------------------------------------------------------------------
+# --- timestamps ------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("config", [LogConfig(), LogConfig(index_interval_bytes=0, segment_bytes=300)])

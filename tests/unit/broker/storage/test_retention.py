@@ -1,4 +1,4 @@
-"""The choice of segments to delete (reference 6.4). Their deletion is tested in test_partition_log.py."""
+"""The choice of segments to delete. Their deletion is tested in test_partition_log.py."""
 
 from __future__ import annotations
 
