@@ -19,6 +19,7 @@ from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.gateway import Gateway
 from ottla.broker.net.network import host_and_port
+from ottla.broker.storage.marks import remove_left
 
 HOST = "127.0.0.1"
 
@@ -43,6 +44,7 @@ async def admin_port(
     open_local: bool = False,
 ) -> AsyncIterator[int]:
     """Serve the admin port of a broker while the context lasts, as `served` does; `console` adds the console."""
+    await asyncio.to_thread(remove_left, broker.log_dir.path.absolute())
     marks = MarkControl(broker, clock)
     api, open_paths, closed_paths = make_api(broker, faults, clock), frozenset[str](), frozenset[str]()
     add_marks(api, marks)

@@ -3,6 +3,8 @@
 Rules:
 - A generated token is stored in a file with mode 0600 while the port is served, so that `ottla faults` of the same user finds it. A token
   that the user chose is not stored.
+- The process locks the file before it writes to it. A file with content that nobody locks is therefore of a killed process, and the next
+  start removes it. Windows has no such lock; there it stays.
 - This module imports nothing else of this package, because `ottla serve` and the tools import it at start.
 """
 
@@ -10,8 +12,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
@@ -28,18 +31,19 @@ def new_token() -> str:
 @contextmanager
 def kept(token: str, port: int) -> Iterator[None]:
     """Store the token for this user's tools while the context lasts. If the machine has no writable home directory, it is not stored."""
-    file = _file(port)
-    with suppress(OSError, RuntimeError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.unlink(missing_ok=True)
-        file.touch(0o600, exist_ok=False)
-        file.write_text(token)
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         with suppress(OSError, RuntimeError):
-            if file.read_text() == token:  # else another broker serves there by now
-                file.unlink()
+            file = _file(port)
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_left(file.parent)
+            file.unlink(missing_ok=True)
+            fd = os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+            stack.callback(_remove_own, file, token)
+            stack.callback(os.close, fd)
+            with suppress(OSError):  # a file system without locks: no start removes the file there, either
+                _lock(fd, wait=True)
+            os.write(fd, token.encode())
+        yield
 
 
 def found(host: str, port: int) -> str | None:
@@ -64,6 +68,36 @@ def is_loopback(host: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
+def _remove_left(directory: Path) -> None:
+    """Remove the files of killed processes."""
+    for file in directory.glob("admin-*.token"):
+        with suppress(OSError), file.open("rb") as opened:
+            _lock(opened.fileno(), wait=False)  # BlockingIOError: its process runs
+            found = os.fstat(opened.fileno())
+            if found.st_size and os.path.samestat(found, file.stat()):  # else a process that starts now has just made or replaced it
+                file.unlink()
+
+
+def _remove_own(file: Path, token: str) -> None:
+    with suppress(OSError):
+        if file.read_text() == token:  # else another broker serves there by now
+            file.unlink()
+
+
 def _file(port: int) -> Path:
     directory = os.environ.get("XDG_RUNTIME_DIR")
     return (Path(directory) if directory else Path.home() / ".cache") / "ottla" / f"admin-{port}.token"
+
+
+if sys.platform == "win32":
+
+    def _lock(fd: int, *, wait: bool) -> None:
+        if not wait:
+            raise BlockingIOError
+
+else:
+    import fcntl
+
+    def _lock(fd: int, *, wait: bool) -> None:
+        """Lock a file until it is closed. Raises BlockingIOError unless it may wait, OSError."""
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

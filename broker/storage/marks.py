@@ -5,6 +5,7 @@ Invariants:
   and the part of the broker's start that follows the opening of the logs.
 - The data directory and the copy are exchanged in one step, so a killed process leaves either the old or the new state. Where the system
   cannot exchange names, three renames do it.
+- The process locks the directory with its marks. If the lock is free, the process was killed, and another one may remove them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.dir_lock import DirLock
+from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
 from ottla.broker.storage.fork import fork
 
 _AT_FDCWD: Final = -100
@@ -55,11 +57,13 @@ class Marks(Generic[T]):
 
     def __init__(self, data_dir: Path, open_ahead: Callable[[Path, int], T] | None = None) -> None:
         self._data_dir, self._open_ahead = data_dir, open_ahead
-        self._root = Path(tempfile.mkdtemp(prefix=f".{data_dir.name}-marks-", dir=data_dir.parent))
+        self._root = Path(tempfile.mkdtemp(prefix=_prefix(data_dir), dir=data_dir.parent))
+        self._lock = DirLock(self._root)
         self._copies: dict[Mark, Future[Path]] = {}
         self._opened: dict[Mark, T] = {}
         self._made = 0
         self._pool = ThreadPoolExecutor(1, "ottla-marks")
+        self._pool.submit(remove_left, data_dir)
         self._remove = weakref.finalize(self, shutil.rmtree, self._root, ignore_errors=True)
 
     def __contains__(self, mark: Mark) -> bool:
@@ -120,7 +124,21 @@ class Marks(Generic[T]):
         self._copies.clear()
         self._opened.clear()
         self._pool.shutdown(cancel_futures=True)
+        self._lock.release()
         self._remove()
+
+
+def remove_left(data_dir: Path) -> None:
+    """Remove the marks that killed processes left behind beside a data directory: those whose lock is free."""
+    for entry in data_dir.parent.iterdir():
+        if entry.name.startswith(_prefix(data_dir)) and entry.is_dir() and not entry.is_symlink():
+            with suppress(LogDirLocked, LogDirRefused, OSError):
+                DirLock(entry).release()  # it stays free: a new process makes a new directory
+                shutil.rmtree(entry)
+
+
+def _prefix(data_dir: Path) -> str:
+    return f".{data_dir.name}-marks-"
 
 
 def exchange(one: Path, other: Path) -> None:

@@ -107,7 +107,9 @@ def test_the_state_of_the_mark_is_that_of_the_directory_also_after_a_kill(served
     change(served)
     assert served.ask("POST", "/marks/m/rewind")[0] == 200
     served.kill()
+    assert len(list(served.data_dir.parent.iterdir())) == 3
     served.start()
+    assert sorted(path.name for path in served.data_dir.parent.iterdir()) == ["data", "data.log"], "the marks end with the process"
     with served.client() as client:
         assert fetch(client)[0] == 1
         assert [topic.error_code for topic in describe(client, "t", "v")] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,17 @@ def test_a_file_that_a_killed_broker_left_is_replaced_and_a_later_brokers_is_not
         assert (home / "admin-9.token").stat().st_mode & 0o777 == 0o600
         (home / "admin-9.token").write_text("two")
     assert found("::1", 9) == "two"
+
+
+def test_a_start_removes_the_files_of_killed_processes_and_no_others(home: Path) -> None:
+    kill_itself = "import os; from ottla.broker.admin.tokens import kept; held = kept('dead', 8); held.__enter__(); os.kill(os.getpid(), 9)"
+    assert subprocess.run([sys.executable, "-c", kill_itself], check=False).returncode == -9
+    assert found("127.0.0.1", 8) == "dead"
+    with kept("one", 9):
+        assert found("127.0.0.1", 8) is None
+        with kept("two", 10):
+            assert (found("127.0.0.1", 9), found("127.0.0.1", 10)) == ("one", "two")
+    assert list(home.iterdir()) == []
 
 
 def test_the_environments_comes_first_and_goes_to_any_host(monkeypatch: pytest.MonkeyPatch) -> None:

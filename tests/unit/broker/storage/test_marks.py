@@ -66,6 +66,18 @@ def test_a_process_that_is_killed_leaves_one_of_both_states(tmp_path: Path, dela
         assert ends == sorted(ends, reverse=True)
         assert set(ends) <= {1, 2}
         assert not broker.call(lambda node: node.log_dir.findings)
+        assert len(list(tmp_path.iterdir())) == 2  # the marks of the killed process
+        broker.rewind(broker.mark())  # waits for the thread that also removes them
+        assert len(list(tmp_path.iterdir())) == 2  # its own
+    assert [left.name for left in tmp_path.iterdir()] == ["data"]
+
+
+def test_marks_of_a_running_process_stay(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "data") as one:
+        mark = one.mark()
+        one.kill()
+        marks.remove_left(tmp_path / "data")
+        one.rewind(mark)
 
 
 def test_a_rewind_needs_no_recovery_and_leaves_nothing_behind(tmp_path: Path) -> None:
