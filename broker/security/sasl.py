@@ -43,7 +43,7 @@ MIN_BETWEEN_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
-    """The SASL configuration of one listener. `lifetime_ms` has connections.max.reauth.ms by mechanism, for mechanisms with a limit."""
+    """The SASL configuration of one listener. `lifetime_ms` has each mechanism's connections.max.reauth.ms; 0 means no limit."""
 
     mechanisms: Mapping[str, MakeMechanism]
     max_receive_bytes: int

@@ -42,6 +42,8 @@ class Origin(Enum):
 
 
 class BatchMetadata(NamedTuple):
+    """A batch of a producer's deduplication window. `offset_delta`: last minus first offset; `timestamp`: its greatest, in ms."""
+
     last_sequence: int
     last_offset: int
     offset_delta: int
@@ -108,6 +110,8 @@ class ProducerStateEntry:
 
 
 class CompletedTxn(NamedTuple):
+    """A transaction that a marker has ended. `last_offset` is the marker's offset."""
+
     producer_id: int
     first_offset: int
     last_offset: int

@@ -17,6 +17,8 @@ _ENTRY: Final = struct.Struct(">hqqqq")
 
 
 class AbortedTxn(NamedTuple):
+    """An entry of the index. `last_offset` is the marker's offset."""
+
     producer_id: int
     first_offset: int
     last_offset: int
