@@ -215,9 +215,10 @@ sim-mutations: $(STAMP) ## Break rules of replication, idempotence, transactions
 soak: $(STAMP) ## Live a week of a small busy cluster, its clocks advanced, and compare what each node holds with the first day (ARGS="--days 2")
 	@$(PY) -m tests.support.soak $(ARGS)
 
-fuzz: $(STAMP) maven ## Fuzz frames, batches, TLS and authentication of a live broker, with and without security, and through a gateway, five minutes each; then its memory and event loop
+fuzz: $(STAMP) maven ## Fuzz frames, batches, TLS and authentication of a live broker, with and without security, through a gateway, and a gateway by a hostile cluster, five minutes each; then its memory and event loop
 	@$(PY) -m client_compat.fuzz $(ARGS)
 	@$(PY) -m client_compat.fuzz --through-gateway $(ARGS)
+	@$(PY) -m client_compat.fuzz.hostile_cluster $(ARGS)
 	@$(PY) -m client_compat.fuzz --locked $(ARGS)
 	@$(PY) -m client_compat.fuzz.memory
 	@$(PY) -m client_compat.fuzz.large_requests

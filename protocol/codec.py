@@ -96,20 +96,24 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
     return _sized(head, parts, encoder(type(msg), version)(msg, head, parts))
 
 
-def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any]:
-    """Decode the response to a request of this version; return its correlation id and message."""
+def decode_response(api_key: int, version: int, frame: Buffer, elements: int | None = None) -> tuple[int, Any]:
+    """Decode the response to a request of this version; return its correlation id and message. A response with more than `elements` in all
+    its arrays is rejected before they are allocated.
+    """
     buf = memoryview(frame)
     message = response_class(api_key)
     correlation_id, pos = read_response_header(buf, _has_flexible_header(message, version))
-    return correlation_id, decoder(message, version)(buf, pos, len(buf))
+    return correlation_id, decoder(message, version, elements=elements)(buf, pos, len(buf))
 
 
-def decode_response_head(api_key: int, version: int, frame: Buffer, last: str) -> tuple[Any, int]:
-    """Decode a response up to and including the field `last`. Return (message, position of the next byte in `frame`)."""
+def decode_response_head(api_key: int, version: int, frame: Buffer, last: str, elements: int | None = None) -> tuple[Any, int]:
+    """Decode a response up to and including the field `last`. Return (message, position of the next byte in `frame`). `elements` as in
+    `decode_response`.
+    """
     buf = memoryview(frame)
     message = response_class(api_key)
     _, pos = read_response_header(buf, _has_flexible_header(message, version))
-    found: tuple[Any, int] = decoder(message, version, last=last)(buf, pos, len(buf))
+    found: tuple[Any, int] = decoder(message, version, last=last, elements=elements)(buf, pos, len(buf))
     return found
 
 

@@ -9,7 +9,8 @@ Rules of the generated function:
   skipped. Stricter than Kafka: a known tagged field must fill its size, strings must be UTF-8, and nothing may follow the message unless
   `exact` is off. Requests need it off: librdkafka (2.16, Metadata of all topics from version 9) sends extra bytes after its requests, which
   Kafka ignores.
-* The elements of all arrays of a request (`exact` off) are counted together, before each list is allocated.
+* The elements of all arrays of a request (`exact` off), or of a message with a limit (`elements`), are counted together, before each list
+  is allocated.
 * It raises only `MalformedMessage`.
 """
 
@@ -43,19 +44,20 @@ _GLOBALS: dict[str, Any] = {
 
 
 def compile_decoder(
-    message: type, version: int, flexible: bool, *, exact: bool = True, last: str | None = None
+    message: type, version: int, flexible: bool, *, exact: bool = True, last: str | None = None, elements: int | None = None
 ) -> Callable[[memoryview, int, int], Any]:
     """Generate the decoder of `message` at `version`. The caller caches it. With `last`, it reads the fields up to `last` only, and
-    returns the message, in which the others have their defaults, with the position after it.
+    returns the message, in which the others have their defaults, with the position after it. `elements` limits the elements of all arrays.
     """
-    return _DecoderCompiler(message, version, flexible, exact=exact, last=last).compile()
+    return _DecoderCompiler(message, version, flexible, exact=exact, last=last, elements=elements).compile()
 
 
 class _DecoderCompiler:
     """Generates code in one pass over the declaration. `run` holds fixed-size reads to be merged into one call."""
 
-    def __init__(self, message: type, version: int, flexible: bool, *, exact: bool, last: str | None) -> None:
+    def __init__(self, message: type, version: int, flexible: bool, *, exact: bool, last: str | None, elements: int | None) -> None:
         self.message = message
+        self.elements = elements if exact else REQUEST_ELEMENTS
         self.last = last
         self.version = version
         self.flexible = flexible
@@ -66,8 +68,8 @@ class _DecoderCompiler:
 
     def compile(self) -> Callable[[memoryview, int, int], Any]:
         source = self.source
-        if not self.exact:
-            source.line(f"room = {REQUEST_ELEMENTS}")
+        if self.elements is not None:
+            source.line(f"room = {self.elements}")
         self.struct(self.message, "m", self.last)
         self.flush()
         source.path = source.title
@@ -235,9 +237,9 @@ class _DecoderCompiler:
         if size < 1:
             raise TypeError(f"{source.path}: an element without bytes cannot be counted")
         source.line(f"if n * {size} > end - pos: raise Bad(f'{{n}} elements announced, {{end - pos}} bytes left')")
-        if not self.exact:
+        if self.elements is not None:
             source.line("room -= n")
-            source.line(f"if room < 0: raise Bad('more than {REQUEST_ELEMENTS} elements')")
+            source.line(f"if room < 0: raise Bad('more than {self.elements} elements')")
         if isinstance(element, Kind) and element.fmt and element.fmt != "16s":
             source.line(f"{target} = list(unpack_from(f'>{{n}}{element.fmt}', buf, pos)); pos += n * {size}")
         else:

@@ -110,7 +110,7 @@ Decode = Callable[[memoryview, int, int], Any]
 
 
 _encoders: dict[tuple[type, int, str | None], Encode] = {}
-_decoders: dict[tuple[type, int, bool, str | None], Decode] = {}
+_decoders: dict[tuple[type, int, bool, str | None, int | None], Decode] = {}
 
 
 def encoder(message: type[Message], version: int, *, last: str | None = None) -> Encode:
@@ -125,17 +125,18 @@ def encoder(message: type[Message], version: int, *, last: str | None = None) ->
     return known
 
 
-def decoder(message: type[Message], version: int, *, exact: bool = True, last: str | None = None) -> Decode:
+def decoder(message: type[Message], version: int, *, exact: bool = True, last: str | None = None, elements: int | None = None) -> Decode:
     """Return the compiled `decode(buf, pos, end) -> message` (see `ottla.protocol.decoder`). Raises ValueError for an unknown version.
 
     With `exact`, bytes after the message are an error; otherwise they are ignored. With `last`, the decoder reads only the fields up to
-    and including the field `last`, and returns (message, position after it).
+    and including the field `last`, and returns (message, position after it). `elements` limits the elements of all arrays together;
+    requests have a limit of their own.
     """
-    known = _decoders.get((message, version, exact, last))
+    known = _decoders.get((message, version, exact, last, elements))
     if known is None:
         flexible = version >= message.FLEXIBLE_SINCE
-        known = compile_decoder(message, _known(message, version), flexible, exact=exact, last=last)
-        _decoders[message, version, exact, last] = known
+        known = compile_decoder(message, _known(message, version), flexible, exact=exact, last=last, elements=elements)
+        _decoders[message, version, exact, last, elements] = known
     return known
 
 

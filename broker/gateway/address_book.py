@@ -51,10 +51,12 @@ class AddressBook:
         """Note a broker's address, and return the gateway's address for it, under the host name `own_host`.
 
         An entry that names no broker (FindCoordinator answers node -1 and port -1 with an error) is returned as it is. Raises
-        ProtocolError if the cluster names too many brokers, or if the gateway has no port for one more.
+        ProtocolError for an impossible host name, if the cluster names too many brokers, or if the gateway has no port for one more.
         """
         if node_id < 0 or not host or port not in _PORTS:
             return Address(host, port)
+        if len(host) > limits.GATEWAY_HOST_CHARS or not host.isprintable():
+            raise ProtocolError(f"broker {node_id} has an impossible host name of {len(host)} characters")
         own = self._ports.get(node_id)
         if own is None:
             if len(self._ports) >= limits.GATEWAY_NODES_MAX:

@@ -21,6 +21,7 @@ from ottla.broker.api.interceptors import intercepted
 from ottla.broker.api.pipeline import Call
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.routes import Answer
+from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.timers import Timers
@@ -128,7 +129,7 @@ class InterceptedRequest:
     def answered(self, frame: memoryview, view: AddressView) -> None:
         """Take the response to the oldest question that waits. Raises ProtocolError."""
         header = self.request.header
-        self._version, response = decoded(header.api_key, header.api_version, frame)
+        self._version, response = decoded(header.api_key, header.api_version, frame, limits.GATEWAY_LOGGED_ELEMENTS)
         changed = change(header.api_key, self._version, response, view)
         if self._raw is None and not changed:
             self._raw = sized(frame)

@@ -314,7 +314,7 @@ class Passage:
             self._rewriting = steps
 
     def _end_handshake(self, asked: _Asked, mechanism: str, frame: memoryview) -> None:
-        response = decode_response(asked.api_key, asked.version, frame)[1]
+        response = decode_response(asked.api_key, asked.version, frame, limits.GATEWAY_ELEMENTS)[1]
         changed = change(asked.api_key, asked.version, response, self._view)
         if mechanism == GSSAPI and not response.error_code:
             peer_logger.warning(

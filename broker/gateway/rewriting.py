@@ -16,11 +16,13 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, Protocol
 
+from ottla.broker.core import limits
 from ottla.broker.gateway.address_book import Address
 from ottla.broker.gateway.topic_ids import FIRST_VERSION, topic_ids
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, decode_response_head, encode_response, encode_response_head, response_class
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.wire import Buffer
 
@@ -98,11 +100,13 @@ def is_understood(api_key: int, version: int) -> bool:
     return message.MIN_VERSION <= version <= message.MAX_VERSION
 
 
-def decoded(api_key: int, version: int, frame: memoryview) -> tuple[int, Any]:
-    """Return the version of a response, which may be older than the request's, and the response. Raises ProtocolError."""
+def decoded(api_key: int, version: int, frame: memoryview, elements: int = limits.GATEWAY_ELEMENTS) -> tuple[int, Any]:
+    """Return the version of a response, which may be older than the request's, and the response. Raises ProtocolError, also for more
+    than `elements` in its arrays.
+    """
     if api_key == ApiKey.API_VERSIONS and frame[_ERROR_CODE] == _UNSUPPORTED:
         version = 0  # KIP-511
-    return version, decode_response(api_key, version, frame)[1]
+    return version, decode_response(api_key, version, frame, elements)[1]
 
 
 def change(api_key: int, version: int, response: Any, view: AddressView) -> bool:
@@ -131,7 +135,7 @@ def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) 
 
 
 def _metadata_rewritten(version: int, frame: memoryview, view: AddressView) -> Generator[None, None, list[Buffer]]:
-    response, pos = decode_response_head(ApiKey.METADATA, version, frame, "brokers")
+    response, pos = decode_response_head(ApiKey.METADATA, version, frame, "brokers", limits.GATEWAY_NODES_MAX)
     for known in topic_ids(version, frame, pos) if version >= FIRST_VERSION else ():
         if known is not None:
             view.learn(*known)
@@ -167,9 +171,14 @@ def _restricted(api: ApiVersion) -> bool:
 
 
 def _moved(entries: Iterable[Any], id_field: str, view: AddressView) -> bool:
-    """Replace the address of each entry by the gateway's; return whether anything changed."""
+    """Replace the address of each entry by the gateway's; return whether anything changed. Raises ProtocolError, before any port is
+    opened, if there are too many brokers.
+    """
     changed = False
-    for entry in sorted(entries, key=attrgetter(id_field)):  # so that brokers that are new together get their ports in order
+    ordered = sorted(entries, key=attrgetter(id_field))
+    if len({getattr(entry, id_field) for entry in ordered}) > limits.GATEWAY_NODES_MAX:
+        raise ProtocolError(f"the cluster names more than {limits.GATEWAY_NODES_MAX} brokers")
+    for entry in ordered:  # so that brokers that are new together get their ports in order
         address = view.exchange(getattr(entry, id_field), entry.host, entry.port)
         if address != (entry.host, entry.port):
             entry.host, entry.port = address

@@ -369,7 +369,7 @@ class GatewayConnection:
         for address in self._shared.book.candidates(self._node_id):
             try:
                 await self._connect(address)
-            except OSError as error:  # ssl.SSLError among them
+            except (OSError, ValueError) as error:  # ssl.SSLError, and UnicodeError for what cannot be a host name
                 failures.append(f"{host_and_port(*address)}: {_reason(error)}")
             else:
                 return
@@ -393,7 +393,7 @@ class GatewayConnection:
             del attempt  # its exception refers to this frame
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, ssl.SSLError):
         return getattr(error, "verify_message", None) or error.reason or str(error)
-    return error.strerror or str(error) or type(error).__name__
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -60,7 +60,7 @@ class Bystander:
         began = time.monotonic()
         try:
             self._client = self._client or Client(HOST, self._port, client_id=TOPIC, timeout_s=WAIT_MAX_S)
-            _check(self._client.call(*next(self._next)))
+            check(self._client.call(*next(self._next)))
         except OSError:
             self.close()
         return time.monotonic() - began
@@ -86,7 +86,7 @@ class Bystander:
         self._client = None
 
 
-def _check(response: Any) -> None:
+def check(response: Any) -> None:
     """Raise BrokerFailed for an error code, because an error response is faster than the response to be measured."""
     match response:
         case ProduceResponse():

@@ -168,3 +168,5 @@ def test_the_elements_of_all_arrays_of_a_request_are_counted_together_before_the
     with pytest.raises(MalformedMessage, match=f"more than {REQUEST_ELEMENTS} elements"):
         read(more, 0, len(more))
     assert len(decode(Nest, more, 0).rows) == 3, "a message that is no request may hold more"
+    with pytest.raises(MalformedMessage, match="more than 2 elements"):
+        decoder(Nest, 0, elements=2)(more, 0, len(more))

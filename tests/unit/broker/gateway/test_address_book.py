@@ -47,6 +47,12 @@ def test_a_cluster_that_names_brokers_without_end_is_not_trusted() -> None:
     assert made.exchange("gw", 5, "a", 9092) == ("gw", 20_005)
 
 
+@pytest.mark.parametrize("host", ["h" * (limits.GATEWAY_HOST_CHARS + 1), "a\0b", "a\n"], ids=["long", "NUL", "newline"])
+def test_an_impossible_host_name_is_not_trusted(host: str) -> None:
+    with pytest.raises(ProtocolError, match="impossible host name"):
+        book().exchange("gw", 1, host, 9092)
+
+
 def test_a_broker_without_a_free_port_ends_the_connection_that_names_it() -> None:
     def none(_: int) -> int:
         raise OSError(errno.EMFILE, "too many open files")

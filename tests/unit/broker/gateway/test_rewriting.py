@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.broker.gateway.address_book import AddressBook, ClientsView
 from ottla.broker.gateway.rewriting import is_rewritten, is_understood, newer_client_response, rewritten
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, encode_response, response_class
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k00_produce import ProduceResponse
 from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.protocol.messages.k03_metadata import (
@@ -108,6 +110,23 @@ def test_a_response_in_which_nothing_changes_keeps_its_bytes() -> None:
     size, same = made_of(1, 16, frame)
     assert same is frame
     assert int.from_bytes(size, "big") == len(frame)
+
+
+@pytest.mark.parametrize(
+    ("response", "version"),
+    [
+        (MetadataResponse(brokers=[MetadataResponseBroker(number, "a", 9092) for number in range(limits.GATEWAY_NODES_MAX + 1)]), 9),
+        (DescribeClusterResponse(brokers=[DescribeClusterBroker(number, "a", 9092) for number in range(limits.GATEWAY_NODES_MAX + 1)]), 0),
+        (FetchResponse(responses=[FetchableTopicResponse()] * (limits.GATEWAY_ELEMENTS + 1)), 16),
+        (SaslHandshakeResponse(mechanisms=["PLAIN"] * (limits.GATEWAY_ELEMENTS + 1)), 1),
+    ],
+    ids=["Metadata", "DescribeCluster", "Fetch", "SaslHandshake"],
+)
+def test_a_response_with_too_many_elements_is_rejected_before_any_port_is_opened(response: Any, version: int) -> None:
+    frame = memoryview(b"".join(encode_response(response.API_KEY, version, 5, response))[4:])
+    known = AddressBook([], lambda _: pytest.fail("a port was opened"))
+    with pytest.raises(ProtocolError, match="more than"):
+        list(rewritten(response.API_KEY, version, frame, ClientsView(known, "gw")))
 
 
 def test_only_versions_with_addresses_are_decoded() -> None:

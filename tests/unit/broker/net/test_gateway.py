@@ -236,13 +236,22 @@ def test_a_cluster_that_lies_loses_the_connection_and_no_other(tmp_path: Path, l
         gateway.call_until(lambda node: len(node.connections.open) == 1)
 
 
-def test_a_cluster_that_names_brokers_without_end_gets_a_bounded_number_of_ports() -> None:
+def test_a_cluster_that_names_too_many_brokers_at_once_gets_no_port() -> None:
     many = MetadataResponse(brokers=[MetadataResponseBroker(number, HOST, 9_092) for number in range(limits.GATEWAY_NODES_MAX + 1)])
     answer = b"".join(encode_response(3, 9, 1, many))
     with scripted(answering_with(answer)) as port, InProcessGateway(f"{HOST}:{port}") as gateway:
         with client_of(gateway) as client, pytest.raises(ConnectionError):
             client.call(MetadataRequest([]), 9)
-        assert gateway.call(lambda node: len(node.book.ports)) == limits.GATEWAY_NODES_MAX
+        assert gateway.call(lambda node: node.book.ports) == {}
+
+
+def test_a_client_of_a_broker_whose_host_name_cannot_be_one_is_closed() -> None:
+    named = MetadataResponse(brokers=[MetadataResponseBroker(1, "h" * 100, 9_092)])
+    with scripted(answering_with(b"".join(encode_response(3, 9, 1, named)))) as port, InProcessGateway(f"{HOST}:{port}") as gateway:
+        with client_of(gateway) as client:
+            client.call(MetadataRequest([]), 9)
+        with client_of(gateway, 1) as client, pytest.raises(ConnectionError):
+            read_to_the_end(client, METADATA)
 
 
 class BusyClock(Clock):
