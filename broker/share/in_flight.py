@@ -118,7 +118,8 @@ class InFlightState:
     def roll_back(self, now_ms: int) -> None:
         """End the transition after its write failed: restore state and owner.
 
-        Records whose acquisition lock has expired by now become available instead, or archived at the delivery count limit. Records that
+        Records whose acquisition lock has expired by now become available instead, or archived at the delivery count limit. They are not
+        ARCHIVING, so they get no dead letter even if the group has a queue (KAFKA InFlightState.completeStateTransition). Records that
         `archive` has archived meanwhile stay archived.
         """
         assert self._before is not None, "no transition has begun"

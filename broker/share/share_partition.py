@@ -263,6 +263,8 @@ class SharePartition:
             run.state.roll_back(now_ms)
             if was_terminal and not run.state.state.is_terminal:
                 self.delivery_complete_count -= self._count_in_flight(run.first_offset, run.last_offset)
+            elif not was_terminal:  # Kafka does not count an ARCHIVING record that becomes ARCHIVED here; its count then falls below 0
+                self._count_if_terminal(run)
             if run.state.state is RecordState.AVAILABLE:
                 self.may_have_available = True
         if self.in_flight and self.in_flight.first.first_offset < self.start_offset:  # the log may have deleted them meanwhile

@@ -190,6 +190,28 @@ async def test_a_record_whose_lock_expires_for_the_last_time_is_dead_lettered(qu
     assert queued.dead_letters == [DeadLetters(0, 1, 2, DELIVERED_TOO_OFTEN)]
 
 
+async def test_a_record_whose_last_lock_expires_during_a_failed_write_is_archived_without_a_dead_letter(queued: ShareScene) -> None:
+    """As in Kafka 4.4: InFlightState.completeStateTransition(false) archives at the limit, and SharePartition begins no dead letter."""
+    queued.fetch()
+    queued.advance(LOCK_MS)
+    queued.fetch()
+    queued.persister.holds_back = True
+    durable = queued.shares.acknowledge(KEY, "m", REJECT)
+    assert durable is not None
+    queued.advance(LOCK_MS)
+    queued.persister.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    with pytest.raises(Rejected):
+        await durable
+    queued.persister.holds_back = False
+    await asyncio.sleep(0)
+    state = queued.shares.get(KEY).state
+    assert (queued.dead_letters, acquired(queued.fetch()), state.delivery_complete_count) == ([], [], 2)
+    queued.append(b"c")
+    assert acquired(queued.fetch()) == [(2, 2, 1)]
+    queued.shares.acknowledge(KEY, "m", [AcknowledgementBatch(2, 2, [1])])
+    assert (state.start_offset, state.delivery_complete_count, queued.dead_letters) == (3, 0, [])
+
+
 async def test_a_record_is_archived_even_if_the_queue_refuses_it(queued: ShareScene, caplog: pytest.LogCaptureFixture) -> None:
     queued.queue_refusal = Rejected(ErrorCode.INVALID_CONFIG, "there is no such topic")
     queued.fetch()
