@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import partial
+from typing import Final
 
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.pipeline import Call, Handle
@@ -22,6 +23,7 @@ from ottla.broker.faults.rules import FaultAction, FaultRule
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeResponse
 from ottla.protocol.schema import Message, encode
 from ottla.protocol.wire import Buffer
 
@@ -29,6 +31,21 @@ _DELAYED = frozenset({FaultAction.DELAY_REQUEST, FaultAction.HOLD_REQUEST})
 _ANSWERED_LATE = frozenset({FaultAction.DELAY, FaultAction.HOLD_RESPONSE})
 _SLOW = FaultAction.SLOW
 _NOT_SEEN = frozenset({FaultAction.DROP_ACK, FaultAction.CUT_RESPONSE, FaultAction.SWALLOW, FaultAction.LATE_REQUEST})
+
+_SHARE_REQUEST_ERRORS: Final = frozenset(
+    {
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+"""The errors of a whole ShareAcknowledge request, at the top level of its response, without partitions (KAFKA
+ShareAcknowledgeRequest.getErrorResponse). Kafka puts every other error in the response's partitions, with NONE at the top level."""
 
 
 class FaultInterceptors:
@@ -80,7 +97,8 @@ class FaultInterceptors:
         if stale is not None:
             response = stale
         elif error is not None and error.code is not None:
-            response = _refusal(call, error.code)
+            share = call.subject.api is ApiKey.SHARE_ACKNOWLEDGE
+            response = await _share_refusal(call, handle, error.code) if share else _refusal(call, error.code)
         else:
             answers = [handle() for _ in range(1 if _rule(call, FaultAction.DUPLICATE) is None else 2)]
             response, *_ = [await _awaited(answer) for answer in answers]
@@ -194,6 +212,22 @@ def _refusal(call: Call, error: ErrorCode) -> Message | None:
     if call.subject.api is ApiKey.PRODUCE and call.request.body.acks == 0:
         return None
     response: Message = refusal(call.request.header.api_key, call.request.body, error)
+    return response
+
+
+async def _share_refusal(call: Call, handle: Handle, error: ErrorCode) -> Message | None:
+    """Return the response to a ShareAcknowledge request with `error` where Kafka has it. A request with an error in its partitions belongs
+    to its session nevertheless, so it is handled without its acknowledgements: the session epochs of client and broker stay equal.
+    """
+    response: ShareAcknowledgeResponse = refusal(call.request.header.api_key, call.request.body, error)
+    if error in _SHARE_REQUEST_ERRORS or not response.responses:
+        response.responses = []
+        return response
+    call.request.body.topics = []
+    handled = await _awaited(handle())
+    if not isinstance(handled, ShareAcknowledgeResponse) or handled.error_code != ErrorCode.NONE:
+        return handled
+    response.error_code = ErrorCode.NONE
     return response
 
 

@@ -51,8 +51,16 @@ def test_an_acknowledgement_that_is_refused_leaves_the_record_to_its_member(brok
     assert acquired(member.fetch()) == [(0, 0, 1)]
     broker.faults.add("error:api=ShareAcknowledge,code=NOT_LEADER_OR_FOLLOWER,times=1")
     refused = member.acknowledge((0, 0, [ACCEPT]))
-    assert (refused.error_code, refused.responses[0].partitions[0].error_code) == (NOT_LEADER, NOT_LEADER)
+    assert (refused.error_code, refused.responses[0].partitions[0].error_code) == (0, NOT_LEADER)
     assert acknowledged(member.acknowledge((0, 0, [ACCEPT]))) == [0]
+
+
+def test_a_session_error_of_an_acknowledgement_is_at_the_top_level_only(broker: FaultyBroker, client: Client) -> None:
+    member = ShareMember(client, "m")
+    member.fetch()
+    broker.faults.add("error:api=ShareAcknowledge,code=SHARE_SESSION_NOT_FOUND,times=1")
+    refused = member.acknowledge((0, 0, [ACCEPT]))
+    assert (refused.error_code, refused.responses) == (ErrorCode.SHARE_SESSION_NOT_FOUND, [])
 
 
 def test_records_whose_delivery_is_lost_are_delivered_again(broker: FaultyBroker, client: Client) -> None:
