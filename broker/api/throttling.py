@@ -121,7 +121,7 @@ class Throttling:
         a new session is discarded.
         """
         assert self._sessions is not None
-        kept = self._sessions.untold(response.session_id)
+        kept = self._sessions.unsent(response.session_id)
         return FetchResponse(session_id=response.session_id if kept else 0)
 
 

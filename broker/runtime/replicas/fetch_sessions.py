@@ -61,8 +61,8 @@ class FetchTarget:
 
     topic: TopicKey
     asked: FetchPartition
-    told_high_watermark: int = -1
-    told_log_start_offset: int = -1
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
     order: int = 0
     """The position in the session. Targets are read in ascending order."""
     session: FetchSession | None = None
@@ -70,7 +70,7 @@ class FetchTarget:
     """The partition that this target watches. It has not changed since it was read."""
     quiet: bool = False
     """Whether the last read reached the end of the readable records, so that only a change can produce a new response."""
-    resting: Progress | None = None
+    idle_progress: Progress | None = None
     """The follower's progress in this partition while the session's pulse provides its fetch times."""
 
     @property
@@ -82,7 +82,7 @@ class FetchTarget:
         """Watch the partition, which has just been read, for its first change."""
         self.quiet = quiet
         if self.watched is None:
-            assert self.session is not None, "a target without a session has nobody to tell"
+            assert self.session is not None, "a target belongs to a session"
             self.watched = partition
             (partition.end_watchers if self.session.follower >= 0 else partition.watchers)[self] = self.changed
 
@@ -90,23 +90,23 @@ class FetchTarget:
         """Mark the target dirty after a change of the watched partition. `size` has the meaning of `partition.Woken`."""
         partition, session = self.watched, self.session
         assert partition is not None, "nothing is watched"
-        assert session is not None, "nobody is to be told"
-        self.stir()
+        assert session is not None, "a target belongs to a session"
+        self.stop_watching()
         session.dirty.add(self)
         if session.waiter is not None:
             session.waiter.join(partition)
             session.waiter.appended(size)
 
-    def stir(self) -> None:
+    def stop_watching(self) -> None:
         """Stop watching the partition. A follower's later fetches then no longer count as fetches of it until it is read again."""
         if self.watched is not None:
             self.watched.watchers.pop(self, None)
             self.watched.end_watchers.pop(self, None)
             self.watched = None
-        if self.resting is not None:
-            assert self.session is not None, "it rests by its session's pulse"
-            self.resting.settle(self.session.pulse)
-            self.resting = None
+        if self.idle_progress is not None:
+            assert self.session is not None, "a target belongs to a session"
+            self.idle_progress.settle(self.session.pulse)
+            self.idle_progress = None
 
 
 @dataclass(slots=True)
@@ -122,12 +122,14 @@ class FetchSession:
     privileged: bool = False
     """Whether a follower created the session. No consumer's session may evict it while it is in use."""
     epoch: int = 1
-    seasoned: bool = False
+    is_new: bool = True
+    """Whether no incremental request has used the session. The epoch does not tell: it wraps to 1 (KAFKA FetchMetadata.nextEpoch)."""
+    evictable_by_larger: bool = False
     """Whether the session was used when older than `FETCH_SESSION_IDLE_MS`. A larger session may then evict it."""
     targets: dict[tuple[TopicKey, int], FetchTarget] = field(default_factory=dict)
     dirty: set[FetchTarget] = field(default_factory=set)
     """The targets that the next request has to read."""
-    told: list[FetchTarget] = field(default_factory=list)
+    last_sent: list[FetchTarget] = field(default_factory=list)
     """The targets in the newest response."""
     terms: Hashable = None
     """All inputs of the last request, other than `targets`, that its response depended on."""
@@ -137,8 +139,8 @@ class FetchSession:
     _orders: count[int] = field(default_factory=count)
 
     @property
-    def worth(self) -> tuple[bool, int, int]:
-        """The eviction key. The session with the lowest key is evicted first."""
+    def eviction_key(self) -> tuple[bool, int, int]:
+        """The order of eviction (KAFKA EvictableKey). The session with the lowest key is evicted first."""
         return self.privileged, len(self.targets), self.session_id
 
     def add(self, target: FetchTarget) -> None:
@@ -155,34 +157,34 @@ class FetchSession:
 
     def touch(self, target: FetchTarget) -> None:
         """Mark the target dirty, so that the next request reads it."""
-        target.stir()
+        target.stop_watching()
         self.dirty.add(target)
 
     def forget(self, key: tuple[TopicKey, int]) -> None:
         """Remove a target from the session."""
         target = self.targets.pop(key, None)
         if target is not None:
-            target.stir()
+            target.stop_watching()
             self.dirty.discard(target)
 
     def pending(self) -> list[FetchTarget]:
         """Return the dirty targets in read order."""
         return sorted(self.dirty, key=_order) if len(self.dirty) > 1 else list(self.dirty)
 
-    def told_all(self, target: FetchTarget) -> None:
+    def mark_clean(self, target: FetchTarget) -> None:
         """Mark the target clean after a response carried its state, unless it has changed since it was read."""
         if target.quiet and target.watched is not None and self.targets.get(target.key) is target:
             self.dirty.discard(target)
-            if self.follower >= 0 and target.resting is None:
-                target.resting = target.watched.replica.others.followers[self.follower]
-                target.resting.rest(self.pulse)
+            if self.follower >= 0 and target.idle_progress is None:
+                target.idle_progress = target.watched.replica.others.followers[self.follower]
+                target.idle_progress.rest(self.pulse)
 
     def close(self) -> None:
         """Stop all watches. A pending request responds with the data that it has."""
         if self.waiter is not None:
             self.waiter.give_up()
         for target in self.targets.values():
-            target.stir()
+            target.stop_watching()
 
 
 def _new_session(by_id: bool, now_ms: int, follower: int, terms: Hashable) -> FetchSession:
@@ -228,11 +230,11 @@ class IncrementalFetchContext:
             raise Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         send = [found for found in results if _changed(*found)]
         for target, _ in results:
-            session.told_all(target)
+            session.mark_clean(target)
         for target, data in send:
             if data.records:
                 session.move_to_end(target)
-        session.told = [target for target, _ in send]
+        session.last_sent = [target for target, _ in send]
         if not self._sessions.has(session):
             session.close()
         return session.session_id, send
@@ -287,8 +289,8 @@ class FullFetchContext:
             return NO_SESSION, results
         for target, data in results:
             _changed(target, data)
-            session.told_all(target)
-        session.told = [target for target, _ in results]
+            session.mark_clean(target)
+        session.last_sent = [target for target, _ in results]
         return session.session_id, results
 
     def abandon(self) -> None:
@@ -304,10 +306,10 @@ def _changed(target: FetchTarget, data: PartitionData) -> bool:
     """Return whether the response must include the partition, and store the offsets that the client receives."""
     special = data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
     changed = bool(data.records) or special or data.preferred_read_replica >= 0
-    changed = changed or data.high_watermark != target.told_high_watermark or data.log_start_offset != target.told_log_start_offset
+    changed = changed or data.high_watermark != target.sent_high_watermark or data.log_start_offset != target.sent_log_start_offset
     # A follower ignores the offsets of an error or divergence (KAFKA-13141), so the next response must include the partition in any case.
-    target.told_high_watermark = -1 if special else data.high_watermark
-    target.told_log_start_offset = data.log_start_offset
+    target.sent_high_watermark = -1 if special else data.high_watermark
+    target.sent_log_start_offset = data.log_start_offset
     return changed
 
 
@@ -363,9 +365,10 @@ class FetchSessions:
         if not session.targets:
             self.remove(session_id)
             return self._whole(targets, by_id, now_ms, follower, terms, wants_session=False)
+        session.is_new = False
         session.epoch = 1 if epoch == _INT32_MAX else epoch + 1
         session.last_used_ms = now_ms
-        session.seasoned = now_ms - session.created_ms > limits.FETCH_SESSION_IDLE_MS
+        session.evictable_by_larger = now_ms - session.created_ms > limits.FETCH_SESSION_IDLE_MS
         self._sessions[session_id] = self._sessions.pop(session_id)
         if session.terms != terms or session.follower != follower:
             for target in session.targets.values():
@@ -407,17 +410,17 @@ class FetchSessions:
             self._partitions -= len(session.targets)
             session.close()
 
-    def untold(self, session_id: int) -> bool:
+    def unsent(self, session_id: int) -> bool:
         """Handle a failure to send a session's newest response: the next response must carry its content again.
 
         Returns whether the session still exists. A session that the unsent response would have created is closed.
         """
         session = self._sessions.get(session_id)
-        if session is None or session.epoch == 1:
+        if session is None or session.is_new:
             self.remove(session_id)
             return False
-        for target in session.told:
-            target.told_high_watermark = target.told_log_start_offset = -1
+        for target in session.last_sent:
+            target.sent_high_watermark = target.sent_log_start_offset = -1
             if target.key in session.targets:
                 session.touch(target)
         return True
@@ -447,9 +450,9 @@ class FetchSessions:
         if now_ms - least_recent.last_used_ms > limits.FETCH_SESSION_IDLE_MS:
             self.remove(least_recent.session_id)
             return True
-        may_go = [session for session in self._sessions.values() if session.seasoned or (privileged and not session.privileged)]
-        least = min(may_go, key=lambda session: session.worth, default=None)
-        if least is None or least.worth[:2] >= (privileged, size):
+        may_go = [session for session in self._sessions.values() if session.evictable_by_larger or (privileged and not session.privileged)]
+        least = min(may_go, key=lambda session: session.eviction_key, default=None)
+        if least is None or least.eviction_key[:2] >= (privileged, size):
             return False
         self.remove(least.session_id)
         return True

@@ -309,11 +309,21 @@ def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_tha
     session = begun(sessions, scene)
     scene.partitions.get("t", 1).append(one_batch())
     assert read(begin(sessions, session.session_id, 1), scene) == [1]
-    assert sessions.untold(session.session_id)
+    assert sessions.unsent(session.session_id)
     fetch = begin(sessions, session.session_id, 2)
     assert [each.asked.partition for each in fetch.targets] == [1]
     found = [(fetch.targets[0], data(1, high_watermark=1))]
     assert list(fetch.finish(found, 0)[1]) == found, "although the client was told the same before"
+
+
+def test_an_unsent_answer_keeps_a_session_whose_epoch_has_wrapped_to_one_and_ends_a_new_session(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions)
+    (session,) = sessions
+    session.epoch = INT32_MAX  # two thousand million requests are too many for a test
+    answer(begin(sessions, session_id, INT32_MAX), p1=b"x")
+    assert sessions.unsent(session_id)
+    assert answer(begin(sessions, session_id, 1)) == (session_id, [1])
+    assert not sessions.unsent(open_session(sessions))
 
 
 @pytest.mark.parametrize("how", ["forgotten", "closed", "evicted"])

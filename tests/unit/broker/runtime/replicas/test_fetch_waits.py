@@ -34,7 +34,7 @@ class Scene:
         """Both have nothing for the reader."""
         for target in self.session.targets.values():
             target.watch(self.partition(target.asked.partition), quiet=True)
-            self.session.told_all(target)
+            self.session.mark_clean(target)
 
     @property
     def changed(self) -> set[int]:
