@@ -7,6 +7,7 @@ Rules:
 - Authentication is never intercepted: in a broker, too, no rule meets it.
 - A request whose client has gone is still sent to the cluster, on the connection that was its client's (`late-request`, `hold-request`).
 - A response that no rule hit keeps its bytes, except for addresses.
+- A response of more than DECODED_AT_ONCE_BYTES is decoded and encoded on a thread: with 10,000 partitions, both take 25 to 50 ms.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.interceptors import intercepted
@@ -33,6 +35,8 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.schema import Message
 
 _NEVER: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
@@ -107,8 +111,9 @@ class InterceptedRequest:
         self._frame = frame
         self._send = send
         self._on_over: Callable[[InterceptedRequest], None] | None = on_over
-        self._pending: list[asyncio.Future[Message | None]] = []
+        self._pending: list[asyncio.Future[tuple[memoryview, AddressView]]] = []
         self._raw: list[Buffer] | None = None
+        self._is_large = False
         self._version = request.header.api_version
 
     @property
@@ -122,22 +127,34 @@ class InterceptedRequest:
         if not self.expects_response:
             self.over()
             return None
-        future: asyncio.Future[Message | None] = asyncio.get_running_loop().create_future()
-        self._pending.append(future)
-        return future
+        arrival: asyncio.Future[tuple[memoryview, AddressView]] = asyncio.get_running_loop().create_future()
+        self._pending.append(arrival)
+        return self._response(arrival)
 
     def answered(self, frame: memoryview, view: AddressView) -> None:
-        """Take the response to the oldest question that waits. Raises ProtocolError."""
+        """Take the response to the oldest question that waits."""
+        future = self._pending.pop(0)
+        if not future.done():
+            future.set_result((frame, view))
+        if not self._pending:
+            self.over()
+
+    async def _response(self, arrival: asyncio.Future[tuple[memoryview, AddressView]]) -> Message:
+        """Wait for a response and decode it. Raises ProtocolError, and CloseConnection if none arrives."""
+        frame, view = await arrival
         header = self.request.header
-        self._version, response = decoded(header.api_key, header.api_version, frame, limits.GATEWAY_LOGGED_ELEMENTS)
+        self._is_large = self._is_large or len(frame) > limits.DECODED_AT_ONCE_BYTES
+        self._version, response = await self._computed(
+            partial(decoded, header.api_key, header.api_version, frame, limits.GATEWAY_LOGGED_ELEMENTS)
+        )
         changed = change(header.api_key, self._version, response, view)
         if self._raw is None and not changed:
             self._raw = sized(frame)
-        future = self._pending.pop(0)
-        if not future.done():
-            future.set_result(response)
-        if not self._pending:
-            self.over()
+        message: Message = response
+        return message
+
+    async def _computed(self, compute: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(None, compute) if self._is_large else compute()
 
     def failed(self) -> None:
         """End all questions, because the connection to the cluster has ended."""
@@ -152,6 +169,10 @@ class InterceptedRequest:
         if on_over is not None:
             on_over(self)
 
+    async def finished(self, call: Call, answer: Awaitable[Message | None]) -> Reply:
+        """Return the bytes for the client once there is an answer. Raises what `answer` raises."""
+        return await self._computed(partial(self.reply, call, await answer))
+
     def reply(self, call: Call, response: Message | None) -> Reply:
         """Return the bytes for the client: those of the cluster, unless a rule or an address changed the response."""
         if response is None:
@@ -164,7 +185,7 @@ class InterceptedRequest:
 
 async def _finish(asking: InterceptedRequest, call: Call, answer: Awaitable[Any]) -> Reply:
     try:
-        return asking.reply(call, await answer)
+        return await asking.finished(call, answer)
     except Exception as error:  # noqa: BLE001 # the same catch-all, for rules that waited
         return _closing(error, asking.request)
 

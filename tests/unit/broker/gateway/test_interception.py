@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Exchange, Faults
@@ -15,9 +19,16 @@ from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
 from ottla.broker.gateway.address_book import AddressBook, ClientsView
 from ottla.broker.gateway.interception import Interception
 from ottla.broker.gateway.passage import Passage
-from ottla.protocol.codec import encode_request, encode_response
+from ottla.protocol.codec import decode_response, encode_request, encode_response
+from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
+from ottla.protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 
@@ -124,6 +135,68 @@ async def test_rules_know_topics_by_the_ids_that_metadata_named() -> None:
     await scene.answer(response(named, 12, 1))
     await scene.ask(request(produced, 13, 2))
     assert scene.faults.rules[0].hits == 1
+
+
+def large_metadata() -> MetadataResponse:
+    partitions = [MetadataResponsePartition(0, index, 1, 1, [1, 2, 3], [1, 2, 3]) for index in range(10_000)]
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(1, "a", 1)], topics=[MetadataResponseTopic(0, "t", TOPIC_ID, partitions=partitions)]
+    )
+
+
+class HeldThreads(ThreadPoolExecutor):
+    """An executor whose work is done by `run`."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.works: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = Future[Any]()
+        self.works.append((future, partial(fn, *args, **kwargs)))
+        return future
+
+    def run(self) -> None:
+        future, work = self.works.pop()
+        try:
+            future.set_result(work())
+        except ProtocolError as error:
+            future.set_exception(error)
+
+
+@pytest.fixture
+async def threads() -> HeldThreads:
+    held = HeldThreads()
+    asyncio.get_running_loop().set_default_executor(held)
+    return held
+
+
+async def test_other_connections_are_served_while_a_response_of_10000_partitions_is_decoded_and_encoded(threads: HeldThreads) -> None:
+    scene, other = Scene("throttle:ms=5"), Scene("throttle:ms=5")
+    await scene.ask(request(MetadataRequest(None), 12, 1) + BEAT)
+    await scene.answer(response(large_metadata(), 12, 1))
+    for _ in ("decode", "encode"):
+        other.to_client = b""
+        await other.ask(BEAT)
+        await other.answer(BEATEN)
+        assert other.to_client == response(HeartbeatResponse(throttle_time_ms=5), 4, 1)
+        assert (scene.to_client, BEAT in scene.to_cluster) == (b"", False)
+        threads.run()
+        await scene.settled()
+    got = decode_response(3, 12, scene.to_client[4:])[1]
+    assert (got.throttle_time_ms, got.brokers[0].host, got.topics) == (5, "gw", large_metadata().topics)
+    assert BEAT in scene.to_cluster
+
+
+@pytest.mark.parametrize("size", [20, 20_000])
+async def test_a_response_that_cannot_be_decoded_ends_the_connection(threads: HeldThreads, size: int) -> None:
+    scene = Scene("throttle:api=Heartbeat,ms=5")
+    await scene.ask(BEAT)
+    await scene.answer(struct.pack(">ii", size, 1) + b"\xff" * (size - 4))
+    if size > limits.DECODED_AT_ONCE_BYTES:
+        threads.run()
+        await scene.settled()
+    assert (scene.passage.ends, scene.to_client) == (True, b"")
 
 
 async def test_a_late_request_needs_the_cluster_until_it_is_answered() -> None:
