@@ -157,7 +157,7 @@ bench-audit: $(STAMP) java ## Measure how fast the audit reads logs, beside kafk
 object-store: $(STAMP) .tools/versitygw ## Read logs from a real S3 server, and write tables to it, also with whole commands on Spark
 	@$(PY) -m pytest tests/unit/spark_jobs/test_filesystem.py tests/unit/spark_jobs/sinks tests/scenario/test_audit_in_an_object_store.py $(ARGS)
 
-compat: $(STAMP) java kcat maven go node rust ## Run every real client's scenarios on Ottla, Apache Kafka and tansu; writes client_compat/README.md
+compat: $(STAMP) java kcat maven go node rust ## Run every real client's scenarios on Ottla, also like older releases, on Apache Kafka and tansu; writes client_compat/README.md
 	@$(PY) -m client_compat.matrix $(or $(ARGS),--write-report)
 
 compat-security: $(STAMP) java maven go node ## Run real clients with TLS, certificates, users, tokens and ACLs on Ottla and Apache Kafka, and compare their messages; writes client_compat/SECURITY.md

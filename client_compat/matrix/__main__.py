@@ -20,7 +20,7 @@ from client_compat.matrix.kept import Kept
 from client_compat.matrix.outcomes import Cell, Outcome, client_failures, failures, known, other_words, unneeded
 from client_compat.matrix.pool import Pool
 from client_compat.matrix.report import Versions, as_json, json_text, markdown
-from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
+from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen, take_part
 from client_compat.matrix.scenario import Scenario
 from client_compat.matrix.scenarios import REGISTRY
 from client_compat.support import program
@@ -37,7 +37,10 @@ def main(
     client: Annotated[list[str] | None, typer.Option(help="Clients, by name or part of it; all without.")] = None,
     scenario: Annotated[list[str] | None, typer.Option(help="Scenarios, by name or part of it; all without.")] = None,
     broker: Annotated[
-        list[str] | None, typer.Option(help="ottla, kafka, tansu; all of them without. gateway: Apache Kafka through ottla gateway.")
+        list[str] | None,
+        typer.Option(
+            help="ottla, ottla-2.8, -3.3 and -3.9 (--like; three clients each), kafka, tansu; all without. gateway: Kafka through Ottla's."
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Jobs at a time.", min=1)] = min(2, os.cpu_count() or 1),
     directory: Annotated[Path, typer.Option("--dir", help="Where brokers and logs live; an earlier run's are replaced.")] = CACHE / "run",
@@ -49,8 +52,9 @@ def main(
     page: Annotated[Path | None, typer.Option(help="Write the tables of the chosen cells here, as make compat-security does.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List clients, scenarios and brokers, and run nothing.")] = False,
 ) -> None:
-    """Run real clients' scenarios on this broker, on Apache Kafka and on tansu, and compare. Exit code 1 when a cell fails on this broker
-    that does not fail on Apache Kafka, or in which the client says something else here, and that is not named as a deviation."""
+    """Run real clients' scenarios on this broker, also like older releases, on Apache Kafka and on tansu, and compare. Exit code 1 when a
+    cell fails on this broker that does not fail on Apache Kafka, or in which the client says something else here, and that is not named as
+    a deviation."""
     console = Console()
     by_title = {one.title: one for one in REGISTRY.values()}
     wanted = [f"{REGISTRY[word].title}$" if word in REGISTRY else word for word in scenario or ()]
@@ -65,7 +69,13 @@ def main(
     if write_report and (client or scenario):
         console.print("[red]The report is of all clients and scenarios: --write-report goes without --client and --scenario.[/]")
         raise typer.Exit(2)
-    jobs = [Job(name, one, tuple(brokers)) for name in clients for one in scenarios if not one.clients or name in one.clients]
+    jobs = [
+        Job(name, one, there)
+        for name in clients
+        if (there := take_part(name, brokers))
+        for one in scenarios
+        if not one.clients or name in one.clients
+    ]
     cells, ready = _run(console, jobs, workers, _kept(console, directory, resume=resume), directory)
     _print(console, cells)
     versions = Versions({KINDS[name].title: KINDS[name].version() for name in dict.fromkeys(cell.broker for cell in cells)}, ready)
@@ -122,7 +132,7 @@ def _run(console: Console, jobs: list[Job], workers: int, kept: Kept, directory:
             if cell.outcome is Outcome.FAIL:
                 display.console.print(_line(cell), soft_wrap=True)
 
-        Matrix(directory, pool, brokers, list(CLIENTS)).run(left, workers, on_cell)
+        Matrix(directory, pool, brokers, [name for name, kind in CLIENTS.items() if not kind.of_older]).run(left, workers, on_cell)
     return [kept.cells[key] for key in places], {name: kept.ready[name] for name in bars if name in kept.ready}
 
 

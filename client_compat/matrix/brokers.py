@@ -1,5 +1,5 @@
-"""The brokers of the matrix (Ottla, Apache Kafka, the same behind Ottla's gateway, and tansu), started in the same way, each in its own
-directory.
+"""The brokers of the matrix (Ottla, also as older releases, Apache Kafka, the same behind Ottla's gateway, and tansu), started in the same
+way, each in its own directory.
 
 Rules:
 - Settings have Kafka's names. tansu has no such settings, so a scenario with settings is skipped there.
@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from client_compat.kafka.jars import KafkaMissing, default_version, jars
@@ -31,6 +32,8 @@ from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, gat
 from client_compat.support.ports import free_port
 
 OURS, KAFKA, TANSU, GATEWAY = "ottla", "kafka", "tansu", "gateway"
+OLDER: Mapping[str, str] = {f"{OURS}-{release}": release for release in ("2.8", "3.3", "3.9")}
+"""Ottla that is like an older release, by the broker's name."""
 OPEN = "PLAINTEXT"
 """The listener without security."""
 FORMATTED = Path(__file__).resolve().parents[2] / ".compat" / "kafka"
@@ -107,6 +110,21 @@ def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None,
     return Broker(OURS, ottla(directory / "data", options=[f"--set={name}={value}" for name, value in given.items()]))
 
 
+def _like(name: str) -> Kind:
+    """Return Ottla that is like an older release, with a Java client of that age and the two libraries that most Python programs use."""
+    release = OLDER[name]
+
+    def make(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
+        broker = _ottla(directory, settings, advertised, lock)
+        broker.kind = name
+        broker.process.argv.append(f"--like={release}")
+        return broker
+
+    clients = (f"java-{release}", "aiokafka", "confluent-kafka")
+    version = partial(importlib.metadata.version, "ottla")
+    return Kind(name, f"Ottla like {release}", lambda: None, version, make, lacks=("consumer_groups",), clients=clients)
+
+
 def _kafka(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
     reference = ReferenceBroker(directory / "data", dict(settings), static_voters=True)
     shutil.copytree(_formatted(), directory / "data")
@@ -174,7 +192,8 @@ class Kind:
     """How to find and create a broker of one kind.
 
     A `durable` one keeps acknowledged records across a restart. A `peer` is shown for comparison only, beside Ottla and Apache Kafka. One
-    `by_name` takes part only if it is named.
+    `by_name` takes part only if it is named. One with `clients` is for these clients only, and one that `lacks` an area
+    does not offer what its scenarios need.
     """
 
     name: str
@@ -185,12 +204,15 @@ class Kind:
     durable: bool = True
     peer: bool = False
     by_name: bool = False
+    clients: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
 
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind(OURS, "Ottla", lambda: None, lambda: importlib.metadata.version("ottla"), _ottla),
+        *map(_like, OLDER),
         Kind(KAFKA, "Apache Kafka", _missing_kafka, default_version, _kafka),
         Kind(GATEWAY, "Apache Kafka through Ottla's gateway", _missing_kafka, default_version, _gateway, by_name=True),
         Kind(TANSU, "tansu", _missing_tansu, _tansu_version, _tansu, durable=False, peer=True),
@@ -223,4 +245,4 @@ def running(
     shutil.rmtree(directory, ignore_errors=True)
 
 
-__all__ = ["GATEWAY", "KAFKA", "KINDS", "OURS", "TANSU", "Broker", "BrokerFailed", "Kind", "Skipped", "running"]
+__all__ = ["GATEWAY", "KAFKA", "KINDS", "OLDER", "OURS", "TANSU", "Broker", "BrokerFailed", "Kind", "Skipped", "running"]

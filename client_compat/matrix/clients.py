@@ -162,13 +162,14 @@ JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get insta
 class ClientKind:
     """One client. `command` returns its program's command line, run in `ROOT`.
 
-    An `optional` one may be missing although its language is there.
+    An `optional` one may be missing although its language is there. One that is `of_older` takes part only on brokers that name it.
     """
 
     name: str
     language: Language
     command: Callable[[], list[str]]
     optional: bool = False
+    of_older: bool = False
 
     def program(self, log: Path) -> Program:
         """Return the client's program, not started."""
@@ -191,8 +192,8 @@ def _rust(name: str) -> ClientKind:
     return ClientKind(name, RUST, lambda: [str(RUST.out / "target" / "debug" / "ottla-client"), "--client", name])
 
 
-def _java(name: str) -> ClientKind:
-    return ClientKind(name, JAVA, lambda: java.command(name, JAVA.out))
+def _java(name: str, *, of_older: bool = False) -> ClientKind:
+    return ClientKind(name, JAVA, lambda: java.command(name, JAVA.out), of_older=of_older)
 
 
 def _module(name: str, language: Language) -> ClientKind:
@@ -204,6 +205,8 @@ CLIENTS: Mapping[str, ClientKind] = {
     for kind in (
         _java("java"),
         _java("java-2.8"),
+        _java("java-3.3", of_older=True),
+        _java("java-3.9", of_older=True),
         _python("aiokafka"),
         _python("confluent-kafka"),
         _python("kafka-python"),

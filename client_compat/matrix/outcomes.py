@@ -14,10 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from client_compat.matrix.brokers import GATEWAY, KAFKA, OURS
+from client_compat.matrix.brokers import GATEWAY, KAFKA, OLDER, OURS
 
 PLAIN_CHARS = 240
-JUDGED = (OURS, GATEWAY)
+COMPARED = (OURS, GATEWAY)
+"""The brokers on which a client has to report what it reports on Apache Kafka, which is one of the newest release."""
+JUDGED = (*COMPARED, *OLDER)
 """The brokers whose cells can fail a run."""
 _VOLATILE = re.compile(
     r"\b[a-z]+-[A-Za-z0-9._-]*-\d+-\d+(-\d+)?|127\.0\.0\.1(:|', )\d+|\b\d{13}\b|\b[0-9A-F]{16}\b"
@@ -194,7 +196,7 @@ def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
     """Return pairs (the cell of Ottla or its gateway, Apache Kafka's) that both pass, but in which the reports differ."""
     listed = list(cells)
     theirs = {(cell.client, cell.scenario): cell for cell in listed if cell.broker == KAFKA and cell.outcome is Outcome.PASS}
-    ours = [cell for cell in listed if cell.broker in JUDGED and cell.outcome is Outcome.PASS]
+    ours = [cell for cell in listed if cell.broker in COMPARED and cell.outcome is Outcome.PASS]
     pairs = [(cell, theirs[cell.client, cell.scenario]) for cell in ours if (cell.client, cell.scenario) in theirs]
     return [(cell, other) for cell, other in pairs if cell.found != other.found]
 

@@ -159,6 +159,7 @@ class _Notes:
 
 def _broker_table(broker: str, cells: Sequence[Cell], scenarios: Sequence[Scenario], clients: Sequence[str], notes: _Notes) -> str:
     found = {(cell.scenario, cell.client): cell for cell in cells}
+    clients = [name for name in clients if any(cell.client == name for cell in cells)]
     lines = [f"## {KINDS[broker].title}", "", f"| scenario | {' | '.join(clients)} |", f"| --- |{' :---: |' * len(clients)}"]
     for one in scenarios:
         row = [_sign(found.get((one.title, client)), notes) for client in clients]

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from client_compat.matrix.brokers import KINDS, Broker, BrokerFailed, Skipped, running
+from client_compat.matrix.brokers import KINDS, OLDER, Broker, BrokerFailed, Skipped, running
 from client_compat.matrix.clients import CLIENTS, BuildFailed
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
@@ -132,6 +132,8 @@ class Matrix:
     def _attempt(self, client: str, scenario: Scenario, kind: str, found: list[str]) -> None:
         if missing := self._brokers.missing(kind) or self._pool.missing(client):
             raise Skipped(missing)
+        if scenario.area in KINDS[kind].lacks:
+            raise Unsupported(f"new clusters of {OLDER[kind]} do not enable KIP-848 groups")
         if KINDS[kind].peer and self._slow_failures[client, kind] >= SLOW_FAILURES_MAX:
             raise Skipped(f"given up: {client} has waited in vain for {kind} {SLOW_FAILURES_MAX} times")
         if scenario.durable and not KINDS[kind].durable:
@@ -165,6 +167,11 @@ class Matrix:
 def describe(error: BaseException) -> str:
     """Return the error's text, with the type name unless the text is sufficient."""
     return str(error) if isinstance(error, PLAIN) else f"{type(error).__name__}: {error}"
+
+
+def take_part(client: str, brokers: Sequence[str]) -> tuple[str, ...]:
+    """Return the brokers on which the client takes part: those that name it, and unless it is of older releases, those for all clients."""
+    return tuple(name for name in brokers if (client in KINDS[name].clients if KINDS[name].clients else not CLIENTS[client].of_older))
 
 
 def chosen(names: Sequence[str], words: Sequence[str]) -> list[str]:

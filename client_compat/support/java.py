@@ -1,4 +1,4 @@
-"""Builds and starts the program of `client_compat/clients/java`, with two versions of the Java client.
+"""Builds and starts the program of `client_compat/clients/java`, with several versions of the Java client.
 
 Rules: Maven writes below the given directory, so that a checkout stays clean. The result is a directory of classes, and a file `classpath`
 with its dependencies.
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1] / "clients" / "java"
-NAMES = ("java", "java-2.8")
-"""The newest client, and one from before 3.0."""
+NAMES = ("java", "java-2.8", "java-3.3", "java-3.9")
+"""The newest client, and three from before 4.0."""
 MAIN_CLASS = "ottla.compat.Control"
 JVM_OPTIONS = (
     "-Xmx256m",
@@ -24,7 +24,7 @@ JVM_OPTIONS = (
 
 
 def build_commands(out: Path) -> list[list[str]]:
-    """Return the commands that build both programs below `out`, to be run one after the other."""
+    """Return the commands that build all programs below `out`, to be run one after the other."""
     return [["mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml"), "-P", name, f"-Dcompat.out={out}", "compile"] for name in NAMES]
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from client_compat.matrix.brokers import GATEWAY, KAFKA, OURS
-from client_compat.matrix.clients import CLIENTS
+from client_compat.matrix.brokers import GATEWAY, KAFKA, KINDS, OLDER, OURS, running
+from client_compat.matrix.clients import CLIENTS, JAVA
 from client_compat.matrix.outcomes import Outcome, failures
 from client_compat.matrix.pool import Pool
 from client_compat.matrix.run import Job, Matrix, SharedBrokers
 from client_compat.matrix.scenarios import REGISTRY
+from client_compat.support.brokers import HOST
+from ottla.broker.releases.table import table_of
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k00_produce import ProduceRequest
 from tests.support.apache_kafka import jars_or_skip
 
 BRIEF = (
@@ -48,6 +53,12 @@ THROUGH_A_GATEWAY = (
     *("mutual-tls", "no-certificate", "scram-sha-512", "wrong-password", "renewed-while-producing"),
 )
 """Scenarios at Apache Kafka and at Apache Kafka behind a gateway; `make compat ARGS="--broker gateway --broker kafka"` runs all."""
+OF_ITS_AGE = (
+    *("produce-consume", "acks-all-async", "headers", "zstd", "group-join-and-leave", "static-member-returns", "commit-and-resume"),
+    *("idempotence-with-lost-acks", "five-in-flight", "transaction-commit", "transaction-abort", "transactions-in-turn"),
+    *("transaction-fence", "open-transaction-hides", "consume-transform-produce", "kills-idempotent"),
+)
+"""Scenarios at a broker that is like an older release; `make compat ARGS="--broker ottla-3.3"` runs all."""
 SLOW_STARTERS = {"spark": ("produce-consume",)}
 """Clients with fewer scenarios: each request of Spark is a job of at least a second."""
 REQUIRED = os.environ.get("CI") == "true"
@@ -66,7 +77,7 @@ def matrix(pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mat
         yield Matrix(directory, pool, brokers, ())
 
 
-@pytest.mark.parametrize("client", list(CLIENTS))
+@pytest.mark.parametrize("client", [name for name, kind in CLIENTS.items() if not kind.of_older])
 def test_a_client_does_what_its_api_can(client: str, pool: Pool, matrix: Matrix) -> None:
     kind = CLIENTS[client]
     if missing := kind.language.missing():
@@ -98,3 +109,21 @@ def test_a_client_has_the_same_outcome_through_a_gateway(client: str, matrix: Ma
     cells = [cell for job in jobs for cell in matrix.run_job(job)]
     assert [f"{cell.scenario}: {cell.reason}" for cell in failures(cells)] == []
     assert sum(cell.broker == GATEWAY and cell.outcome is Outcome.PASS for cell in cells) >= len(THROUGH_A_GATEWAY) - 1
+
+
+@pytest.mark.parametrize("broker", OLDER)
+def test_the_matrixs_broker_like_an_older_release_offers_no_newer_versions(broker: str, tmp_path: Path) -> None:
+    with running(KINDS[broker], tmp_path / "broker") as started, Client(HOST, started.process.port) as client:
+        assert client.highest_version(ProduceRequest) == table_of(OLDER[broker]).apis["Produce"][1]
+
+
+@pytest.mark.parametrize(("broker", "client"), [(broker, client) for broker in OLDER for client in KINDS[broker].clients])
+def test_a_client_has_the_same_outcome_at_a_broker_like_an_older_release(broker: str, client: str, matrix: Matrix) -> None:
+    """With a Java client of the release's own age, and current libraries."""
+    if missing := CLIENTS[client].language.missing():
+        pytest.skip(missing)
+    cells = [cell for name in OF_ITS_AGE for cell in matrix.run_job(Job(client, REGISTRY[name], (broker,)))]
+    bad = [cell for cell in cells if cell.outcome not in {Outcome.PASS, Outcome.UNSUPPORTED}]
+    assert [f"{cell.scenario}: {cell.outcome} {cell.reason}" for cell in bad] == []
+    lacking = [cell.reason for cell in cells if cell.outcome is Outcome.UNSUPPORTED]
+    assert len(lacking) <= (0 if CLIENTS[client].language is JAVA else 2), lacking

@@ -28,6 +28,12 @@ def test_a_cell_that_differs_through_the_gateway_fails_the_run_unless_it_is_know
         assert failures([through, theirs], (KnownFailure("c", "area/s", "it is so", broker=side),)) == []
 
 
+def test_a_cell_that_fails_at_a_broker_like_an_older_release_fails_the_run_and_other_words_do_not() -> None:
+    older, theirs = cell("ottla-3.3", Outcome.FAIL), cell(KAFKA, Outcome.PASS, found="words")
+    assert failures([older, theirs], ()) == [older]
+    assert failures([cell("ottla-3.3", Outcome.PASS, found="words of 3.3"), theirs], ()) == []
+
+
 def test_a_cell_that_fails_on_kafka_too_is_the_clients_own() -> None:
     theirs = cell(KAFKA, Outcome.FAIL)
     assert failures([cell(OURS, Outcome.FAIL), theirs], ()) == []

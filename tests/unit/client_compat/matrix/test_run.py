@@ -16,7 +16,7 @@ from client_compat.matrix.clients import ClientKind, Language
 from client_compat.matrix.control import ClientError, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
 from client_compat.matrix.pool import Lease, Pool
-from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
+from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen, take_part
 from client_compat.matrix.scenario import Scenario, Scene, expect, same, together
 from tests.support import fake_program
 
@@ -193,3 +193,10 @@ def test_jobs_of_a_client_that_takes_every_core_are_run_one_at_a_time(
     jobs = [Job(FAKE, Scenario(f"s{number}", "area", "It holds.", work), (OURS,)) for number in range(8)]
     cells = Matrix(tmp_path, pool, brokers, ()).run(jobs, 4, lambda cell: None)
     assert {cell.outcome for cell in cells} == {Outcome.PASS}
+
+
+def test_a_broker_like_an_older_release_has_three_clients_of_which_one_is_of_its_age() -> None:
+    everywhere = (OURS, "ottla-3.3", "ottla-3.9")
+    assert take_part("java-3.3", everywhere) == ("ottla-3.3",)
+    assert take_part("aiokafka", everywhere) == everywhere
+    assert take_part("sarama", everywhere) == (OURS,)

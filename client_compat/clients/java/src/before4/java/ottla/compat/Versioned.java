@@ -12,7 +12,7 @@ import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaFuture;
 
-/** What a client from before 3.0 does in its own way, or not at all. */
+/** What clients from before 4.0 do in their own way, with the methods of 2.8: newer ones that 3.x added are not used. */
 final class Versioned {
     private Versioned() {}
 
@@ -21,11 +21,11 @@ final class Versioned {
     }
 
     static void useConsumerProtocol(Map<String, Object> config, String assignor) {
-        throw new Unsupported("has no KIP-848 groups");
+        throw new Unsupported("is used without KIP-848 groups");
     }
 
     static void subscribe(KafkaConsumer<byte[], byte[]> consumer, String pattern) {
-        throw new Unsupported("has no KIP-848 groups");
+        throw new Unsupported("is used without KIP-848 groups");
     }
 
     static void close(KafkaConsumer<byte[], byte[]> consumer, Duration timeout) {
@@ -41,7 +41,7 @@ final class Versioned {
     }
 
     static OffsetSpec maxTimestamp() {
-        throw new Unsupported("has no OffsetSpec of the largest timestamp");
+        throw new Unsupported("is used without OffsetSpec of the largest timestamp");
     }
 
     static List<Object> listGroups(Admin admin, Args args) throws Exception {
@@ -57,6 +57,6 @@ final class Versioned {
     }
 
     static Map<String, ?> transactionAdmin(Admin admin, String verb, Args args) {
-        throw new Unsupported("has no Admin method for " + verb);
+        throw new Unsupported("is used without the Admin method for " + verb);
     }
 }
