@@ -170,6 +170,14 @@ class Faults:
 
     # --- the broker asks ------------------------------------------------------------------------------------------------------
 
+    def concern_api(self, api: int) -> bool:
+        """Return whether a rule can hit requests of this API, or an observer sees them. Nothing is counted."""
+        return bool(self.observers) or any(rule.may_hit_api(api) for rule in self.rules)
+
+    def concern(self, subject: Subject) -> bool:
+        """Return whether a rule can hit this request or its answer, or an observer sees them. Nothing is counted."""
+        return bool(self.observers) or any(rule.matches(subject) or rule.may_hit_answer(subject) for rule in self.rules)
+
     def met_by(self, subject: Subject) -> list[FaultRule]:
         """Return the rules that hit this request. Of rules that exclude each other only the first is hit, so that every counted hit is
         real."""

@@ -205,6 +205,12 @@ class FaultRule:
         """Return whether the rule's fields match a request, without counting it."""
         return self._matches(subject) and self._names_wanted(subject)
 
+    def may_hit_api(self, api: int) -> bool:
+        """Return whether the rule can hit a request of this API, or its answer."""
+        if self.action in NOT_OF_REQUESTS or (self.api is not None and self.api != api):
+            return False
+        return api in OF_ANSWERS.get(self.action, (api,))
+
     def keep(self, key: AnswerKey, at_ms: int, answer: Any) -> None:
         """Keep an answer, and at most `_ANSWERS_KEPT`."""
         self.kept.pop(key, None)

@@ -2,8 +2,9 @@
 question to the cluster in place of a handler.
 
 Rules:
-- While there are rules or observers, requests in versions that this project knows are decoded, and those of a connection are answered one
-  after the other, as in a broker. All others pass.
+- With observers, all requests in versions that this project knows are intercepted; with rules only, those that a rule can hit. They and
+  their responses are decoded, and those of a connection are answered one after the other, as in a broker. All others pass.
+- A request of an API that a rule can hit is decoded to find out whether the rule matches it; the response to one that does not is not.
 - Authentication is never intercepted: in a broker, too, no rule meets it.
 - A request whose client has gone is still sent to the cluster, on the connection that was its client's (`late-request`, `hold-request`).
 - A response that no rule hit keeps its bytes, except for addresses.
@@ -28,9 +29,10 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.subject import subject_of
 from ottla.broker.gateway.rewriting import AddressView, change, decoded, sized
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import Request, encode_response, request_class
+from ottla.protocol.codec import Request, decode_request, encode_response, request_class
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.schema import Message
 
@@ -60,14 +62,21 @@ class Interception:
         """Do nothing: a gateway refuses the rules that need it (`faults.rules.NEEDS_A_BROKER`)."""
 
     def meets(self, api_key: int, version: int) -> bool:
-        """Return whether a request is decoded, for rules and observers."""
-        if not self.faults.active or api_key in _NEVER:
+        """Return whether requests are decoded, for rules and observers."""
+        if not self.faults.active or api_key in _NEVER or not self.faults.concern_api(api_key):
             return False
         try:
             message = request_class(api_key)
         except KeyError:
             return False
         return message.MIN_VERSION <= version <= message.MAX_VERSION
+
+    def wanted(self, frame: memoryview, connection: int) -> Request | None:
+        """Return the decoded request if it is intercepted, or None. Raises ProtocolError."""
+        request = decode_request(frame)
+        header = request.header
+        subject = subject_of(ApiKey(header.api_key), header.client_id, connection, request.body, self._topic_name)
+        return request if self.faults.concern(subject) else None
 
     def answer(self, asking: InterceptedRequest, connection: int, size: int) -> Reply | asyncio.Task[Reply]:
         """Return the reply to a request, or a task that ends with it."""

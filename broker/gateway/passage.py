@@ -27,7 +27,7 @@ from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
 from ottla.broker.gateway.interception import InterceptedRequest, Interception
 from ottla.broker.gateway.rewriting import GSSAPI, AddressView, change, is_rewritten, is_understood, rewritten, sized
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import decode_request, decode_response, encode_response, request_class
+from ottla.protocol.codec import Request, decode_request, decode_response, encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
 from ottla.protocol.headers import read_request_header, skip_header_tags
@@ -206,9 +206,11 @@ class Passage:
         if api_key == ApiKey.SASL_HANDSHAKE:
             asked.mechanism = decode_request(frame).body.mechanism
         elif self._interception is not None and self._interception.meets(api_key, version):
-            self._intercept(self._interception, frame)
-            return
-        elif api_key == ApiKey.PRODUCE and _acks(frame, version) == 0:  # the last rule was removed while it arrived
+            request = self._interception.wanted(frame, self._number)
+            if request is not None:
+                self._intercept(self._interception, request, frame)
+                return
+        if api_key == ApiKey.PRODUCE and _acks(frame, version) == 0:  # no rule matches it, or the rule was removed while it arrived
             self._to_cluster += sized(frame)
             return
         self._asked.append(asked)
@@ -216,8 +218,8 @@ class Passage:
 
     # --- interception ----------------------------------------------------------------------------------------------------------
 
-    def _intercept(self, interception: Interception, frame: memoryview) -> None:
-        asking = InterceptedRequest(decode_request(frame), frame, self._ask, self._over)
+    def _intercept(self, interception: Interception, request: Request, frame: memoryview) -> None:
+        asking = InterceptedRequest(request, frame, self._ask, self._over)
         self._unasked[asking] = None
         reply = interception.answer(asking, self._number, len(frame))
         if isinstance(reply, asyncio.Task):

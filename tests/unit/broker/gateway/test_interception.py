@@ -116,6 +116,17 @@ async def test_a_response_that_no_rule_hits_keeps_its_bytes() -> None:
     assert scene.to_client == odd
 
 
+@pytest.mark.parametrize(
+    "rule", ["error:api=Fetch,code=3", "corrupt", "error:api=Heartbeat,group=other,code=27", "refuse-connection", "stale-metadata:ms=9"]
+)
+async def test_a_response_that_no_rule_can_hit_passes_undecoded_and_requests_are_not_answered_one_by_one(rule: str) -> None:
+    scene, undecodable = Scene(rule), struct.pack(">ii", 6, 1) + b"\xff\xff"
+    await scene.ask(BEAT + ANY)
+    assert scene.to_cluster == BEAT + ANY
+    await scene.answer(undecodable)
+    assert scene.to_client == undecodable
+
+
 async def test_a_request_without_a_response_is_sent_and_the_next_one_follows() -> None:
     scene, seen = Scene(), list[Exchange]()
     scene.faults.observe(seen.append)
