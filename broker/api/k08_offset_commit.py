@@ -54,6 +54,7 @@ def handle(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> 
 def _commit(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     topics = [_find(ctx, topic) for topic in request.topics]
     offsets = _existing(request, topics)
+    can_be_absent = ctx.version >= 9 and ctx.services.settings.like.knows_absent_groups
     commit = Commit(
         group_id=request.group_id,
         generation=request.generation_id_or_member_epoch,
@@ -61,7 +62,7 @@ def _commit(ctx: Context[CoordinationServices], request: OffsetCommitRequest) ->
         instance_id=request.group_instance_id,
         retention_ms=request.retention_time_ms,
         knows_epochs=ctx.version >= 9,
-        unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if ctx.version >= 9 else ErrorCode.ILLEGAL_GENERATION,
+        unknown_group_error=ErrorCode.GROUP_ID_NOT_FOUND if can_be_absent else ErrorCode.ILLEGAL_GENERATION,
         offsets=offsets,
     )
     missing = ErrorCode.UNKNOWN_TOPIC_ID if ctx.version >= BY_ID_SINCE else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

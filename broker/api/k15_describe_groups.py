@@ -12,12 +12,14 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Split
 from ottla.broker.api.services import CoordinationServices
-from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.core.acl import Operation, Resource, bits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+
+_OF_SETTINGS = bits([Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS])
 
 API = Api(DescribeGroupsRequest, splits=(Split("groups", "groups"),))
 
@@ -26,9 +28,10 @@ API = Api(DescribeGroupsRequest, splits=(Split("groups", "groups"),))
 def handle(ctx: Context[CoordinationServices], request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe the groups one by one."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
+    shown = ~0 if ctx.services.settings.like.has_group_settings else ~_OF_SETTINGS
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
-        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_REQUESTED
+        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) & shown if known else NOT_REQUESTED
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -1,4 +1,5 @@
-"""UpdateFeatures (key 57), versions 0-2: changes feature levels, all of a request or none (KIP-584, KIP-778).
+"""UpdateFeatures (key 57), versions 0-2: changes feature levels, all of a request or none (KIP-584, KIP-778); before 4.0
+each by itself.
 
 Version 0's `allow_downgrade` is ignored, as in Kafka's QuorumController, so a lower level is rejected. If a standalone node has the setting
 `transaction.version`, it applies again at the next start.
@@ -15,7 +16,12 @@ from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.feature_updates import FeatureUpdate, update_features
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
-from ottla.protocol.messages.k57_update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+from ottla.protocol.messages.k57_update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 API = Api(UpdateFeaturesRequest, forwarded=Forwarded.ALWAYS, array_limits={"feature_updates": 1_000})
 _REFUSED = "The update failed for all features since the following feature had an error: "
@@ -24,6 +30,8 @@ _REFUSED = "The update failed for all features since the following feature had a
 @API.on_controller(requires=Operation.ALTER)
 async def handle(ctx: Context[ControllerServices], request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     """Update the features; respond when the levels are in force."""
+    if not ctx.services.active.state.settings.like.updates_features_together:
+        return UpdateFeaturesResponse(results=[await _updated(ctx, each, request.validate_only) for each in request.feature_updates])
     wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
     try:
         await ctx.services.active.run(partial(update_features, updates=wanted), validate_only=request.validate_only)
@@ -31,3 +39,13 @@ async def handle(ctx: Context[ControllerServices], request: UpdateFeaturesReques
         return UpdateFeaturesResponse(error_code=error.code, error_message=_REFUSED + error.message)
     results = [UpdatableFeatureResult(each.feature, error_message="NONE") for each in request.feature_updates]
     return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+async def _updated(ctx: Context[ControllerServices], each: FeatureUpdateKey, validate_only: bool) -> UpdatableFeatureResult:
+    """Update one feature, and return its own result, as releases before 4.0 do."""
+    update = FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
+    try:
+        await ctx.services.active.run(partial(update_features, updates=[update]), validate_only=validate_only)
+    except Rejected as error:
+        return UpdatableFeatureResult(each.feature, error.code, error.message)
+    return UpdatableFeatureResult(each.feature, error_message=None)

@@ -27,6 +27,8 @@ TRANSACTION_VERSION: Final = "transaction.version"
 ADDRESS_RANGES: Final = 32
 """4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
 
+_ABSENT_GROUPS: Final = (4, 0)
+_FEATURES_TOGETHER: Final = (4, 0)
 _TYPED_CLIENT_METRICS: Final = (4, 1)
 
 _EXTENDED: Final = 1
@@ -75,6 +77,18 @@ class Likeness:
     def describes_client_metrics(self) -> bool:
         """Whether client metrics subscriptions are described with types, defaults and synonyms, which came with 4.1."""
         return order(self.release) >= _TYPED_CLIENT_METRICS
+
+    @property
+    def updates_features_together(self) -> bool:
+        """Whether UpdateFeatures changes all features of a request or none. Before 4.0 each feature had a result of its own."""
+        return order(self.release) >= _FEATURES_TOGETHER
+
+    @property
+    def knows_absent_groups(self) -> bool:
+        """Whether OffsetCommit can be answered with GROUP_ID_NOT_FOUND. Before 4.0 the coordinator of classic groups answered every
+        generation of an unknown group with ILLEGAL_GENERATION.
+        """
+        return order(self.release) >= _ABSENT_GROUPS
 
     @property
     def has_address_ranges(self) -> bool:

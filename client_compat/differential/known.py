@@ -99,6 +99,8 @@ KNOWN: tuple[KnownDifference, ...] = (
 )
 
 DESCRIBED = "A release describes settings with its own types, synonyms and texts, and other settings as alterable"
+NOT_YET = "While a group has no coordinator yet, a release before 4.0 answers TxnOffsetCommit with NOT_COORDINATOR"
+OLD_ZSTD = "A release before 4.0 refuses zstd to consumers of before 2.1"
 STRICTER = "A release before 4.2 stores lists with empty or equal items"
 REMOVED = "A release before 4.0 offers versions and levels that 4.0 removed"
 KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
@@ -106,6 +108,14 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(DESCRIBED, "DESCRIBE_CONFIGS", r".*\.(config_type|documentation|read_only|synonyms.*)"),
     KnownDifference(DESCRIBED, "(INCREMENTAL_ALTER|DESCRIBE)_CONFIGS", ".*", label=r"remote\.log\.reader\.threads=11.*"),
     KnownDifference(DESCRIBED, "DESCRIBE_CONFIGS", r".*configs\[group\.consumer\.assignors\]\.value", kafka="org\\.apache.*"),
+    KnownDifference(DESCRIBED, "UNREGISTER_BROKER", "error_message", kafka="None|"),
+    KnownDifference(TWICE, "LIST_OFFSETS", r"topics\[[^\]]*\]\.partitions\[[^\]]*\].*", label="a partition twice"),
+    KnownDifference(NOT_YET, "TXN_OFFSET_COMMIT", ".*error_code", label="commit offsets", kafka="16 .*", ours="15 .*"),
+    KnownDifference(ACCIDENT, "OFFSET_FETCH", ".*", label="fetch of no groups", kafka="<timed out>"),
+    KnownDifference(ACCIDENT, "FIND_COORDINATOR", ".*error_code", label=".* of kind 2", kafka="15 .*"),
+    KnownDifference(ACCIDENT, "FETCH", r"node_endpoints.*", label="as a replica", ours="None"),
+    KnownDifference(OLD_ZSTD, "FETCH", r"responses.*", label="the end", kafka=r"76 .*|-1|\[\]|None"),
+    KnownDifference(STRICTER, "PUSH_TELEMETRY", "error_code", label="gzip of more than there may be", kafka="0 NONE"),
     KnownDifference(STRICTER, "INCREMENTAL_ALTER_CONFIGS", r".*\.error_(code|message)", label="an empty one among them"),
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[metrics\]\.value", kafka="a,,b|a,a"),
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[cleanup\.policy\]\.value", kafka="compact,compact"),

@@ -24,14 +24,18 @@ from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchRequest
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
+from tests.support.group_calls import find_coordinator
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
@@ -133,6 +137,33 @@ def test_a_broker_setting_that_the_release_does_not_know_is_stored_without_effec
 def test_client_metrics_are_described_with_their_defaults_since_4_1(release: str, described: dict[str, str]) -> None:
     with InProcessBroker(like=release) as broker:
         assert settings_of(broker, CLIENT_METRICS, "none") == described
+
+
+@pytest.mark.parametrize(("release", "results", "error"), [("3.9", [0, 95], 0), ("4.0", [], 95)])
+def test_features_are_updated_together_since_4_0(release: str, results: list[int], error: int) -> None:
+    updates = [FeatureUpdateKey("metadata.version", table_of(release).features["metadata.version"][2]), FeatureUpdateKey("no.such", 1)]
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        answer = client.call(UpdateFeaturesRequest(feature_updates=updates, validate_only=True), 1)
+    assert (answer.error_code, [each.error_code for each in answer.results]) == (error, results)
+
+
+@pytest.mark.parametrize(("release", "operations"), [("3.9", 328), ("4.0", 3400)])
+def test_groups_have_operations_of_their_settings_since_4_0(release: str, operations: int) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        find_coordinator(client)
+        client.call(OffsetCommitRequest("g", topics=[]), 8)
+        (group,) = client.call(DescribeGroupsRequest(["g"], include_authorized_operations=True), 5).groups
+    assert group.authorized_operations == operations
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.9", ErrorCode.ILLEGAL_GENERATION), ("4.0", ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_a_commit_of_a_member_of_an_unknown_group(release: str, code: ErrorCode) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        find_coordinator(client)
+        client.call(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]))
+        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
+        answer = client.call(OffsetCommitRequest("unknown", 1, "m", topics=[topic]), 9)
+    assert answer.topics[0].partitions[0].error_code == code
 
 
 @pytest.mark.parametrize("release", ["4.0", "4.1", "4.2", "4.3", "4.4"])

@@ -106,6 +106,12 @@ def test_an_offset_is_the_moment_at_which_the_log_ended_there(tmp_path: Path, of
     assert times_in(tmp_path) == [NOW_MS - 100 + time for time in kept]
 
 
+def test_the_named_log_ends_at_the_offset_though_its_times_are_in_any_order(tmp_path: Path) -> None:
+    filled(tmp_path, [[NOW_MS - 90], [NOW_MS - 98], [NOW_MS - 80]])
+    assert cut_at(tmp_path, AtOffset("t", 0, 2), NOW_MS) == NOW_MS - 98
+    assert times_in(tmp_path) == [NOW_MS - 90, NOW_MS - 98]
+
+
 @pytest.mark.parametrize(
     ("moment", "problem"),
     [
