@@ -193,6 +193,8 @@ def offsets(probe: Probe) -> None:
                 "unknown partition": commit(name, producer, 5, partition=9),
                 "no group": commit(name, producer, 5, group=""),
             }.items():
+                if probe.older and label == "of an old epoch":
+                    continue  # releases before 4.0 accept a later epoch in an open transaction, and then reject the right one
                 probe.ask(label, request, version)
             if version >= 3:
                 probe.ask("of a stranger", commit(name, producer, 5, generation_id_or_member_epoch=3, member_id="stranger"), version)
