@@ -34,8 +34,8 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Observations:
-    """Everything that is judged. `begins` has each partition's log start offset: records before it were deleted and are not lost; neither
-    are missing offsets of the topics `compacted`. `sends` are in the order in which they were handled.
+    """What clients saw and what the logs contain. `begins` has each partition's log start offset: a record before it is not lost, because it
+    was deleted by retention or DeleteRecords. Nor is a missing record of a `compacted` topic. The broker handled `sends` in this order.
     """
 
     sends: Collection[Send]

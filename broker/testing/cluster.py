@@ -279,7 +279,7 @@ class InProcessCluster(ClusterNodes):
 
 
 def _import_ahead() -> None:
-    """Import what a single broker imports while it serves, and what a cluster broker imports beside that."""
+    """Import before the start the modules that a standalone broker and a cluster broker otherwise import while they serve."""
     import ottla.broker.cluster_broker  # noqa: F401, PLC0415 # see import_ahead
 
     import_ahead()

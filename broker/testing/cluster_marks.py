@@ -37,7 +37,7 @@ def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
 
 @contextmanager
 def returned_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
-    """Give the nodes, which must not run, the clocks, incarnations and histories of the mark; the next start is the one in the context."""
+    """Set the stopped nodes' clocks, histories and incarnation ids to the mark's. Only starts inside the context use these ids."""
     cluster.controller.clock.rewind_to(mark.now_ms)
     for broker, history in zip(cluster.brokers.values(), mark.histories, strict=True):
         broker.movable.rewind_to(mark.now_ms)
@@ -52,7 +52,7 @@ def returned_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
 
 @contextmanager
 def _standing_still(cluster: ClusterNodes) -> Iterator[None]:
-    """Pause all nodes. Afterwards the controller counts every broker as heard of just now."""
+    """Pause all nodes inside the context. At its end, each unfenced broker's session restarts as if a heartbeat had just arrived."""
     nodes: list[NodeThread[object]] = [*cluster.brokers.values(), cluster.controller]  # type: ignore[list-item] # only paused
     with ExitStack() as stack:
         for node in nodes:
@@ -69,7 +69,7 @@ def _hear_all(cluster: ClusterNodes) -> None:
 
 
 def _is_settled(cluster: ClusterNodes) -> bool:
-    """Return whether everything is committed, replicated and applied; the nodes stand still, so their state can be read from here."""
+    """Return whether all records and metadata are committed, replicated and applied. The nodes are paused, so any thread may read them."""
     role = cluster.controller.node.role
     newest, image = role.newest.provenance.offset, role.newest.image
     if role.voter.high_watermark < role.voter.end_offset or newest != role.voter.end_offset - 1:

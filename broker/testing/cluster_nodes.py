@@ -145,12 +145,12 @@ class ClusterNodes:
 
     @property
     def up(self) -> list[int]:
-        """The brokers that run and are not paused."""
+        """The ids of the brokers that run and are not paused."""
         return [number for number, broker in self.brokers.items() if broker.is_up]
 
     @property
     def in_touch(self) -> list[int]:
-        """The brokers that run, are not paused, and reach the controller."""
+        """The ids of the brokers that run, are not paused, and reach the controller."""
         return [number for number in self.up if (number, CONTROLLER) not in self._links.blocked]
 
     def registration(self, topic: str, partition: int) -> PartitionRegistration:

@@ -90,5 +90,5 @@ def _audit(cluster: ClusterNodes, names: Collection[str]) -> list[str]:
 
 
 def _tell_what_is_committed(broker: Broker) -> None:
-    """Write the high watermarks beside the logs, for the comparison of replicas."""
+    """Write the broker's high watermark checkpoint, because the audit compares replicas up to it."""
     broker.log_dir.high_watermark_checkpoint()()

@@ -112,7 +112,8 @@ class OttlaContainer(DockerContainer):
         return self.with_option("--admin-host=0.0.0.0", f"--admin-port={self.ADMIN_PORT}")
 
     def with_marks(self) -> Self:
-        """Serve `mark` and `rewind`, on the admin port. The data is in a directory of the volume, because a volume cannot be exchanged."""
+        """Enable `mark` and `rewind`, and the admin port. The data directory becomes a subdirectory of the volume: a rewind replaces it,
+        and a volume's root cannot be replaced."""
         return self.with_admin().with_option(f"--data-dir={self.DATA}/marked")
 
     def with_data(self, volume: str) -> Self:

@@ -76,8 +76,8 @@ def contents_of(partition: Partition) -> list[Stored]:
 
 
 def stored_in(place: Place, offset: int, end: int, read: Callable[[int], bytes]) -> list[Stored]:
-    """Return all records of a partition from `offset` to before `end`, in log order. `read` returns the batches from an offset on, at
-    least one if there is one."""
+    """Return all records of a partition from `offset` to before `end`, in log order. `read` takes an offset and returns the batches from
+    there on: at least one, unless the log ends there."""
     found: list[Stored] = []
     open_: dict[int, list[Stored]] = {}
     while offset < end:

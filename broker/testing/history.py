@@ -112,11 +112,11 @@ class History:
             self._take_end(exchange)
 
     def length(self) -> tuple[int, int, int]:
-        """Return how much was recorded so far, for `cut`."""
+        """Return the numbers of sends, reads and ends recorded so far; pass them to `cut`."""
         return len(self.sends), len(self.reads), len(self.ends)
 
     def cut(self, length: tuple[int, int, int]) -> None:
-        """Forget what was recorded after the history had this length."""
+        """Forget everything recorded since `length` returned this value."""
         sends, reads, ends = length
         del self.sends[sends:], self.reads[reads:], self.ends[ends:]
 

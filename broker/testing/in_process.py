@@ -180,7 +180,7 @@ class InProcessBroker(NodeThread[Broker]):
         return Environment(self._clock, self.files)
 
     async def _stop(self) -> None:
-        """Stop the broker. Nobody else advances a virtual clock meanwhile, so it is advanced here until the last client is gone."""
+        """Stop the broker, which waits for its clients on its clock: a virtual clock is advanced here, because nothing else advances it."""
         stopping = asyncio.ensure_future(self.broker.stop())
         if isinstance(self._clock, VirtualClock):
             while not (await asyncio.wait([stopping], timeout=TICK_MS / 1000))[0]:
@@ -302,7 +302,7 @@ class InProcessBroker(NodeThread[Broker]):
         return OpenedAhead(self._loaded_settings(), self.script, self._environment(), copy, now_ms)
 
     def as_of(self, moment: datetime | int | AtOffset) -> InProcessBroker:
-        """Start a broker on a fork of this one's data, cut at an earlier moment, for looking: clients may only read, and commit offsets.
+        """Start a read-only broker on a fork of this one's data, cut at an earlier moment: clients may only read, and commit offsets.
 
         `moment` is a time by this broker's clock (a datetime, or Unix time in ms), or an `AtOffset`: when a partition's log ended at an
         offset. The new broker's clock continues from the moment. Stop it, or use it as a context manager; this one is not changed.

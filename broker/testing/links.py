@@ -100,7 +100,7 @@ class LinkedNetwork:
         return relay.transport
 
     def look_again(self) -> None:
-        """Apply changed links; may be called on any thread."""
+        """Deliver the events that the changed links no longer block or delay; may be called on any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._move_all)
 
@@ -126,13 +126,13 @@ class Direction:
         self.move()
 
     async def passed(self) -> None:
-        """Wait until an event has got from one end to the other."""
+        """Wait as long as an event that is sent now needs to arrive: until the delay is over and the direction is not blocked."""
         arrived: asyncio.Future[None] = self._loop.create_future()
         self.carry(lambda: None if arrived.done() else arrived.set_result(None))
         await arrived
 
     def move(self) -> None:
-        """Deliver all events that are due, unless the direction is blocked."""
+        """Deliver all events whose delay is over, unless the direction is blocked."""
         waiting = self._under_way
         while waiting and self._way not in self._links.blocked:
             due, arrives = waiting[0]

@@ -23,7 +23,7 @@ _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
 
 
 class AskedOfLogs(NamedTuple):
-    """A test's arguments, checked."""
+    """The arguments of `assert_exactly_once` after `asked_for` has checked them."""
 
     topics: list[str] | None
     expected: list[Hashable] | None

@@ -1,9 +1,9 @@
 """Judges what clients did through a gateway against the cluster's logs, which are read over the wire.
 
 Rules:
-- Records are read up to the high watermark, for which acknowledged records are waited for: with acks=1 it follows the acknowledgement.
-- Findings of the audit are of the judged topics only: `__transaction_state` has the transactions of everybody.
-- Topics without records of recorded clients are judged only if they are named.
+- Records are read up to the high watermark, after it has passed every acknowledged record: with acks=1 a record is acknowledged before it.
+- The audit's findings are reported for the judged topics only, because `__transaction_state` also has other clients' transactions.
+- A topic that no recorded client used is judged only if the caller names it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class WireSource:
     command_config: Path | None = None
 
     def address(self) -> Address:
-        """Return how to reach it. Raises ValueError or OSError for invalid settings."""
+        """Return the address and security settings to connect with. Raises ValueError or OSError for invalid settings."""
         return address(self.bootstrap, {} if self.command_config is None else {CONFIG_FILE: str(self.command_config)})
 
     @property
     def url(self) -> str:
-        """The cluster as a path of the audit."""
+        """The cluster as a path argument of the audit: `kafka://host:port`."""
         return f"kafka://{self.bootstrap}"
 
 
@@ -94,7 +94,9 @@ def examine(
 
 
 def _read(cluster: Cluster, names: Collection[str], used: Collection[str], seen: Observations) -> None:
-    """Fill the contents of the topics. A deleted topic that was used has none."""
+    """Read the topics' records, log start offsets and cleanup policies into `seen`. A topic of `used` may be deleted: it has no records.
+
+    Raises KeyError for any other topic that cannot be found, WireError for a partition that cannot be read."""
     found = cluster.find(names)
     there = {topic for topic, _ in found.partitions}
     for topic in sorted(set(names) - there):
@@ -120,7 +122,7 @@ def _contents(cluster: Cluster, place: Place, begin: int, end: int) -> list[Stor
 
 
 def _ends(cluster: Cluster, partitions: Collection[Place], sends: Iterable[Send]) -> tuple[dict[Place, int], dict[Place, str]]:
-    """Return the high watermarks, when they are past all acknowledged records, or after `_PATIENCE_S`."""
+    """Return the high watermarks and each failed partition's error, once all acknowledged records are below them or `_PATIENCE_S` is over."""
     acked: dict[Place, int] = {}
     for send in sends:
         if send.acked:
