@@ -43,7 +43,7 @@ def pairs(settings: Iterable[str]) -> dict[str, str]:
 
 
 def help_formatter(prog: str) -> argparse.HelpFormatter:
-    """Make a formatter with the terminal's width. By default argparse imports shutil for it, which imports three compressors."""
+    """Make a formatter with the terminal's width. argparse's own would import shutil, and with it three compression libraries."""
     try:
         columns = os.get_terminal_size().columns
     except OSError:
@@ -52,14 +52,14 @@ def help_formatter(prog: str) -> argparse.HelpFormatter:
 
 
 def port_number(text: str) -> int:
-    """Parse an option's port; 0 is one. Raises ArgumentTypeError."""
+    """Parse a port number, 0 to 65535, for argparse. Raises ArgumentTypeError."""
     if not text.isdecimal() or int(text) > _PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to {_PORT_MAX}")
     return int(text)
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return a parser of an option's number, which raises ArgumentTypeError for one below `least`."""
+    """Return a parser for argparse that accepts integers from `least` on, and raises ArgumentTypeError for anything else."""
 
     def parsed(text: str) -> int:
         try:

@@ -238,7 +238,8 @@ def _snapshot_rows(data: memoryview) -> Iterator[Row | Corruption]:
 
 
 def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Corruption]:
-    """Parse lines `0`, `<count>`, and that many lines of blank-separated `columns`: numbers, except for the first column of three."""
+    """Parse a checkpoint: a line with the version 0, a line with a count, and as many lines of blank-separated `columns`. The last two
+    columns are numbers, a third before them is a name."""
     position, lines = 0, path.read_bytes().splitlines(keepends=True)
     header = [line.strip() for line in lines[:2]]
     if len(header) < 2 or header[0] != b"0" or not header[1].isdigit():
@@ -290,7 +291,7 @@ def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Corrup
 
 
 def _small(read: Reader) -> Reader:
-    """Wrap a parser that loads the whole file, so that it refuses large files."""
+    """Wrap a parser that loads the whole file into memory: a file above SMALL_FILE_BYTES gives one Corruption row instead."""
 
     def bounded(path: Path, options: Options) -> Iterator[Row | Corruption]:
         size = path.stat().st_size

@@ -154,7 +154,7 @@ def reset_offsets(
 
 
 def _begun(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
-    """Return the start offsets of a share group, where it has begun."""
+    """Return a share group's start offsets, for the partitions where it has one."""
     return {place: start.offset for place, start in start_offsets(cluster, group).items() if start.offset is not None}
 
 

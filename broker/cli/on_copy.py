@@ -90,7 +90,7 @@ def _place(options: argparse.Namespace, source: Path) -> Iterator[Path]:
 
 
 def _as_one_node(options: argparse.Namespace, source: Path) -> None:
-    """Serve the copy as a standalone node with the id of the original."""
+    """Change `options` to serve the copy as a standalone node with the original's node id. Raises SettingsError, StartError."""
     if options.brokers is not None:
         raise SettingsError(f"{source} is the directory of one node: leave out --brokers")
     asked = parse_assignments(options.assignments)
@@ -116,7 +116,7 @@ def _check_is_whole(source: Path, meta: MetaProperties) -> None:
 
 
 def _as_cluster(options: argparse.Namespace, source: Path, directories: list[Path]) -> None:
-    """Serve the copy like the original was, by `--brokers`."""
+    """Change `options` to serve the copy with as many brokers as the original's `ottla serve --brokers` had. Raises SettingsError."""
     if options.as_of is not None:
         raise SettingsError(f"--as-of is for one node: name its directory, such as {directories[0]}, with --alone")
     if options.alone:

@@ -39,7 +39,7 @@ Ask = Callable[[Any], Any]
 
 
 def create_topic(cluster: AdminClient, topic: CreatableTopic) -> CreatableTopicResult:
-    """Create a topic, and return what the cluster made of the request."""
+    """Create a topic; return its result, with the partitions, replicas and settings that the cluster chose."""
     made: CreatableTopicResult
     (made,) = cluster.controller(CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)).topics
     check(made.error_code, f"topic {topic.name!r} was not created", made.error_message)
@@ -47,14 +47,15 @@ def create_topic(cluster: AdminClient, topic: CreatableTopic) -> CreatableTopicR
 
 
 def add_partitions(cluster: AdminClient, topics: Sequence[str], count: int) -> None:
-    """Let each topic have `count` partitions."""
+    """Increase the number of partitions of each topic to `count`."""
     wanted = [CreatePartitionsTopic(topic, count, None) for topic in topics]
     for result in cluster.controller(CreatePartitionsRequest(wanted, timeout_ms=TIMEOUT_MS)).results if wanted else ():
         check(result.error_code, f"partitions of topic {result.name!r} were not added", result.error_message)
 
 
 def delete_topics(cluster: AdminClient, topics: Sequence[str]) -> Iterator[str]:
-    """Delete topics, and yield the name of each until one was not deleted."""
+    """Delete topics with one request, which is sent at the first `next`. Yield the names of the deleted topics in the given order, and
+    raise AnsweredError at the first that was not deleted; topics after it may have been deleted."""
     request = DeleteTopicsRequest([DeleteTopicState(topic) for topic in topics], list(topics), TIMEOUT_MS)
     by_name = {answer.name: answer for answer in cluster.controller(request).responses} if topics else {}
     for topic in topics:

@@ -26,7 +26,7 @@ from ottla.spark_jobs.wire.security import Security, security_of
 
 
 class _Given:
-    """The root command's security settings, for the sub-command that runs."""
+    """Holds the client security settings that `ottla --config` or a tool has set, for all connections of this process."""
 
     security = Security()
 

@@ -46,7 +46,7 @@ READY = (
 
 @dataclass(frozen=True, slots=True)
 class InKafkasPlace:
-    """A start that replaces Apache Kafka's: an unknown setting is only a warning, and READY is printed."""
+    """A start in place of Apache Kafka's (its image, `kafka-server-start`): an unknown setting is only a warning, and READY is printed."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings from KAFKA_ variables; they win over the file's."""
@@ -279,7 +279,7 @@ def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
 
 
 def _told(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[str], str]:
-    """Return a function that prints what clients need, with an address that they can connect to."""
+    """Return a function that takes the bound address and returns the text about certificates and users, with an address for clients."""
 
     (locked,) = listeners_of(settings)
     host = locked.advertised_host or ("localhost" if locked.host in ANYWHERE else locked.host)
@@ -291,7 +291,7 @@ def _told(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[
 
 
 def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Beside[Any] | None:
-    """Create the topics of --topic and OTTLA_TOPICS before the start is announced."""
+    """Return a context that creates the topics of `given` (--topic) and OTTLA_TOPICS before the start is announced; None without topics."""
     asked = os.environ.get("OTTLA_TOPICS", "")
     if not given and not asked.strip():
         return None
@@ -456,7 +456,8 @@ def _ports_of_admin(options: argparse.Namespace) -> AdminPorts | None:
 
 
 def _shorthands(options: argparse.Namespace, may_lock: bool) -> dict[str, str]:
-    """Translate `--data-dir`, `--host` and `--port` to settings; also the listener of `--tls` and `--user` if it `may_lock`."""
+    """Translate `--data-dir`, `--host` and `--port` to settings. With `may_lock`, the listener also gets the security protocol that `--tls`
+    and `--user` ask for; otherwise it is PLAINTEXT."""
     found = {}
     if options.data_dir is not None:
         found["log.dir"] = options.data_dir

@@ -23,8 +23,8 @@ _ABSENT = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION
 
 
 class StartOffset(NamedTuple):
-    """The offset from which a share group delivers a partition, and its lag. Both are None while the group has not begun there; the lag
-    is also None if it is unknown."""
+    """The offset from which a share group delivers a partition, and its lag. Both are None until the group's share state for the partition
+    is initialized; the lag is also None if it is unknown."""
 
     offset: int | None
     lag: int | None
@@ -67,7 +67,7 @@ def start_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, Star
 
 
 def alter_start_offsets(cluster: AdminClient, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Let a share group without members begin at these offsets. Raises `AnsweredError` with the first error."""
+    """Set the start offsets of a share group without members. Raises `AnsweredError` with the first error."""
     topics: dict[str, list[AlterShareGroupOffsetsRequestPartition]] = {}
     for place, offset in offsets.items():
         topics.setdefault(place.topic, []).append(AlterShareGroupOffsetsRequestPartition(place.partition, offset))

@@ -17,7 +17,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 class _Lines:
-    """Appends lines to a file that only its owner can read. After a failed write nothing more is written, and clients are served on."""
+    """Appends lines to a file that only its owner can read. After the first failed write it logs an error and ignores further lines."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -101,7 +101,8 @@ def _controller(env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _logins(listener: str, mechanisms: str, own: tuple[str, str] | None, users: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield the JAAS settings of a listener; `own` are the credentials with which this node connects to others there."""
+    """Yield a listener's JAAS settings, one for each mechanism. `own` are this node's user and password for connections to other nodes'
+    listeners of that name; `users` may authenticate with PLAIN."""
     shown = "" if own is None else f' username="{own[0]}" password="{_quoted(own[1])}"'
     for mechanism in filter(None, (item.strip() for item in mechanisms.split(","))):
         if mechanism == "PLAIN":

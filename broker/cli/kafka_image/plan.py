@@ -62,7 +62,8 @@ class ImageStart:
 def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[str, str], *, as_told: Flavour) -> ImageStart:
     """Plan the start of a container.
 
-    `flavour` is the image whose script was called, or None. `as_told` is the image whose variables are set. Raises SettingsError.
+    `flavour` is the vendor whose image's script was called, or None. `as_told` is the vendor whose names the variables have. `mounted` are
+    the settings of the mounted file; variables win over them. Raises SettingsError.
     """
     read = settings_of(as_told, env)
     settings = {**mounted, **read}

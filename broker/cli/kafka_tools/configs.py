@@ -113,7 +113,8 @@ def _alter(cluster: AdminClient, entities: Entities, options: argparse.Namespace
 
 
 def _of_broker(cluster: AdminClient, kind: str, name: str) -> Ask:
-    """Return how to ask the named broker, because only it can describe and change its own settings; otherwise any broker."""
+    """Return the function that sends requests about the entity: to the named broker, which alone can describe and change its own settings
+    and loggers; about all else, to any broker. Raises CliError for a broker id that is no number."""
     if kind in {"brokers", "broker-loggers"} and name:
         if not name.isdecimal():
             raise CliError(f"The entity name for {kind} must be a valid integer broker id, but it is: {name}")

@@ -122,7 +122,7 @@ def _list(cluster: AdminClient, options: argparse.Namespace) -> None:
 
 
 def _among(given: str | None, known: Sequence[str], what: str, plural: str) -> set[str]:
-    """Return the named values, or all `known` ones."""
+    """Return the values in the comma-separated list `given`, or all `known` ones without a list. Raises Misused for an unknown value."""
     by_name = {each.lower(): each for each in known}
     wanted = [each.strip().lower() for each in given.split(",")] if given else [*by_name]
     if not by_name.keys() >= set(wanted):

@@ -142,7 +142,7 @@ def _ago_ms(duration: str) -> int:
 
 
 def _plan(file: Path, groups: Sequence[str]) -> dict[str, Offsets]:
-    """Read a file that --export printed; without group names in it, it belongs to the one named group."""
+    """Read a file that --export printed. Rows without a group name apply to the only element of `groups`. Raises CliError."""
     plan: dict[str, Offsets] = {}
     try:
         with file.open(encoding="utf-8", newline="") as lines:

@@ -103,7 +103,8 @@ class Misused(CliError):
 
 
 def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
-    """Print a failure as Kafka's tools do, because scripts look for that line, to standard output or (`aside`) standard error."""
+    """Return a decorator for a tool's main function: a CliError ends it with exit code `code`, and is printed after the text `what`, as
+    Kafka's tools do, to standard output or (`aside`) standard error."""
 
     def around(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
         def run(argv: Sequence[str]) -> int:

@@ -35,7 +35,7 @@ def alter_quotas(cluster: AdminClient, entities: Entities, added: Sequence[tuple
 
 
 def print_quotas(cluster: AdminClient, entities: Entities) -> None:
-    """Print one line for each entity of exactly these types. Raises `CliError`."""
+    """Print the quotas of each matching entity, one a line; entities with further types are left out (`strict`). Raises `CliError`."""
     wanted = [
         ComponentData(_ENTITIES[kind], _ANY if name is None else _EXACT if name else _DEFAULT, name or None) for kind, name in entities
     ]

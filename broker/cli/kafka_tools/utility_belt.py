@@ -65,7 +65,7 @@ def _judged(good: bool, problem: str) -> int:
 
 
 def _kafka_ready(options: argparse.Namespace) -> int:
-    """Wait until the cluster has this many brokers. Without an address (only a ZooKeeper's, perhaps), ask this container's broker."""
+    """Wait until the cluster has the given number of brokers. Without an address, or with ZooKeeper's only, ask this container's broker."""
     deadline = time.monotonic() + options.timeout
     while True:
         try:
