@@ -1,9 +1,9 @@
 """What a gateway knows of the cluster behind it: the brokers' addresses, the gateway's own port for each, and the ids of topics.
 
 Rules:
-- A broker is its node id. It keeps its port of the gateway while the gateway runs, also when it moves or is down.
+- A broker is identified by its node id. The gateway keeps its port for that id while it runs, also if the broker moves or is down.
 - Addresses are learned from the responses that pass, so the gateway needs no credentials of its own. The newest response is right.
-- A cluster that names brokers without end gets no more than GATEWAY_NODES_MAX ports.
+- At most GATEWAY_NODES_MAX ports are opened, however many brokers the cluster names.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class ClientsView:
         self._own_host = own_host
 
     def exchange(self, node_id: int, host: str, port: int) -> Address:
-        """Take a broker's address; return the gateway's for it (`AddressBook.exchange`)."""
+        """Note a broker's address in the cluster; return the gateway's address for that broker. Raises as `AddressBook.exchange`."""
         return self._book.exchange(self._own_host, node_id, host, port)
 
     def learn(self, topic_id: bytes, name: str) -> None:

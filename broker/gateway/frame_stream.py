@@ -1,7 +1,7 @@
-"""Splits a byte stream into frames of which most pass: their bytes are handed on as they arrive, and never stored.
+"""Splits a byte stream into frames. Most frames pass: their bytes are forwarded as they arrive, and never stored.
 
 Rules:
-- For each frame, `decide` sees its first bytes and returns PASS, COLLECT or MORE. A frame that is collected goes to `take` when it is
+- For each frame, `decide` sees its first bytes and returns PASS, COLLECT, MORE or WAIT. A collected frame is given to `take` when it is
   complete; its size is checked before a byte of it is stored.
 - Neighbouring frames that pass stay one buffer, which is a view of the received data.
 """
@@ -20,7 +20,7 @@ _SIZE = struct.Struct(">i")
 
 
 class FrameFate(Enum):
-    """What happens to a frame."""
+    """A decision about a frame: pass, collect, decide when more has arrived, or wait for `FrameStream.resume`."""
 
     PASS = "pass"
     COLLECT = "collect"
@@ -31,12 +31,12 @@ class FrameFate(Enum):
 
 
 Decide = Callable[[memoryview, int, int, int], FrameFate]
-"""Takes received data, the positions of the frame's first byte and of the end of what is there of it, and its size. It may be called again
-for the same frame unless it returned PASS."""
+"""Takes a buffer, the frame's start in it, the end of the frame's bytes that have arrived, and the frame's size. It may be called again for
+the same frame unless it returned PASS."""
 
 
 class FrameStream:
-    """One direction of a connection. `take` gets each collected frame, without its size. After an exception it cannot be used."""
+    """One direction of a connection. `take` gets each collected frame, without its size. After an exception the stream cannot be used."""
 
     __slots__ = ("_decide", "_left", "_stored", "_take", "_waiting", "_wanted", "max_collected")
 
@@ -50,21 +50,21 @@ class FrameStream:
         self._waiting: memoryview | None = None
 
     def release(self) -> None:
-        """Forget `decide` and `take`, which may refer to the owner of the stream. It cannot be used afterwards."""
+        """Drop the references to `decide` and `take`, which may form a cycle with the stream's owner. The stream cannot be used afterwards."""
         del self._decide, self._take
 
     @property
     def held_bytes(self) -> int:
-        """The number of stored bytes."""
+        """The number of stored bytes: of an incomplete collected frame, and of frames that wait for `resume`."""
         return len(self._stored) + (0 if self._waiting is None else len(self._waiting))
 
     @property
     def in_frame(self) -> bool:
-        """Whether a passing frame is not complete."""
+        """Whether the rest of a passing frame has not arrived yet."""
         return self._left > 0
 
     def feed(self, data: Buffer, out: list[Buffer]) -> None:
-        """Process received bytes; append those that pass to `out`. Raises ProtocolError."""
+        """Process received bytes; append the bytes of passing frames to `out`. Raises ProtocolError."""
         view = memoryview(data)
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None
@@ -85,7 +85,7 @@ class FrameStream:
         self._split(view, out)
 
     def resume(self, out: list[Buffer]) -> None:
-        """Continue with the frame that waits, if there is one. Raises ProtocolError."""
+        """Continue with the frame for which `decide` returned WAIT, if there is one. Raises ProtocolError."""
         if self._waiting is not None:
             view, self._waiting = self._waiting, None
             self._split(view, out)

@@ -46,8 +46,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class _Asked:
-    """A request that waits for its response. `asking` takes the response of an intercepted request; `mechanism` is that of a SaslHandshake,
-    or of a bare token.
+    """A request whose response has not been sent yet. `asking` gets the response of an intercepted request. `mechanism` is the SASL
+    mechanism of a SaslHandshake, or of a token without a Kafka header (`is_bare`).
     """
 
     __slots__ = ("api_key", "asking", "collected", "correlation_id", "is_bare", "mechanism", "version")
@@ -63,8 +63,8 @@ class _Asked:
 
 
 class Passage:
-    """The bytes of one connection, the gateway's `number`th. `on_change` is called when an intercepted request continues later: there may
-    be output, or it needs the cluster no longer.
+    """The bytes of one connection, the gateway's `number`th. `on_change` is called when an intercepted request has continued on its own:
+    the caller then writes the output, and checks `needs_cluster`.
     """
 
     def __init__(
@@ -94,14 +94,14 @@ class Passage:
         """Whether a rule closes the client's connection."""
 
     def release(self) -> None:
-        """Forget the caller, whose connection is over. Only requests that fault rules hold may go on."""
+        """Drop the references to the caller, because the client's connection has ended. Requests that fault rules hold may still continue."""
         self._on_change = lambda: None
         self._requests.release()
         self._responses.release()
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits that the client should not be read."""
+        """Whether the caller should pause reading from the client: too many requests in flight, or too many bytes behind a pending one."""
         waits_behind = self._pending is not None and self._requests.held_bytes >= limits.READ_CHUNK_BYTES
         return waits_behind or len(self._asked) >= limits.GATEWAY_IN_FLIGHT
 
@@ -112,7 +112,8 @@ class Passage:
 
     @property
     def needs_cluster(self) -> bool:
-        """Whether requests have to be sent to the cluster, or an intercepted one answered by it, also if their client has gone."""
+        """Whether bytes are to be sent to the cluster, or an intercepted request needs the cluster. If so, keep the connection to the cluster
+        after the client has disconnected."""
         return bool(self._unasked or self._to_cluster)
 
     @property
@@ -156,14 +157,14 @@ class Passage:
             self.from_cluster(b"")
 
     def take_to_client(self) -> list[Buffer]:
-        """Return what is to be written to the client now, in order."""
+        """Return the buffers to write to the client now, in order, and forget them."""
         out = self._to_client
         if out:
             self._to_client = []
         return out
 
     def take_to_cluster(self) -> list[Buffer]:
-        """Return what is to be written to the cluster now, in order."""
+        """Return the buffers to write to the cluster now, in order, and forget them."""
         out = self._to_cluster
         if out:
             self._to_cluster = []
@@ -302,7 +303,8 @@ class Passage:
         self._rewrite()
 
     def _rewrite(self) -> None:
-        """Do some steps of the rewriting. The request stays the oldest until its response is complete, so that nothing overtakes it."""
+        """Rewrite the next part of a response. Its request stays the oldest until the response is complete, so no later response is sent
+        before it."""
         steps, self._rewriting = self._rewriting, None
         assert steps is not None
         try:
@@ -334,7 +336,8 @@ class Passage:
 
 
 def _more(have: int, size: int, what: str) -> FrameFate:
-    """Wait for more of a frame's head. Raises MalformedHeader if there is no more, or too much of it already."""
+    """Return MORE. Raises MalformedHeader if the frame of `size` bytes has no more bytes than these `have`, or these exceed the limit for
+    a header; `what` names the part that could not be parsed."""
     if have >= size or have > limits.GATEWAY_HEAD_BYTES:
         raise MalformedHeader(f"{what} of {size} bytes")
     return FrameFate.MORE

@@ -1,9 +1,9 @@
 """The responses that a gateway changes: those with brokers' addresses, and ApiVersions.
 
 Rules:
-- Every other response passes as bytes. So do versions of these that have no addresses yet, and responses in which nothing changes.
-- Of Metadata, which names every partition of a cluster, only the part with the brokers is decoded. The rest passes as bytes, after a walk
-  over it in small steps for the topics' ids.
+- Every other response passes as bytes. So do older versions without addresses, and responses in which nothing changes.
+- Of Metadata, which names every partition of a cluster, only the part with the brokers is decoded. The rest passes as bytes; it is scanned
+  in small steps for the topics' ids.
 - ApiVersions offers a rewritten API up to the version that this project knows. All other APIs are offered as the cluster offers them, also
   unknown ones. The first versions stay, too: Kafka lists Produce from 0 for old librdkafka, which then does not use them (KIP-896).
 - GSSAPI is not offered: its tickets are for the host name that the client connects to, which is the gateway's.
@@ -28,10 +28,10 @@ from ottla.protocol.wire import Buffer
 
 
 class AddressView(Protocol):
-    """What a client sees of the cluster, and what the gateway learns from its responses."""
+    """Translates brokers' addresses for one client, and learns addresses and topic ids from the cluster's responses."""
 
     def exchange(self, node_id: int, host: str, port: int) -> Address:
-        """Take a broker's address in the cluster; return the address to give to the client. Raises ProtocolError."""
+        """Note a broker's address in the cluster; return the gateway's address for the broker. Raises ProtocolError."""
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """Note a topic's id."""
@@ -101,8 +101,8 @@ def is_understood(api_key: int, version: int) -> bool:
 
 
 def decoded(api_key: int, version: int, frame: memoryview, elements: int = limits.GATEWAY_ELEMENTS) -> tuple[int, Any]:
-    """Return the version of a response, which may be older than the request's, and the response. Raises ProtocolError, also for more
-    than `elements` in its arrays.
+    """Return the version of a response and the decoded response. The version is that of the request, except for ApiVersions with
+    UNSUPPORTED_VERSION, which has version 0 (KIP-511). Raises ProtocolError, also if its arrays have more than `elements` in total.
     """
     if api_key == ApiKey.API_VERSIONS and frame[_ERROR_CODE] == _UNSUPPORTED:
         version = 0  # KIP-511
@@ -115,13 +115,13 @@ def change(api_key: int, version: int, response: Any, view: AddressView) -> bool
 
 
 def sized(frame: memoryview) -> list[Buffer]:
-    """Return the buffers of a frame with its size."""
+    """Return a frame as two buffers: its 4-byte size prefix, and the frame."""
     return [_SIZE.pack(len(frame)), frame]
 
 
 def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> Generator[None, None, list[Buffer]]:
-    """Return the response to send in place of `frame`, with its size, after a number of short steps. Raises ProtocolError for an invalid
-    response.
+    """Return the response to send in place of `frame`, with its size prefix. It is a generator that yields between short steps of work.
+    Raises ProtocolError for an invalid response.
     """
     if api_key == ApiKey.METADATA:
         return (yield from _metadata_rewritten(version, frame, view))
@@ -157,8 +157,8 @@ def offer(response: ApiVersionsResponse) -> bool:
 
 
 def newer_client_response() -> ApiVersionsResponse:
-    """Return the response to an ApiVersions request of a version that the cluster knows and this project does not, to be encoded as version
-    0: the client asks again (KIP-511).
+    """Return the UNSUPPORTED_VERSION response to an ApiVersions request whose version this project does not know. Encode it as version 0;
+    the client then retries with a version that the response names (KIP-511).
     """
     last = response_class(ApiKey.API_VERSIONS).MAX_VERSION
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(ApiKey.API_VERSIONS, 0, last)])

@@ -2,7 +2,7 @@
 
 Rules:
 - Versions 10 (the first with ids) to 13 have the same layout up to the end of the topics.
-- Every length moves the position forward, and a read beyond the end raises. So a wrong length ends the walk at once.
+- Every length moves the position forward, and a read beyond the end raises. So a wrong length cannot cause an endless loop.
 """
 
 from __future__ import annotations
