@@ -1,7 +1,7 @@
-"""Responses that are not made by a handler.
+"""Builds and changes responses without a handler.
 
-`refusal` builds a response from the request alone: a fault needs it, and a broker whose controller does not answer. `overwrite` changes the
-error codes of a real response, `corrupted` its records; `committed_in` finds the offsets of one.
+`refusal` builds an error response from the request alone, for a fault, or because the controller does not answer. `overwrite` changes the
+error codes of a handler's response, `corrupted` its records; `committed_in` finds the committed offsets of an OffsetFetch response.
 
 Rules: a refusal repeats everything that the request names, each with the error, as Kafka's `getErrorResponse` does. It is built from field
 names, so that most new APIs need no code here.
@@ -79,10 +79,11 @@ def _element(of_response: type[Any], values: Mapping[str, object], error: ErrorC
 
 
 def overwrite(response: Any, error: ErrorCode, wanted: Wanted, topic_name: TopicName) -> None:
-    """Set the innermost error codes of `response` that are `wanted` to `error`, and base offsets beside them to -1."""
+    """Set error codes of `response` to `error`: the innermost ones, of the topics and partitions for which `wanted` returns True. Base
+    offsets in the same structs become -1."""
 
     def visit(struct: Any, topic: str | None, partition: int | None) -> bool:
-        """Return whether there is an error code in `struct` or below, wanted or not."""
+        """Overwrite the codes in `struct`; return whether it or a nested struct has an error code, overwritten or not."""
         below = False
         for name, inner in _inner(struct):
             if is_topic_list(name):
@@ -101,7 +102,7 @@ def overwrite(response: Any, error: ErrorCode, wanted: Wanted, topic_name: Topic
 
 
 def records_in(response: Any, wanted: Wanted, topic_name: TopicName) -> Any:
-    """Return the first partition of a Fetch or ShareFetch response that is `wanted` and has a whole batch of records, or None."""
+    """Return the first partition of a Fetch or ShareFetch response for which `wanted` returns True and which has a whole batch, or None."""
     for topic in getattr(response, "responses", ()):
         for partition in getattr(topic, "partitions", ()):
             records = getattr(partition, "records", None)
@@ -111,8 +112,8 @@ def records_in(response: Any, wanted: Wanted, topic_name: TopicName) -> Any:
 
 
 def committed_in(response: Any, group: Callable[[str | None], bool], wanted: Wanted, topic_name: TopicName) -> list[Any]:
-    """Return the partitions of an OffsetFetch response that are `wanted` and have a committed offset above 0. `group` takes the name of a
-    group, or None before version 8, which does not repeat it."""
+    """Return the partitions of an OffsetFetch response with a committed offset above 0, if `group` and `wanted` return True for their group,
+    topic and partition. The group is None before version 8, whose responses do not name it."""
     return [
         partition
         for of_group in [response, *response.groups]
@@ -124,14 +125,14 @@ def committed_in(response: Any, group: Callable[[str | None], bool], wanted: Wan
 
 
 def corrupted(records: Buffer) -> Buffer:
-    """Return a copy of record batches in which one bit of the first batch's records differs: the last byte's lowest one."""
+    """Return a copy of record batches with the lowest bit of the first batch's last byte flipped, so that its CRC no longer matches."""
     copy = bytearray(records)
     copy[_first_batch_end(records) - 1] ^= 1
     return copy
 
 
 def _first_batch_end(records: Buffer) -> int:
-    """Return where the first batch ends, or 0 if it has no records or is not there whole."""
+    """Return the position after the first batch, or 0 if it has no records or is incomplete."""
     if len(records) <= HEADER_BYTES:
         return 0
     end = LOG_OVERHEAD + int.from_bytes(records[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big")
@@ -147,7 +148,8 @@ def _mirror(asked: Any, answer: Any, error: ErrorCode) -> None:
 
 
 def _asked_for(asked: Any, answer_class: Any) -> list[Any]:
-    """Return the items of the request struct `asked` that the response structs of `answer_class` are about: structs, names or numbers."""
+    """Return the list in the request struct `asked` whose items (structs, names or numbers) each need a response struct of `answer_class`;
+    empty if there is none."""
     kind = _stands_for(answer_class)
     if kind is None:
         return []

@@ -29,7 +29,7 @@ class FillableFiles(Files):
         self._logs: dict[int, tuple[str, int]] = {}
 
     def obey(self) -> None:
-        """Follow the rules from now on, in place of the broker's earlier files."""
+        """Apply the rules from now on. The files of the broker's previous start, if any, no longer do."""
         self._faults.on_disk_rules = self._rules_changed
         self._rules_changed()
 

@@ -212,7 +212,7 @@ class FaultRule:
         return api in OF_ANSWERS.get(self.action, (api,))
 
     def keep(self, key: AnswerKey, at_ms: int, answer: Any) -> None:
-        """Keep an answer, and at most `_ANSWERS_KEPT`."""
+        """Store a response and its time, to be sent again later; at most the newest `_ANSWERS_KEPT` are stored."""
         self.kept.pop(key, None)
         if len(self.kept) >= _ANSWERS_KEPT:
             del self.kept[next(iter(self.kept))]

@@ -1,10 +1,10 @@
 """The wire log: one line for each request and its result, as text or JSON.
 
 Rules:
-- Requests of authentication are not observed, so no SASL token gets here.
-- Bytes (records, salts, passwords' hashes, tokens' HMACs) are told by their length only.
-- Values of settings are told for topics and other resources that have no secrets. Those of brokers, which may be passwords, are masked.
-- A peer's text is cut and escaped: a line stays one line.
+- Authentication requests are not observed, so SASL tokens are never logged.
+- Of byte fields (records, salts, password hashes, HMACs of delegation tokens) only the length is logged.
+- Setting values are logged for topics and other resources without secrets. Brokers' setting values, which may be passwords, are masked.
+- A peer's text is cut and its control characters are escaped, so that each exchange is one line.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _UUID_BYTES: Final = 16
 
 
 class WireLog:
-    """An observer that writes lines. `wanted` are filters, of which one has to match (none: everything). `errors_only` leaves out results
-    without errors, `slower_than_ms` what was faster. `write` gets each line, without its end.
+    """An observer that writes a line for each exchange. `wanted` are filters, one of which has to match (without filters all match).
+    `errors_only` omits exchanges without errors, `slower_than_ms` faster ones. `write` gets each line without a line break.
     """
 
     def __init__(
