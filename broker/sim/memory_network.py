@@ -163,7 +163,7 @@ class MemoryTransport(asyncio.Transport):
             self._soon(self._deliver)
 
     def drained(self, count: int) -> None:
-        """The other end has read `count` bytes."""
+        """Subtract `count` bytes, which the other end has read, from the write buffer, and resume writing below its low-water mark."""
         self._under_way -= count
         if self._write_paused and self._under_way <= self._low:
             self._write_paused = False

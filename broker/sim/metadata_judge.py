@@ -19,7 +19,7 @@ UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 
 class MetadataWatch:
-    """Receives every committed image, and checks them when `look` is called. Raises Violation."""
+    """Collects every committed metadata image; `look` checks the images collected since its last call, and raises Violation."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
@@ -117,8 +117,8 @@ def may_elect_uncleanly(image: MetadataImage, topic: TopicImage) -> bool:
 
 
 def _is_put_in_uncleanly(image: MetadataImage, topic: TopicImage, now: PartitionRegistration) -> bool:
-    """Return whether the ISR may be a fenced broker that lacks records. Cancelling a reassignment whose adding replicas are the whole ISR
-    puts the first remaining replica in their place (KAFKA PartitionReassignmentRevert)."""
+    """Return whether the partition's only ISR member may be a fenced broker that lacks records. Cancelling a reassignment whose adding
+    replicas are the whole ISR replaces the ISR by the first remaining replica (KAFKA PartitionReassignmentRevert)."""
     return may_elect_uncleanly(image, topic) and len(now.isr) == 1 and now.leader == -1
 
 

@@ -286,7 +286,7 @@ class Nemesis:
         return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
     def _look_at_the_wounded(self) -> None:
-        """Forget nodes that have rejoined, or that have left every ISR because they are fenced."""
+        """Remove from `_wounded` the nodes that run unfenced again, and those that are in no ISR or set of eligible leader replicas."""
         image = self.cluster.image
         for node in sorted(self._wounded):
             all_of_them = (each for topic in image.topics.values() for each in topic.partitions.values())

@@ -58,7 +58,7 @@ class SimClient:
         await work
 
     async def pause(self, ms: int = BACKOFF_MS) -> None:
-        """Wait."""
+        """Wait in virtual time."""
         await pause(self.timers, self.clock, ms)
 
     async def call(self, node_id: int, request: Message, version: int | None = None) -> Any:

@@ -37,7 +37,8 @@ class AbortNeeded(Exception):
 
 
 class SimCopier(SimProducer):
-    """Copies `source` to the `targets`. After fencing, a `superseded` copier ends, any other starts a new session."""
+    """Copies the partition `source` to the partitions `targets`. When it is fenced, it ends if `superseded` (another instance has started),
+    otherwise it starts a new session."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, source: Place, targets: list[Place]

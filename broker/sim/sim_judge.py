@@ -216,9 +216,9 @@ class Watch:
 
 
 def parted_at(log: PartitionLog, elected: int, epochs: Sequence[EpochStart]) -> int:
-    """Return the offset up to which a log, as it was when leader epoch `elected` began, agrees with a log of these leader epochs.
+    """Return the offset up to which `log`, as it was when leader epoch `elected` began, agrees with another log whose epochs are `epochs`.
 
-    That may be below its end: it may contain records that were never committed, or that an earlier unclean election had lost.
+    The offset may be below the end of `log`, which may contain records that were never committed or that an unclean election had lost.
     """
     own = [each for each in log.epochs.entries if each.epoch < elected]
     starts = sorted({each.start_offset for each in (*own, *epochs)})

@@ -65,20 +65,20 @@ class ShareGiven:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """The numbers of deliveries, and of accepted and given up records, which `judge` counts."""
+        """The numbers of deliveries, accepted records and given-up (archived) records; the last two are set by `judge`."""
         return self._deliveries, self._accepted, self._given_up
 
     def next_number(self) -> int:
-        """Number the events of a run."""
+        """Return the next number of an event; events are numbered in the order of a run."""
         self._numbers += 1
         return self._numbers
 
     def is_poison(self, value: bytes) -> bool:
-        """Return whether members never accept this record."""
+        """Return whether members never accept a record with this value."""
         return sum(value) % _POISON_EVERY == 0
 
     def delivered(self, member: str, one: Delivery) -> None:
-        """Judge a delivery."""
+        """Check a delivery against what was acknowledged and delivered before; add violations to `wrong`."""
         self._deliveries += 1
         ended, acknowledged = self._ended.get(one.offset), self._counts.get(one.offset)
         if ended is not None and ended[0] < one.sent:
@@ -91,13 +91,13 @@ class ShareGiven:
             self.wrong.append(f"{member} was given {one.value!r} at {one.offset}, which was {self._values[one.offset]!r} before")
 
     def asked(self, acknowledged: Mapping[Place, list[Delivery]]) -> None:
-        """Note acknowledgements that are sent."""
+        """Note the acknowledgements in a request that is about to be sent."""
         for one in chain.from_iterable(acknowledged.values()):
             if one.type is not None:
                 self._asked.setdefault(one.offset, set()).add(one.type)
 
     def answered(self, member: str, ones: Iterable[Delivery], *, ok: bool) -> None:
-        """Note that acknowledgements were answered."""
+        """Note the response to acknowledgements: `ok` if the leader confirmed them."""
         number = self.next_number()
         for one in ones if ok else ():
             if one.type in _ENDS:
@@ -108,7 +108,8 @@ class ShareGiven:
     # --- the end -------------------------------------------------------------------------------------------------------------------
 
     def judge(self, stored: Iterable[Stored], states: Iterable[Partition]) -> list[str]:
-        """Judge the whole run, of whose topics `stored` are the records, and `states` the partitions of `__share_group_state`."""
+        """Return the violations of a finished run. `stored` are the records of its topics, `states` the partitions of
+        `__share_group_state`."""
         names = {topic_id: name for name, topic_id in self.topic_ids.items()}
         newest: dict[Offset, tuple[int, int]] = {}
         found: list[str] = []
@@ -126,7 +127,7 @@ class ShareGiven:
         return found
 
     def _fate(self, offset: Offset, count: int, state: int) -> Iterator[str]:
-        """Check how a record that the group has to be delivered ended."""
+        """Check the final delivery count and state of a record that the group had to receive; yield violations."""
         asked = self._asked.get(offset, set())
         ended = self._ended.get(offset)
         if state == RecordState.ACKNOWLEDGED:
