@@ -1,9 +1,9 @@
-"""The marks of a broker over HTTP: states, by name, that the broker returns to while its process goes on.
+"""The marks of a broker over HTTP: named states to which the broker can return without a restart of its process.
 
 Rules:
-- A mark is made, and a state returned to, between two requests of clients. All connections to the broker are then closed, not those to the
-  admin port.
-- Marks end with the process.
+- A mark is made, and a rewind to it happens, between two client requests. A rewind closes all connections to the broker except those to
+  the admin port.
+- Marks are lost when the process ends.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ class Metrics:
 
 
 async def _in_turns(found: Iterable[T]) -> AsyncIterator[T]:
-    """Yield each of them, and let other work of the event loop run after every few."""
+    """Yield each element of `found`, and let other callbacks of the event loop run after every `_AT_ONCE` elements."""
     for number, each in enumerate(found, 1):
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
