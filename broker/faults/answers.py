@@ -112,8 +112,8 @@ def records_in(response: Any, wanted: Wanted, topic_name: TopicName) -> Any:
 
 
 def committed_in(response: Any, group: Callable[[str | None], bool], wanted: Wanted, topic_name: TopicName) -> list[Any]:
-    """Return the partitions of an OffsetFetch response with a committed offset above 0, if `group` and `wanted` return True for their group,
-    topic and partition. The group is None before version 8, whose responses do not name it."""
+    """Return the partitions of an OffsetFetch response with a committed offset above 0, if `group` returns True for the group's name and
+    `wanted` for topic and partition. The name is None before version 8, whose responses lack it."""
     return [
         partition
         for of_group in [response, *response.groups]

@@ -50,7 +50,7 @@ class FrameStream:
         self._waiting: memoryview | None = None
 
     def release(self) -> None:
-        """Drop the references to `decide` and `take`, which may form a cycle with the stream's owner. The stream cannot be used afterwards."""
+        """Drop the references to `decide` and `take`, which may refer to the stream's owner. The stream cannot be used afterwards."""
         del self._decide, self._take
 
     @property

@@ -94,7 +94,7 @@ class Passage:
         """Whether a rule closes the client's connection."""
 
     def release(self) -> None:
-        """Drop the references to the caller, because the client's connection has ended. Requests that fault rules hold may still continue."""
+        """Drop the references to the caller when the client's connection has ended. Requests that fault rules hold may still continue."""
         self._on_change = lambda: None
         self._requests.release()
         self._responses.release()
@@ -112,8 +112,8 @@ class Passage:
 
     @property
     def needs_cluster(self) -> bool:
-        """Whether bytes are to be sent to the cluster, or an intercepted request needs the cluster. If so, keep the connection to the cluster
-        after the client has disconnected."""
+        """Whether bytes are to be sent to the cluster, or an intercepted request needs the cluster. If so, the connection to the cluster
+        has to stay open although the client has disconnected."""
         return bool(self._unasked or self._to_cluster)
 
     @property

@@ -193,7 +193,8 @@ class SimAdmin(SimClient):
         return all(each.isr for each in image.topics[image.topic_ids[name]].partitions.values())
 
     def _settled(self, name: str, error: int | None) -> bool:
-        """Return whether a request about the topic succeeded. If that is unknown (`error` is None or ambiguous), stop checking the topic."""
+        """Return whether a request about the topic succeeded. Without a response, or after an error that may hide a success, stop checking
+        the topic."""
         if error == ErrorCode.NONE:
             self.done += 1
             return True

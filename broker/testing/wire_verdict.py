@@ -122,7 +122,8 @@ def _contents(cluster: Cluster, place: Place, begin: int, end: int) -> list[Stor
 
 
 def _ends(cluster: Cluster, partitions: Collection[Place], sends: Iterable[Send]) -> tuple[dict[Place, int], dict[Place, str]]:
-    """Return the high watermarks and each failed partition's error, once all acknowledged records are below them or `_PATIENCE_S` is over."""
+    """Return the high watermarks, and each failed partition's error. Wait until all acknowledged records are below the high watermarks, at
+    most `_PATIENCE_S`."""
     acked: dict[Place, int] = {}
     for send in sends:
         if send.acked:
