@@ -1,13 +1,14 @@
 """A producer on aiokafka that writes each record exactly once, whatever happens to it, to the network or to the broker.
 
 How:
-- `transactional_id` is the same after each start of this instance: `start` (InitProducerId) ends what the predecessor left open, and
-  fences it in case that it still lives. Idempotence comes with it: the client's own retries cannot repeat or reorder anything.
-- What has been written already is read from the topic itself, after `start` and read_committed. The topic is this producer's own, so
-  no open transaction of somebody else hides anything (otherwise keep the progress with the records, or in a source that has offsets).
+- `transactional_id` is the same after each start of this instance: `start` (InitProducerId) ends the transaction that the predecessor
+  left open, and fences it if it still runs. A transactional producer is idempotent: its retries cannot repeat or reorder records.
+- After `start`, the producer reads from the topic, with read_committed, which records are written already. It is the topic's only writer,
+  so no other producer's open transaction hides records (otherwise keep the progress with the records, or in a source that has offsets).
 - Each future is awaited inside the transaction: aiokafka commits a transaction even when a send in it has failed.
-- After an error the transaction is aborted, and a new producer looks again at what is missing; that settles a commit in doubt, too.
-  One that was fenced ends: it has a successor, or its transaction took longer than `transaction_timeout_ms`. The supervisor decides.
+- After an error the transaction is aborted, and a new producer reads again which records are missing; so it also finds out whether a
+  commit without a response succeeded. A fenced producer ends: it has a successor, or its transaction took longer than
+  `transaction_timeout_ms`. The supervisor decides whether to restart it.
 """
 
 from __future__ import annotations

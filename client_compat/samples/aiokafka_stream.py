@@ -1,15 +1,15 @@
 """A stream on aiokafka: reads the input, writes one record for each, and each exactly once into the committed output.
 
 How:
-- Output and offsets are in one transaction: both are there, or neither. The consumer itself commits nothing, and reads read_committed.
-- aiokafka (0.14) cannot tell the coordinator which member of the group commits (KIP-447), so a member that lost its partition must be
-  fenced in another way, the one from before KIP-447: a producer for each input partition, its `transactional_id` by that partition.
-  Whoever gets the partition ends the predecessor's transaction with `start`, and only then asks where the group stands.
-- Each record goes to the partition that it came from: what was in order stays so, also when partitions are read in another turn.
-- After an error: a new producer, and back to the committed offset, in the same way. A fenced one ends, its partition has another owner;
-  or the transaction took longer than `transaction_timeout_ms`. The supervisor starts it again.
-- A rebalance waits until the transaction at hand is over (the lock). `group_instance_id` lets a restarted member have its partitions back
-  at once.
+- Output and offsets are in one transaction: both are committed, or neither. The consumer does not commit, and reads read_committed.
+- aiokafka (0.14) cannot send the group metadata with the offsets (KIP-447), so a member that lost its partition must be fenced as before
+  KIP-447: by a producer for each input partition, with a `transactional_id` derived from the partition.
+  The partition's next owner ends the predecessor's transaction with `start`, and only then fetches the committed offset.
+- Each record is written to the partition with the number of its input partition, so the order within a partition is kept.
+- After an error, the stream opens a new producer and seeks to the committed offset, in the same way. A fenced stream ends: its partition
+  has another owner, or the transaction took longer than `transaction_timeout_ms`. The supervisor starts it again.
+- A rebalance waits until the current transaction has ended (the lock). `group_instance_id` gives a restarted member its partitions back
+  without a rebalance.
 """
 
 from __future__ import annotations

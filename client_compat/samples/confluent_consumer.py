@@ -1,11 +1,11 @@
 """A consumer on confluent-kafka (librdkafka) whose effects happen once for each record, in a store of its own. `--result` prints them.
 
 How:
-- The position is in the store, in the same transaction as the effects, and is taken from there when a partition is assigned.
-- The store refuses who does not stand where it stands: a process that was suspended and replaced cannot repeat anything.
-- The business key is unique in the store: a record that its producer sent twice has one effect.
-- `isolation.level` is read_committed (librdkafka's default): what a producer aborted has none.
-- Offsets are committed to the group afterwards, for those who watch the lag. Nothing depends on them: a commit may fail.
+- The store has the position, written in the same transaction as the effects. On assignment the consumer seeks to it.
+- The store rejects effects that do not begin at its position, so a process that was suspended and replaced cannot repeat effects.
+- The business key is unique in the store, so a record that its producer sent twice has one effect.
+- `isolation.level` is read_committed (librdkafka's default), so aborted records have no effect.
+- Offsets are committed to the group afterwards, for monitoring of the lag only. The consumer does not use them, so a commit may fail.
 """
 
 from __future__ import annotations

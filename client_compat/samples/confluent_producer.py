@@ -1,13 +1,13 @@
 """A producer on confluent-kafka (librdkafka) that writes each record exactly once, whatever happens to it, to the network or to the broker.
 
 How:
-- `transactional.id` is the same after each start of this instance: `init_transactions` ends what the predecessor left open, and fences
-  it in case that it still lives. Idempotence comes with it: the client's own retries cannot repeat or reorder anything.
-- What has been written already is read from the topic itself, after `init_transactions` and read_committed. The topic is this producer's
-  own, so no open transaction of somebody else hides anything (otherwise keep the progress with the records, or in a source with offsets).
+- `transactional.id` is the same after each start of this instance: `init_transactions` ends the transaction that the predecessor left
+  open, and fences it if it still runs. A transactional producer is idempotent: its retries cannot repeat or reorder records.
+- After `init_transactions`, the producer reads from the topic, with read_committed, which records are written already. It is the topic's
+  only writer, so no other open transaction hides records (otherwise keep the progress with the records, or in a source with offsets).
 - `commit_transaction` flushes and fails when a record in the transaction has failed: no delivery report is needed for that.
-- Errors say what is to be done: `retriable`, call the same again; `txn_requires_abort`, abort and do the chunk again; `fatal`, end.
-  A fenced producer has a successor, or its transaction took longer than `transaction.timeout.ms`. The supervisor decides.
+- An error's flags say what to do: `retriable`, repeat the call; `txn_requires_abort`, abort and repeat the chunk; `fatal`, end. A fenced
+  producer has a successor, or its transaction took longer than `transaction.timeout.ms`. The supervisor decides whether to restart it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """A producer on kafka-python that writes each record exactly once, whatever happens to it, to the network or to the broker.
 
 How:
-- `transactional_id` is the same after each start of this instance: `init_transactions` ends what the predecessor left open, and fences
-  it in case that it still lives. Idempotence comes with it: the client's own retries cannot repeat or reorder anything.
-- What has been written already is read from the topic itself, after `init_transactions` and read_committed. The topic is this producer's
-  own, so no open transaction of somebody else hides anything (otherwise keep the progress with the records, or in a source with offsets).
-- Each future is asked before the commit: kafka-python 3.0 commits a transaction even when a send in it has failed (it takes a new epoch
-  after OUT_OF_ORDER_SEQUENCE_NUMBER, as outside of transactions, and goes on).
-- After an error a new producer ends the transaction of the old one (`abort_transaction` may wait for ever after a refused send), and
-  looks again at what is missing; that settles a commit in doubt, too.
-  One that was fenced ends: it has a successor, or its transaction took longer than `transaction_timeout_ms`. The supervisor decides.
+- `transactional_id` is the same after each start of this instance: `init_transactions` ends the transaction that the predecessor left
+  open, and fences it if it still runs. A transactional producer is idempotent: its retries cannot repeat or reorder records.
+- After `init_transactions`, the producer reads from the topic, with read_committed, which records are written already. It is the topic's
+  only writer, so no other open transaction hides records (otherwise keep the progress with the records, or in a source with offsets).
+- Each future's result is checked before the commit: kafka-python 3.0 commits a transaction even if a send in it has failed (after
+  OUT_OF_ORDER_SEQUENCE_NUMBER it increments its epoch and continues, as outside of transactions).
+- After an error a new producer ends the old one's transaction (`abort_transaction` may wait for ever after a rejected send), and reads
+  again which records are missing; so it also finds out whether a commit without a response succeeded. A fenced producer ends: it has a
+  successor, or its transaction took longer than `transaction_timeout_ms`. The supervisor decides whether to restart it.
 """
 
 from __future__ import annotations

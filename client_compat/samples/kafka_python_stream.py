@@ -1,15 +1,15 @@
 """A stream on kafka-python: reads the input, writes one record for each, and each exactly once into the committed output.
 
 How:
-- Output and offsets are in one transaction: both are there, or neither. The consumer itself commits nothing, and reads read_committed.
-- `group_metadata` goes with the offsets (KIP-447): a member that has lost its partitions without knowing is refused, whatever its
-  `transactional_id`. And the next owner is not told an offset while a transaction has a newer one at hand.
-- `transactional_id` is by instance: a restarted one ends the transaction that its predecessor left open, and fences it.
-- Each record goes to the partition that it came from: what was in order stays so, also when partitions are read in another turn.
-- After an error: a new producer, which ends the transaction of the old one, and back to the committed offsets. A fenced one ends the
-  program, and its supervisor starts it again.
-- Rebalances happen inside of `poll`, between two transactions, so there is nothing to do about them. `group_instance_id` lets a
-  restarted member have its partitions back at once.
+- Output and offsets are in one transaction: both are committed, or neither. The consumer does not commit, and reads read_committed.
+- `group_metadata` goes with the offsets (KIP-447): a member that has lost its partitions unnoticed is rejected, whatever its
+  `transactional_id`. The next owner gets no committed offset while a transaction with a newer one is open.
+- Each instance has its own `transactional_id`: after a restart it ends the transaction that its predecessor left open, and fences it.
+- Each record is written to the partition with the number of its input partition, so the order within a partition is kept.
+- After an error, the stream opens a new producer, which ends the old one's transaction, and seeks to the committed offsets. If the producer
+  was fenced, the program ends, and its supervisor starts it again.
+- Rebalances happen only in `poll`, between two transactions, so no rebalance listener is needed. `group_instance_id` gives a restarted
+  member its partitions back without a rebalance.
 """
 
 from __future__ import annotations
