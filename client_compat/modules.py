@@ -1,8 +1,8 @@
 """The modules of testcontainers that start Kafka, each in a program as a user's test would be: how it is built, started and timed.
 
-Rules: one start a process, as in a test run; nothing is changed but the image's name. The modules' reaper is off, and they are told
-where published ports are: both would need another image, which cannot be had everywhere (Java starts Alpine to find the host where it
-believes itself in a container).
+Rules: each start is a new process, as in a test run, and only the image's name is changed. The modules' reaper (Ryuk) is off, and the host
+of published ports is given to them, because for either they would pull another image, which is not available everywhere (Java's module
+starts Alpine to find the host if it runs in a container).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Module:
     image: str
 
     def seconds(self) -> float:
-        """Start the image by the module, produce and consume through it, and end it: the seconds until the module called it ready
-        (of Node's: until it answered, for that module does not wait). Raises RuntimeError with what the program said."""
+        """Start the image by the module, produce and consume a record, and stop it. Return the seconds until the module reported it as
+        ready (with Node's, which does not wait, until it answered). Raises RuntimeError with the program's output."""
         told = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
         if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
             told["TESTCONTAINERS_HOST_OVERRIDE"] = "localhost"

@@ -1,1 +1,3 @@
-"""The audit on a real standalone Spark cluster: one master and two workers on loopback, the packaged wheel, and proof of who did what."""
+"""The audit on a real standalone Spark cluster: one master and two workers on loopback, with the packaged wheel.
+
+Spark's event log shows which worker ran which tasks."""

@@ -39,7 +39,7 @@ TIMEOUT_S = 900
 
 
 def write_logs(root: Path, megabytes: int) -> dict[str, list[Path]]:
-    """Write the logs, and return the directories of each audit. Each audit has enough for many tasks, and something planted."""
+    """Write the logs; return each audit's directories by its name. Each audit has data for many tasks, and at least one planted fault."""
     for name in ("served", "big"):
         logs.big(root / name, megabytes << 20, partitions=8)
     CASES[PLANTED[0]].write(root / "served")
@@ -52,8 +52,7 @@ def write_logs(root: Path, megabytes: int) -> dict[str, list[Path]]:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What came of one spark-submit: the verdict, how many tasks that read each worker's executors ran, and how many were lost with an
-    executor."""
+    """The result of one spark-submit: the verdict, the numbers of log-reading tasks by worker, and how many were lost with an executor."""
 
     verdict: dict[str, Any]
     tasks: Counter[str]
@@ -61,7 +60,7 @@ class Submitted:
 
     @property
     def by_both(self) -> bool:
-        """Whether each worker read."""
+        """Whether both workers ran tasks that read logs."""
         return set(self.tasks) == {"work-0", "work-1"} and all(self.tasks.values())
 
 
@@ -72,7 +71,7 @@ Disturbance = Callable[[str, subprocess.Popen[str]], None]
 def submit(  # noqa: PLR0917 # one program's arguments
     master: str, wheel: Path, paths: Sequence[str], work: Path, name: str, disturb: Disturbance | None = None
 ) -> Submitted:
-    """Audit by spark-submit. Raises CalledProcessError with what Spark said where there is no verdict."""
+    """Audit by spark-submit; `disturb` runs meanwhile. Raises CalledProcessError with Spark's output if there is no verdict."""
     ui = free_port()
     events, verdict = work / f"{name}-events", work / f"{name}.json"
     events.mkdir()
@@ -114,7 +113,7 @@ def submit(  # noqa: PLR0917 # one program's arguments
 
 
 def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] = 256) -> None:
-    """Audit on a standalone Spark cluster, and show who did what."""
+    """Audit on a standalone Spark cluster, and show which worker ran how many tasks."""
     conduct(partial(_audit_on_cluster, megabytes))
 
 

@@ -22,7 +22,8 @@ START_SECONDS = 300
 
 @contextmanager
 def cluster(directory: Path, workers: int = 2) -> Iterator[str]:
-    """The master's URL, once all workers have joined it. Logs go to `directory`. Raises TimeoutError."""
+    """Run a cluster inside the context; yield the master's URL when all workers have registered. Processes log to `directory`. Raises
+    TimeoutError."""
     port, ui = free_port(), free_port()
     with ExitStack() as stack:
         stack.enter_context(_process(directory, "master", "master.Master", "--port", str(port), "--webui-port", str(ui)))
@@ -35,7 +36,7 @@ def cluster(directory: Path, workers: int = 2) -> Iterator[str]:
 
 
 def environment() -> dict[str, str]:
-    """What Spark's programs run with: this interpreter, on loopback."""
+    """Return the environment variables for Spark's programs: they use this interpreter, and listen on loopback only."""
     python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     return {**os.environ, **python, "SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
 

@@ -14,8 +14,8 @@ LOST = {"ExecutorLostFailure", "Resubmitted"}
 
 
 def scan_tasks(lines: Iterable[str], reasons: Collection[str] = ("Success",)) -> Counter[str]:
-    """Tasks of the stages that read log partitions and that ended for one of the reasons, by executor id. An executor without any is
-    there with 0."""
+    """Count by executor id the tasks that belong to a stage that reads log partitions, and ended with one of `reasons`. Executors without
+    such a task count 0."""
     tasks: Counter[str] = Counter()
     scans: set[int] = set()
     ended: list[tuple[int, str]] = []

@@ -115,7 +115,7 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
 
 @dataclass(frozen=True, slots=True)
 class CorpusScore:
-    """The outcome."""
+    """The outcome of a run."""
 
     score: Score
 

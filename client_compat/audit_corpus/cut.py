@@ -12,7 +12,7 @@ from ottla.spark_jobs.corpus.score import write
 
 
 def cut_corpus(root: Path, some: slice = slice(None)) -> list[Path]:
-    """Write the corpus cases with a segment per batch, and return the directories of those that have one each."""
+    """Write the corpus cases of the slice `some` with a segment per batch; return the directories of the cases that consist of one only."""
     names = [*CASES][some]
     write({name: CASES[name] for name in names}, root)
     for log in list(root.rglob("*.log")):

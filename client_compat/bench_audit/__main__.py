@@ -52,7 +52,7 @@ class Contender:
     rows: int = 0
 
     def run(self) -> None:
-        """Once; raises subprocess.CalledProcessError when it fails."""
+        """Read the log once; add wall-clock and CPU seconds, and update peak memory and rows. Raises subprocess.CalledProcessError."""
         ours = self.commands[0][0] == sys.executable
         started, before = time.perf_counter(), _cpu_of_children()
         # Nobody waits for Spark's Python workers, so the system adds their time to no other process: they are sampled.
@@ -85,13 +85,13 @@ def _wait_for_orphans() -> None:
 
 
 def _cpu_of_children() -> float:
-    """Processor seconds of all processes that were started here and have ended."""
+    """Return the CPU seconds of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def contenders(directory: Path, tools: Tools | None, whats: Sequence[str]) -> list[Contender]:
-    """Ours and Kafka's for one log. `tools`: None leaves Kafka's out."""
+    """Return the contenders for one log: the audit's reader for each of `whats`, and Kafka's kafka-dump-log unless `tools` is None."""
     found = [
         Contender(
             what,
@@ -113,7 +113,7 @@ def contenders(directory: Path, tools: Tools | None, whats: Sequence[str]) -> li
 def measure(  # noqa: PLR0917 # called thrice, in one place
     console: Console, title: str, make: Callable[[Path], int], reps: int, tools: Tools | None, whats: Sequence[str]
 ) -> None:
-    """Make a log, let all contenders read it in turn, print the table, remove the log."""
+    """Make a log with `make`, let all contenders read it `reps` times in turn, print the table, and delete the log."""
     directory = Path(tempfile.mkdtemp(prefix="ottla-bench-audit-"))
     try:
         records = make(directory / "logs")
@@ -141,7 +141,7 @@ def measure_masters(console: Console, sizes: Sequence[int], reps: int) -> None:
 
 
 def planning(found: Planned) -> Table:
-    """The time and the memory that the driver needs before the first task starts."""
+    """Return a table of the time and memory that the driver needs before the first task starts."""
     columns = ("segments", "listings", "listing s", "planning s", "CPU s", "tasks", "MB sent to tasks", "peak MB")
     shown = Table(*columns, title=f"Planning for {CORES} cores")
     seconds = (f"{found.listing_seconds:.1f}", f"{found.planning_seconds:.1f}", f"{found.cpu_seconds:.1f}")
@@ -151,7 +151,7 @@ def planning(found: Planned) -> Table:
 
 
 def table(title: str, measured: Sequence[Contender], size: int, records: int) -> Table:
-    """Rates of medians, and how they compare."""
+    """Return a table of rates, computed from median times, and of their ratios to each contender's `baseline`."""
     columns = ("contender", "seconds", "GB/s", "records/s", "against", "CPU s", "GB/CPU s", "against", "peak MB a process")
     shown = Table(*columns, title=f"{title}: {size / 1e9:.2f} GB")
     medians = {each.name: median(each.seconds) for each in measured}

@@ -33,7 +33,7 @@ RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 
 
 class FormulaFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
-    """See the module. `listings`: the number of directories that were listed."""
+    """A read-only fsspec file system over computed segments (paths: see the module). `listings` counts the listed directories."""
 
     protocol = SCHEME
     listings: ClassVar[int] = 0
@@ -80,7 +80,7 @@ class FormulaFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has 
 
 
 def register() -> None:
-    """Make fsspec know the scheme in this process."""
+    """Register the URL scheme `formula` with fsspec in this process."""
     fsspec.register_implementation(SCHEME, FormulaFileSystem, clobber=True)
 
 

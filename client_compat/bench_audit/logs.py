@@ -18,7 +18,7 @@ RECORDS_16K: Final = 150
 
 
 def big(root: Path, size_bytes: int, partitions: int = 2) -> int:
-    """Partitions of a topic with 16-KB batches of 100-byte records by one idempotent producer each; how many records in all."""
+    """Write the topic `big`: 16-KB batches of 100-byte records, by one idempotent producer a partition. Return the number of records."""
     records = 0
     for partition in range(partitions):
         records += _partition(root / f"big-{partition}", size_bytes // partitions, producer_id=partition)
@@ -26,12 +26,12 @@ def big(root: Path, size_bytes: int, partitions: int = 2) -> int:
 
 
 def many_partitions(root: Path, partitions: int) -> int:
-    """So many partitions of 64 KB; how many records in all."""
+    """Write the topic `many` with this number of partitions of 64 KB each. Return the number of records."""
     return sum(_partition(root / f"many-{partition}", 64 << 10, producer_id=partition) for partition in range(partitions))
 
 
 def many_producers(root: Path, producers: int) -> int:
-    """Two partitions in which each of so many producer ids has written one record."""
+    """Write the topic `ids`, in whose two partitions this number of producer ids have written one record each. Return the number."""
     template = build_batch([SimpleRecord(None, b"x" * 100, T0)], producer_id=0, producer_epoch=0, base_sequence=0, leader_epoch=0)
     for partition in range(2):
         _write(root / f"ids-{partition}", _stamped(template, 1, range(partition, producers, 2)), 1)
@@ -56,7 +56,7 @@ def _stamped(template: bytes, records: int, producers: Iterator[int] | range, *,
 
 
 def _write(directory: Path, batches: Iterator[bytes], records: int) -> None:
-    """Segments with their offset indexes."""
+    """Write the batches, of `records` records each, as segments with offset indexes."""
     directory.mkdir(parents=True)
     offset = 0
     batch = next(batches, b"")

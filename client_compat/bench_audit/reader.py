@@ -1,4 +1,4 @@
-"""Reads or judges a log in processes of its own and says how much memory they took: what the benchmark starts.
+"""The program that the benchmark starts: reads or audits a log in several processes, and prints their peak memory.
 
 `python -m client_compat.bench_audit.reader WHAT DIR`: WHAT is `headers`, `checked` (headers and CRCs), `opened` (all columns of level
 batches), `records`, `audit` (the rules over batches, by the embedded engine, in one process), or `spark` (the same on Spark, two cores).
@@ -29,7 +29,7 @@ READS: Final[dict[str, tuple[str, list[str] | None]]] = {
 
 
 def read(what: str, task: Task) -> tuple[int, int]:
-    """(rows of a task, the largest memory of this process so far, in KiB)."""
+    """Read a task's part of the log; return its number of rows, and this process's peak resident memory in KiB."""
     level, columns = READS[what]
     rows = sum(batch.num_rows for batch in read_task(level, task, arrow_schema(level, columns), Filters()))
     return rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,1 +1,1 @@
-"""The same campaign without Apache Kafka: three brokers and a controller of Ottla's, with links that are cut and disks that are full."""
+"""The campaign of `cluster_mixed` without Apache Kafka: three brokers and a controller of Ottla, also with cut links and full disks."""

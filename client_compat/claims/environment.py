@@ -45,7 +45,7 @@ class ClaimEnvironment:
 
     @property
     def names(self) -> Sequence[str]:
-        """The clients to run a claim with."""
+        """The names of the clients to run a claim with."""
         return PYTHON if self.java_missing else (*PYTHON, "java")
 
     @property

@@ -25,7 +25,8 @@ FIND_COORDINATOR_VERSION = 3
 
 @contextmanager
 def three_brokers(environment: ClaimEnvironment, partitions: int = 1, **config: str) -> Iterator[tuple[Cluster, str]]:
-    """Yield the cluster and a new topic with three replicas; write dots of setting names as `_`. Afterwards all brokers run again."""
+    """Yield the cluster and a new topic with three replicas. `config` are topic settings, with `_` in place of dots. Afterwards, restart
+    stopped brokers and resume paused ones."""
     cluster, topic = environment.cluster(), new_topic(environment, partitions, **config)
     try:
         yield cluster, topic
@@ -52,7 +53,7 @@ def partition_of(cluster: Cluster, topic: str, asked: Node) -> MetadataResponseP
 
 
 def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
-    """Return the leader of partition 0, other than `but`, as soon as it runs and answers with its log end. `but` is not asked."""
+    """Wait until partition 0 has a running leader other than `but` that answers ListOffsets; return it. No request is sent to `but`."""
     asked = next(broker for broker in cluster.brokers if broker.process.alive and broker is not but)
     for _ in until(f"{topic} has a new leader"):
         found = partition_of(cluster, topic, asked)
@@ -70,8 +71,8 @@ def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
 
 
 def stand_still(followers: Sequence[Node], leader: Node, topic: str) -> None:
-    """Pause the followers, and wait until their leader sends them nothing more of partition 0. A fetch may have been on its way: a fetch of
-    ours that comes after it, and waits longer, is answered after it."""
+    """Pause the followers, and wait until the leader has answered their last fetch of partition 0. A fetch of a follower may still be in
+    the leader's purgatory; this function's own fetch arrives later and waits longer, so its response comes after that one."""
     for broker in followers:
         broker.process.pause()
     with Client(HOST, leader.process.port) as client:

@@ -30,15 +30,16 @@ STATES_KNOWN = ["PrepareCommit", "CompleteCommit"]
 
 
 def state_of(environment: ClaimEnvironment, transactional_id: str) -> str:
-    """Return its state according to the coordinator."""
+    """Return the transactional id's state according to the coordinator."""
     with Wire(HOST, environment.stage.broker.port) as wire:
         (state,) = wire.call(DescribeTransactionsRequest([transactional_id]), 0).transaction_states
     return str(state.transaction_state)
 
 
 def states_logged(environment: ClaimEnvironment, transactional_id: str) -> list[str]:
-    """Return its states in `__transaction_state`, in order. A key is a type, a length and the id; a value begins with its version."""
+    """Return the transactional id's states in `__transaction_state`, in log order."""
     found = []
+    # A key is a version, a length and the id; a value begins with its version.
     for record in environment.truth.records("__transaction_state"):
         key, value = bytes(record.key or b""), bytes(record.value or b"")
         if key[4:] == transactional_id.encode() and value:

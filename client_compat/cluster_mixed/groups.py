@@ -89,7 +89,8 @@ class Group:
                 self.committed[partition] = max(self.committed[partition], offset)
 
     def told(self, client: str, before: Sequence[int], offsets: Mapping[int, int | None]) -> None:
-        """Record the committed offsets that a member got; `before` were acknowledged when it asked."""
+        """Check the committed offsets that a member fetched; `before` has, by partition, the highest offset whose commit was acknowledged
+        before the fetch. A lower offset is counted in `backwards`."""
         for partition, offset in offsets.items():
             if (offset or 0) < before[partition]:
                 with self._lock:

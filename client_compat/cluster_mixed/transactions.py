@@ -1,4 +1,4 @@
-"""Transactions of real clients that continue while brokers die, and what readers must see of each.
+"""Real clients' transactions, which continue while brokers are killed, and the checks of what read_committed consumers receive.
 
 Rules: a transaction is numbered, writes one record to every partition, and commits the next offset for its client's group (except
 librdkafka's, see `with_offsets`); a number is never retried. After any error the producer is opened anew with its transactional id, which

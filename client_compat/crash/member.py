@@ -61,7 +61,8 @@ class _Session:
 
 @dataclass
 class Member:
-    """One member on a thread of its own. It notifies `progress` when it begins to answer for records, and when a broker has answered it.
+    """One member on a thread of its own. It notifies `progress` when it has acquired records, and when a broker has answered its
+    acknowledgements.
 
     `deliveries` is complete when `stop` has returned.
     """

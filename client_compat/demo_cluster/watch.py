@@ -120,7 +120,8 @@ class Watch:
     def _view(
         self, index: int, found: Sequence[tuple[int, MetadataResponsePartition]], ends: dict[int, int], mark: int | None, before: Sample
     ) -> PartitionView:
-        """Return the newest epoch's view, the leader's own before the others'; if nobody answers, the previous one."""
+        """Return partition `index` as the broker with the newest leader epoch described it; with equal epochs, the leader's description.
+        If no broker answered, or only with older epochs, return the previous sample's view with the new log ends."""
         known = before.partitions[index] if before.partitions else PartitionView()
         mine = [(one.leader_epoch, one.leader_id == by, one) for by, one in found if one.partition_index == index]
         *_, told = max(mine, key=lambda each: each[:2], default=(None,))

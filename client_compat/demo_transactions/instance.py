@@ -3,14 +3,14 @@
 Rules:
 * An instance works on all partitions: the two are one process and its replacement, started because the first was believed dead. The group
   only keeps the offsets; the transactional id decides which of the two counts.
-* Taking over is first `init_transactions`, which fences the other instance and ends its transaction, and only then reading the committed
-  offsets: they can no longer change behind its back.
-* Every 50 writes, an instance stalls between writing and committing, as a process does that is paused or short of memory. Its replacement
-  takes over meanwhile, and what wakes up then is a zombie.
-* Whatever goes wrong, an instance takes over again: at once after a failure, after a pause when it was fenced, so that the other gets
-  somewhere. The work of a transaction before that is committed whole, with its offsets, or not at all.
-* The plain twin does the same without transactions: it writes, then commits the offsets, and is "fenced" when it finds that the committed
-  offsets are not the ones it left. That look and the write that follows it are two steps, as are the write and the commit.
+* To take over, an instance first calls `init_transactions`, which fences the other instance and ends its transaction, and then reads the
+  committed offsets, which no other instance can change any more.
+* After every 50 writes, an instance pauses between write and commit, as a stopped or swapping process does. Its replacement takes over
+  meanwhile, so the instance that resumes is a zombie.
+* After an error, an instance takes over again: at once after a failure; after a pause if it was fenced, so that the other instance can
+  make progress. An earlier transaction is then committed with its offsets, or aborted.
+* Without transactions (the comparison), an instance writes, then commits the offsets, and regards itself as fenced if the committed offsets
+  are not those that it committed last. This check and the next write are not atomic, and neither are a write and its commit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Fenced(Exception):
 
 
 class Failed(Exception):
-    """A step failed, or its result is unknown; taking over again clears that up."""
+    """A step failed, or its result is unknown. The instance takes over again, which aborts an open transaction and reads the offsets."""
 
 
 @dataclass(frozen=True, slots=True)

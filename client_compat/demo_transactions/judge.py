@@ -51,7 +51,8 @@ def judge(output: Iterable[Increment], direct: Counts, inputs: Sequence[int]) ->
 
 
 def _times_counted(ranges: Counter[tuple[int, int, int]], inputs: Sequence[int], found: Judgement) -> Counter[int]:
-    """Return how many inputs were counted how often. A range whose increments do not add up to whole copies of it is torn."""
+    """Return the number of input records by how often they were counted. A range whose increments do not add up to a multiple of its
+    length is torn; it is counted in `found` only."""
     edges = [[0] * (size + 1) for size in inputs]
     for (partition, first, end), n in ranges.items():
         size = end - first

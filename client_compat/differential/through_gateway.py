@@ -1,7 +1,7 @@
 """Compare Apache Kafka with Apache Kafka behind `ottla gateway`: each scenario runs against two fresh clusters of the same kind.
 
 Rules:
-- No difference is explained but what two clusters of Apache Kafka have of their own: a gateway changes addresses only.
+- A difference is accepted only if two clusters of Apache Kafka also differ in it without a gateway, which changes addresses only.
 - A port is compared by the broker that it belongs to, so a client behind the gateway that gets a broker's own port is a difference.
 """
 

@@ -49,7 +49,8 @@ def settings(realm: Realm, listener: str) -> dict[str, str]:
 
 
 class _Game(NamedTuple):
-    """A client's deviations from the protocol. `choice` replaces the final security layer message, which is wrapped unless `bare`."""
+    """A client's log-in, with deviations from the protocol. `choice` is the client's final message (security layer and maximum size, RFC
+    4752); it is GSS-wrapped unless `bare`."""
 
     user: str = "ann"
     service: str = SERVICE

@@ -30,7 +30,7 @@ def _librdkafka(*arguments: str) -> list[str]:
 
 
 def _franz_go(bootstrap: str, group: str, topic: str, _mode: str, *settings: str) -> list[str]:
-    """franz-go has one mode: a record that was not acknowledged is accepted by the next poll."""
+    """Return the command of franz-go's member. The mode is ignored: franz-go's next poll accepts records that were not acknowledged."""
     assert not settings, "its settings are Go functions"
     GO.ensure_built()
     return [str(GO.out / "client"), "--share", bootstrap, group, topic]
@@ -42,7 +42,7 @@ CLIENTS: Final[Mapping[str, Callable[..., Sequence[str]]]] = {JAVA: _java, "libr
 
 
 class ShareMember:
-    """A member of a share group. Raises `KafkaMissing` or `ToolchainMissing` for a client that cannot be had here."""
+    """A share group member as a process. Raises `KafkaMissing` or `ToolchainMissing` if its client is not available on this machine."""
 
     def __init__(
         self, bootstrap: str, group: str, topic: str, *, client: str = JAVA, acknowledgement: str = "explicit", **settings: str
@@ -52,7 +52,7 @@ class ShareMember:
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def say(self, command: str) -> str:
-        """Let it carry out a command, and return its answer."""
+        """Send a command to the process, and return its one-line response; empty if the process has ended."""
         assert self._process.stdin is not None, "it has a pipe"
         assert self._process.stdout is not None, "it has a pipe"
         self._process.stdin.write(f"{command}\n")
@@ -60,16 +60,16 @@ class ShareMember:
         return self._process.stdout.readline().strip()
 
     def close(self) -> None:
-        """Let it leave the group and end."""
+        """Let the member leave the group, and wait for its process to end."""
         self.say("close")
         self._end()
 
     def pause(self) -> None:
-        """Stop its process, with its connections open: it sends no further request."""
+        """Send SIGSTOP to the process: its connections stay open, and it sends no further request."""
         self._process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Send SIGKILL to the process, and wait for its end."""
         self._process.kill()
         self._end()
 

@@ -1,1 +1,1 @@
-"""The two programs of docs/queues.md: the same jobs, read by a consumer group and worked off by a share group."""
+"""The two programs of docs/queues.md: a consumer group reads jobs from a topic, and a share group processes jobs as a queue."""

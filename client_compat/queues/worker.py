@@ -34,7 +34,7 @@ def work(bootstrap: str, topic: str, do: Callable[[str], None], *, count: int) -
 
 
 def _done(do: Callable[[str], None], job: str) -> AcknowledgeType:
-    """Do a job, and return what the broker has to know about it."""
+    """Do a job; return the acknowledgement type of its record: accept, release after `Later`, reject after another error."""
     try:
         do(job)
     except Later:

@@ -14,7 +14,7 @@ CLOSE_TIMEOUT_S = 90.0
 
 
 class StreamsMember:
-    """One process, which runs as soon as it is made. The program has to be built before. Its state and its log are in `directory`."""
+    """One Kafka Streams process, started by the constructor; the program has to be built before. Its state and log are in `directory`."""
 
     def __init__(self, bootstrap: str, application_id: str, directory: Path, topology: str, prefix: str, **settings: str) -> None:
         classpath = f"{STREAMS.out / 'classes'}:{(STREAMS.out / 'classpath').read_text().strip()}"
@@ -28,7 +28,7 @@ class StreamsMember:
             self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True)
 
     def say(self, command: str) -> str:
-        """Let it carry out a command, and return its answer. Raises `StreamsFailed` if the process has ended."""
+        """Send a command to the process, and return its one-line response. Raises `StreamsFailed` if the process has ended."""
         assert self._process.stdin is not None, "it has a pipe"
         assert self._process.stdout is not None, "it has a pipe"
         self._process.stdin.write(f"{command}\n")
@@ -39,7 +39,7 @@ class StreamsMember:
         return answer.strip()
 
     def close(self) -> None:
-        """Let it leave the group and end. Raises `StreamsFailed` unless it closes in time."""
+        """Let the process leave the group, and wait for its end. Raises `StreamsFailed` after a timeout or an exit code other than 0."""
         assert self._process.stdin is not None, "it has a pipe"
         self._process.stdin.close()
         try:
@@ -51,7 +51,7 @@ class StreamsMember:
         self._end()
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Send SIGKILL to the process, and wait for its end."""
         self._process.kill()
         self._end()
 

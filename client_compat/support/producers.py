@@ -40,23 +40,23 @@ class Feed(ABC):
 
     @abstractmethod
     def acked(self, number: int, partition: int, offset: int) -> None:
-        """The record was acknowledged; `offset` is -1 if it was recognised as a duplicate."""
+        """Record that the broker acknowledged record `number`; `offset` is -1 if the broker recognised it as a duplicate."""
 
     @abstractmethod
     def failed(self, number: int, error: object) -> None:
-        """The record was rejected permanently."""
+        """Record that record `number` was rejected, and the client does not retry."""
 
     @property
     def client_is_lost(self) -> bool:
-        """Whether the client has known no broker for so long that it never will."""
+        """Return whether the client has known no broker for so long that it has to be replaced."""
         return self.lost_at is not None and time.monotonic() - self.lost_at > LOST_S
 
     def client_is_new(self) -> None:
-        """A lost client was given up, and another one opened."""
+        """Note that a lost client was replaced by a new one."""
         self.lost_at = None
 
     def given_up(self, number: int) -> None:
-        """The record was not answered when its client was given up."""
+        """Record that record `number` had no answer when its client was replaced."""
         self.failed(number, "given up with its client")
 
 

@@ -19,7 +19,7 @@ class RunFailed(RuntimeError):
 
 
 def log_to(path: Path) -> None:
-    """Send what a client process says to a file that all of them share."""
+    """Write this client process's log to a file that all client processes share."""
     logging.basicConfig(filename=path, format="%(asctime)s %(name)s %(levelname)s %(message)s")
 
 
@@ -39,7 +39,7 @@ class Workers:
         return self
 
     def any_alive(self) -> bool:
-        """Wait a moment, then say whether to look again. Raises `RunFailed`."""
+        """Wait a moment; return whether a process still runs. Raises `RunFailed`."""
         if time.monotonic() > self._deadline:
             raise RunFailed(f"a stage took more than {self._timeout_s:.0f} s; the clients' own words are in {self._client_log}")
         if bad := [process for process in self._processes if process.exitcode not in (None, 0)]:
@@ -50,7 +50,7 @@ class Workers:
         return bool(alive)
 
     def finish(self, timeout_s: float) -> None:
-        """Wait until all have ended well. Raises `RunFailed`."""
+        """Wait until all processes have ended with exit code 0. Raises `RunFailed`."""
         self._timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         while self.any_alive():

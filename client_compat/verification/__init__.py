@@ -1,1 +1,1 @@
-"""`ottla verify` over every sample program: the right ones are to hold, each wrong one is to break for its reason."""
+"""Runs `ottla verify` on every sample program: a correct one has to pass; one with a mistake has to break the mistake's guarantee."""

@@ -33,7 +33,7 @@ BROKEN, CANNOT_RUN = "broken", "cannot run"
 
 
 class SampleClient(StrEnum):
-    """Whose samples."""
+    """The client library of the sample programs."""
 
     AIOKAFKA = "aiokafka"
     CONFLUENT = "confluent-kafka"
@@ -43,7 +43,7 @@ class SampleClient(StrEnum):
 
 @dataclass(slots=True)
 class Sample:
-    """One program, right or with one mistake, and what the verification said."""
+    """One program, correct or with one mistake, and the results of its verification."""
 
     client: str
     role: Role
@@ -56,7 +56,7 @@ class Sample:
 
     @property
     def command(self) -> list[str]:
-        """How it is started."""
+        """The command that starts the program. Raises KafkaMissing for Java's without Kafka's jars or a JDK."""
         return [*command_of(self.client, self.role), *(("--mistake", self.mistake.name) if self.mistake else ())]
 
     @property
@@ -69,17 +69,17 @@ class Sample:
 
     @property
     def expected(self) -> str:
-        """The expected result of the verification."""
+        """The expected result of the verification, as text."""
         return "holds" if self.mistake is None else f"breaks '{self.mistake.breaks}' in {' and '.join(self.proofs)}"
 
     @property
     def proofs(self) -> Sequence[str]:
-        """The scenarios in which a mistake has to show, or a right program has to hold."""
+        """The scenarios to run: those in which the mistake has to show; of a correct program `only`, where empty means all."""
         return self.only if self.mistake is None else (self.mistake.scenario, *self.mistake.also)
 
     @property
     def found(self) -> str:
-        """Its result."""
+        """The verification's result, as text: the error, the broken guarantees, or the number of scenarios by standing."""
         broken = [each for each in self.scenarios if each["standing"] == BROKEN]
         if self.error:
             return self.error
@@ -93,7 +93,7 @@ class Sample:
 
     @property
     def as_expected(self) -> bool:
-        """Whether the verification passed a right program, or failed a wrong one for its reason."""
+        """Whether a correct program broke no guarantee, or a mistake broke its guarantee in every scenario of `proofs` that could run."""
         if self.error:
             return False
         if self.mistake is None:
@@ -104,7 +104,7 @@ class Sample:
 
     @property
     def evidence(self) -> str:
-        """The line that proves the mistake."""
+        """The line of the explanation that proves the mistake; empty if there is none."""
         if self.mistake is None:
             return ""
         for each in self.scenarios:
@@ -115,7 +115,7 @@ class Sample:
         return ""
 
     def sit(self) -> None:
-        """The verification."""
+        """Run `ottla verify` on the program, and store its scenarios or its error."""
         try:
             command = self.command
         except KafkaMissing as missing:
@@ -138,7 +138,7 @@ class Sample:
 
 
 def samples(clients: Sequence[str], *, right: bool, wrong: bool, bootstrap: str | None = None) -> Iterator[Sample]:
-    """The programs of these clients."""
+    """Return the sample programs of these clients: correct ones if `right`, those with a mistake if `wrong`."""
     for client in clients:
         for role in CLIENTS[client]:
             if right:
