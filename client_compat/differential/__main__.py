@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -16,6 +17,7 @@ from client_compat.differential.access import differential_of_access
 from client_compat.differential.cluster_scenarios import SCENARIOS as OF_CLUSTERS
 from client_compat.differential.clusters import differential_of_clusters
 from client_compat.differential.logins import differential_of_logins
+from client_compat.differential.releases import ALL, OnScenario, differential_of_releases, versions_of, with_rows
 from client_compat.differential.run import Difference, Report, differential
 from client_compat.differential.scenarios import SCENARIOS
 from client_compat.differential.through_gateway import (
@@ -25,7 +27,6 @@ from client_compat.differential.through_gateway import (
     differential_through_gateway,
 )
 from client_compat.kafka.jars import KafkaMissing, default_version
-from client_compat.kafka.release_record import last_patch
 from client_compat.support import program
 from client_compat.support.brokers import BrokerFailed
 from client_compat.support.kerberos import PRINCIPALS, KerberosMissing, Realm, in_environment
@@ -40,7 +41,14 @@ def main(  # noqa: PLR0917 # Typer calls it by name; each is an option of the co
     ),
     report_file: Annotated[Path | None, typer.Option("--json", help="Also write the report here.")] = None,
     like: Annotated[
-        str | None, typer.Option(metavar="RELEASE", help="Compare Ottla that is like this release of Apache Kafka (3.7) with that release.")
+        str | None,
+        typer.Option(
+            metavar="RELEASE",
+            help="Compare Ottla that is like this release of Apache Kafka (3.7) with it. all: each release in turn.",
+        ),
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="With --like, replace the releases' rows in the table of this page (docs/releases.md).")
     ] = None,
     through_gateway: Annotated[
         bool, typer.Option("--through-gateway", help="Compare Apache Kafka with Apache Kafka behind ottla gateway, instead of Ottla.")
@@ -57,11 +65,17 @@ def main(  # noqa: PLR0917 # Typer calls it by name; each is an option of the co
         console.print(f"[dim]{name}: {report.answers} answers so far, {len(report.unexplained)} unexplained differences[/]")
 
     try:
+        if table is not None and like is None:
+            raise ValueError("--table is a table of releases: it goes with --like")
         if like is not None:
-            _end(
+            _of_releases(
                 console,
-                differential(directory, only or (), on_scenario=on_scenario, like=last_patch(like)),
-                report_file,
+                directory,
+                like,
+                only or (),
+                on_scenario=on_scenario,
+                table=table,
+                report_file=report_file,
                 explained=explained,
             )
         report = Report(default_version())
@@ -85,8 +99,43 @@ def main(  # noqa: PLR0917 # Typer calls it by name; each is an option of the co
     _end(console, report, report_file, explained=explained)
 
 
+def _of_releases(
+    console: Console,
+    directory: Path,
+    like: str,
+    only: Sequence[str],
+    *,
+    on_scenario: OnScenario,
+    table: Path | None,
+    report_file: Path | None,
+    explained: bool,
+) -> NoReturn:
+    """Compare the releases that `like` names, and end as `_end` does, or with 2 if none could be compared. Raises ValueError."""
+
+    def on_missing(version: str, why: str) -> None:
+        console.print(f"[red]Not compared with {version}:[/] {escape(why)}")
+
+    reports = []
+    for report in differential_of_releases(directory, versions_of(like), only, on_scenario=on_scenario, on_missing=on_missing):
+        _print_report(console, report, explained=explained)
+        reports.append(report)
+        if table is not None:
+            table.write_text(with_rows(table.read_text(), [report]))
+    if report_file is not None and reports:
+        document = [report.as_json() for report in reports]
+        report_file.write_text(json.dumps(document if like == ALL else document[0], indent=1) + "\n")
+    raise typer.Exit(2 if not reports else 1 if any(report.unexplained for report in reports) else 0)
+
+
 def _end(console: Console, report: Report, report_file: Path | None, *, explained: bool) -> NoReturn:
     """Print the report, and end with exit code 1 if a difference is unexplained."""
+    _print_report(console, report, explained=explained)
+    if report_file is not None:
+        report_file.write_text(json.dumps(report.as_json(), indent=1) + "\n")
+    raise typer.Exit(1 if report.unexplained else 0)
+
+
+def _print_report(console: Console, report: Report, *, explained: bool) -> None:
     for found in report.differences:
         if explained or not found.known:
             _print(console, found)
@@ -99,9 +148,6 @@ def _end(console: Console, report: Report, report_file: Path | None, *, explaine
         console.print(f"{len(report.cut_short)} scenarios ended early, at a request that this release does not know.")
     if report.not_asked:
         console.print(f"{len(report.not_asked)} scenarios are about APIs that this release does not have.")
-    if report_file is not None:
-        report_file.write_text(json.dumps(report.as_json(), indent=1) + "\n")
-    raise typer.Exit(1 if unexplained else 0)
 
 
 def _of_logins(console: Console, directory: Path) -> Report:
