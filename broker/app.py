@@ -353,7 +353,7 @@ class Broker:
             markers=markers,
             txns=txns,
             txn_verification=TxnVerification(
-                txns if others is None else others.txns(txns), pause=partial(pause, timers, clock), alone=others is None
+                txns if others is None else others.txns(txns), pause=partial(pause, timers, clock), coordinator_is_local=others is None
             ),
             share=share,
             producer_ids=producer_ids,
@@ -467,7 +467,7 @@ class Broker:
         if settings.client_telemetry_enable:
             self._take_telemetry()
         if any(at_listener.tls is not None for at_listener in self._authentication.values()) or (
-            self._links is not None and self._links.keys
+            self._links is not None and self._links.client_tls
         ):
             self._follow_stores()
         services = self.services
@@ -481,7 +481,7 @@ class Broker:
     def _follow_stores(self) -> None:
         from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # only secured listeners need it
 
-        keys = {} if self._links is None else self._links.keys
+        keys = {} if self._links is None else self._links.client_tls
         changes, configs = StoreChanges(self.settings, self._authentication, keys), self.services.broker_configs
 
         def take() -> None:

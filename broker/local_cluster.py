@@ -57,7 +57,7 @@ class LocalCluster:
         self._tell = tell
         self._settings_of = settings_of
         self._faults_of = faults_of
-        self._world_of = environment_of
+        self._environment_of = environment_of
         self._exit_now = exit_now
         self._environment = environment_of()
         controller = settings_of(layout.controller_settings())
@@ -126,7 +126,7 @@ class LocalCluster:
     def _broker(self, number: int, controller_port: int) -> Broker:
         settings = self._settings_of(self._layout.broker_settings(number, controller_port))
         faults = self.faults[number] = self._faults_of()
-        return Broker(settings, faults, self._world_of(), self._exit_now)
+        return Broker(settings, faults, self._environment_of(), self._exit_now)
 
 
 def _named(who: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -112,7 +112,7 @@ def audit(
         found = [logs.of_topics(topics) for logs in listed]
         verdicts = {logs.path: _directory_verdict(logs, given) for logs in found}
         if not any(map(is_cluster, paths)):  # fetching from a cluster already reports missing topics
-            _miss_topics(found, verdicts, topics)
+            _report_missing_topics(found, verdicts, topics)
         for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
             verdict.retries_absorbed = absorbed
         total_bytes = sum(logs.size_bytes for logs in found)
@@ -246,7 +246,7 @@ def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMO
     return embedded_engine(total_bytes, memory_mb)
 
 
-def _miss_topics(found: Sequence[LogDirectory], verdicts: Mapping[str, DirectoryVerdict], topics: Sequence[str]) -> None:
+def _report_missing_topics(found: Sequence[LogDirectory], verdicts: Mapping[str, DirectoryVerdict], topics: Sequence[str]) -> None:
     """Add a problem to the verdicts for each requested topic that is in none of the directories: a misspelt topic must not give a clean
     verdict. A topic that is in only some of the directories is no problem."""
     there = COORDINATOR_TOPICS.union(segment.topic for logs in found for segment in logs.segments)

@@ -105,7 +105,7 @@ def run(job: Job) -> None:
         job.verdicts[row["log_dir"]].costs.append(TopicCosts(**{name: row[name] for name in row if name != "log_dir"}))
     _add_deliveries(job, question, answers["deliveries"])
     _add_findings(job, answers["findings"])
-    _miss_key(job, answers["keys"])
+    _report_missing_key(job, answers["keys"])
     if job.pictures is not None:
         job.pictures.update(
             collect(job.verdicts.values(), answers["extents"], lambda *what: together(job.judge.draw(question, logs, *what)))
@@ -182,7 +182,7 @@ def _count(job: Job, answers: Mapping[str, list[Row]]) -> None:
         job.verdicts[path].notes.append(f"{legacy[path]} messages in the formats before v2: only their offsets and checksums were judged")
 
 
-def _miss_key(job: Job, rows: Sequence[Row]) -> None:
+def _report_missing_key(job: Job, rows: Sequence[Row]) -> None:
     """Mark the rule `business-key` as not judged if no record has the key: a misspelt --key-field must not give a clean verdict."""
     if any(row["records"] for row in rows) and not any(row["keyed"] for row in rows):
         for verdict in job.verdicts.values():

@@ -233,4 +233,4 @@ class _Response:
 
 
 def _is_sent(session: ShareSession, key: TopicPartition, result: FetchResult) -> bool:
-    return session.sends(key, has_records=bool(result.records), has_error=result.error is not ErrorCode.NONE)
+    return session.maybe_update_response_data(key, has_records=bool(result.records), has_error=result.error is not ErrorCode.NONE)

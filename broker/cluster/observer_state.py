@@ -176,7 +176,7 @@ class ObserverState:
         self._random = random
         self._limits = limits or ObserverLimits()
         self._download: _Download | None = None
-        self._left_alone: dict[QuorumNode, int] = {}
+        self._backoff_until_ms: dict[QuorumNode, int] = {}
         self._failures: dict[QuorumNode, int] = {}
         self.voters: Mapping[int, QuorumNode] = {peer.node_id: peer for peer in bootstrap if peer.node_id >= 0}
         """Addresses that are known without a response: from settings, or from the newest voters record."""
@@ -206,14 +206,14 @@ class ObserverState:
 
     def next_step(self, now_ms: int) -> Ask | Pause:
         """Return the next request, or the time until which no request can be sent because all nodes are in backoff."""
-        self._left_alone = {peer: until for peer, until in self._left_alone.items() if until > now_ms}
-        if self.leader is not None and self.leader not in self._left_alone:
+        self._backoff_until_ms = {peer: until for peer, until in self._backoff_until_ms.items() if until > now_ms}
+        if self.leader is not None and self.leader not in self._backoff_until_ms:
             return Ask(self.leader, self._fetch() if self._download is None else self._fetch_snapshot(self._download))
         first = self._random.randrange(len(self._bootstrap))
         for peer in (*self._bootstrap[first:], *self._bootstrap[:first]):
-            if peer not in self._left_alone:
+            if peer not in self._backoff_until_ms:
                 return Ask(peer, self._fetch())
-        return Pause(min(self._left_alone.values()))
+        return Pause(min(self._backoff_until_ms.values()))
 
     def _fetch(self) -> FetchRequest:
         partition = FetchPartition(
@@ -249,11 +249,11 @@ class ObserverState:
     def failed(self, peer: QuorumNode, now_ms: int) -> None:
         """Handle a request without a response."""
         times = self._failures[peer] = self._failures.get(peer, 0) + 1
-        self._left_alone[peer] = now_ms + min(self._limits.backoff_ms << min(times - 1, 16), self._limits.backoff_max_ms)
+        self._backoff_until_ms[peer] = now_ms + min(self._limits.backoff_ms << min(times - 1, 16), self._limits.backoff_max_ms)
 
-    def leave_alone(self, peer: QuorumNode, now_ms: int) -> None:
+    def back_off(self, peer: QuorumNode, now_ms: int) -> None:
         """Do not contact `peer` during a backoff, because its response was useless."""
-        self._left_alone[peer] = now_ms + self._limits.backoff_ms
+        self._backoff_until_ms[peer] = now_ms + self._limits.backoff_ms
 
     def answered(self, peer: QuorumNode, response: FetchResponse | k59.FetchSnapshotResponse, now_ms: int) -> list[Action]:
         """Return the actions that a response requires, in this order. Raises `QuorumFault`."""
@@ -296,7 +296,7 @@ class ObserverState:
         Raises `QuorumFault` for two leaders in one epoch, this node as leader, or INVALID_REQUEST.
         """
         if told.epoch < self.epoch or told.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
-            self.leave_alone(peer, now_ms)
+            self.back_off(peer, now_ms)
             return [], False
         if told.leader_id == self._me.node_id:
             raise QuorumFault(f"{peer.host}:{peer.port} names node {told.leader_id} as the quorum's leader, but that is this broker")
@@ -307,12 +307,12 @@ class ObserverState:
         actions = self._adopt(told)
         if superseded:
             if not actions:
-                self.leave_alone(peer, now_ms)
+                self.back_off(peer, now_ms)
             return actions, False
         if told.error == ErrorCode.INVALID_REQUEST:
             raise QuorumFault(f"{peer.host}:{peer.port} rejects the request for the cluster's metadata as invalid")
         if self.leader is None:
-            self.leave_alone(peer, now_ms)
+            self.back_off(peer, now_ms)
             return actions, False
         return actions, followed or not told.error
 
@@ -329,7 +329,7 @@ class ObserverState:
         return dropped
 
     def _refused(self, peer: QuorumNode, error: int, now_ms: int) -> list[Action]:
-        self.leave_alone(peer, now_ms)
+        self.back_off(peer, now_ms)
         if error == ErrorCode.BROKER_NOT_AVAILABLE:
             return []
         return [Trouble(f"{peer.host}:{peer.port} rejects the request for the cluster's metadata with error {_name(error)}")]
@@ -346,7 +346,7 @@ class ObserverState:
             return [AppendRecords(data.records or b"", self.epoch, data.high_watermark)]
         snapshot = SnapshotId(told.end_offset, told.epoch)
         if min(_numbers(snapshot)) < 0 or self._log.has_snapshot(snapshot):
-            self.leave_alone(peer, now_ms)
+            self.back_off(peer, now_ms)
             what = "not a snapshot" if min(_numbers(snapshot)) < 0 else "already here"
             return [Trouble(f"{peer.host}:{peer.port} names {snapshot} as the snapshot to read instead of the log, which is {what}")]
         if self._download is not None and self._download.snapshot == snapshot:
@@ -384,7 +384,7 @@ class ObserverState:
             self._download = None
             return [WritePart(part.unaligned_records, is_last=True)]
         if not part.unaligned_records:
-            self.leave_alone(peer, now_ms)
+            self.back_off(peer, now_ms)
         return [WritePart(part.unaligned_records, is_last=False)]
 
 

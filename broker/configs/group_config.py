@@ -92,7 +92,7 @@ LATER_GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
     key.name: key
     for key in (
         *(
-            ConfigKey(f"{kind}.assignor.offload.enable", ConfigType.BOOLEAN, True, _OFFLOAD, internal=True)
+            ConfigKey(f"{kind}.assignor.offload.enable", ConfigType.BOOLEAN, True, _OFFLOAD, internal=True, has_effect=False)
             for kind in ("consumer", "share", "streams")
         ),
         ConfigKey(

@@ -41,7 +41,7 @@ class Contact(NamedTuple):
     epoch: int
 
 
-class _Heard(NamedTuple):
+class _Report(NamedTuple):
     """A broker's reported state. `shutdown_offset`: the offset that the others must reach before it may shut down; -1 while it runs."""
 
     fenced: bool
@@ -55,7 +55,7 @@ class BrokerSessions:
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
         self._contacts: dict[Contact, int] = {}  # ordered by time
-        self._heard: dict[int, _Heard] = {}
+        self._reports: dict[int, _Report] = {}
 
     # --- contact -----------------------------------------------------------------------------------------------------------------
 
@@ -93,37 +93,39 @@ class BrokerSessions:
 
     def register(self, broker_id: int, *, fenced: bool) -> None:
         """Record that the broker has registered, or that its registration has changed."""
-        heard = self._heard.get(broker_id, _Heard(fenced))
-        self.told(broker_id, fenced=fenced, offset=heard.metadata_offset if heard.fenced != fenced else UNKNOWN_OFFSET)
+        report = self._reports.get(broker_id, _Report(fenced))
+        self.report(broker_id, fenced=fenced, offset=report.metadata_offset if report.fenced != fenced else UNKNOWN_OFFSET)
 
-    def told(self, broker_id: int, *, fenced: bool, offset: int) -> None:
+    def report(self, broker_id: int, *, fenced: bool, offset: int) -> None:
         """Record the fencing state of the broker, and the metadata offset that it has published. Fencing ends a controlled shutdown."""
-        shutdown_offset = UNKNOWN_OFFSET if fenced or broker_id not in self._heard else self._heard[broker_id].shutdown_offset
-        self._heard[broker_id] = _Heard(fenced, offset, shutdown_offset)
+        shutdown_offset = UNKNOWN_OFFSET if fenced or broker_id not in self._reports else self._reports[broker_id].shutdown_offset
+        self._reports[broker_id] = _Report(fenced, offset, shutdown_offset)
 
     def shut_down_at(self, broker_id: int, offset: int) -> None:
         """Begin the broker's controlled shutdown: it may shut down when all other active brokers have published this metadata offset. Later
         calls have no effect."""
-        heard = self._heard[broker_id]
-        if heard.shutdown_offset == UNKNOWN_OFFSET:
-            self._heard[broker_id] = heard._replace(shutdown_offset=offset)
+        report = self._reports[broker_id]
+        if report.shutdown_offset == UNKNOWN_OFFSET:
+            self._reports[broker_id] = report._replace(shutdown_offset=offset)
 
     def remove(self, broker_id: int) -> None:
         """Remove a broker that was unregistered or restarted."""
-        self._heard.pop(broker_id, None)
+        self._reports.pop(broker_id, None)
 
     def state(self, broker_id: int) -> BrokerState:
         """Return the broker's state. Raises KeyError for an unregistered one."""
-        heard = self._heard[broker_id]
-        if heard.shutdown_offset != UNKNOWN_OFFSET:
+        report = self._reports[broker_id]
+        if report.shutdown_offset != UNKNOWN_OFFSET:
             return BrokerState.CONTROLLED_SHUTDOWN
-        return BrokerState.FENCED if heard.fenced else BrokerState.UNFENCED
+        return BrokerState.FENCED if report.fenced else BrokerState.UNFENCED
 
     def may_end(self, broker_id: int) -> bool:
         """Return whether all active brokers have seen the changes that moved leadership away from this one."""
-        active = (heard.metadata_offset for heard in self._heard.values() if not heard.fenced and heard.shutdown_offset == UNKNOWN_OFFSET)
-        return self._heard[broker_id].shutdown_offset <= min(active, default=OFFSET_MAX)
+        active = (
+            report.metadata_offset for report in self._reports.values() if not report.fenced and report.shutdown_offset == UNKNOWN_OFFSET
+        )
+        return self._reports[broker_id].shutdown_offset <= min(active, default=OFFSET_MAX)
 
     def usable(self) -> dict[int, bool]:
         """Return the brokers that may get new replicas, and whether each is fenced: all that are not shutting down."""
-        return {broker_id: heard.fenced for broker_id, heard in self._heard.items() if heard.shutdown_offset == UNKNOWN_OFFSET}
+        return {broker_id: report.fenced for broker_id, report in self._reports.items() if report.shutdown_offset == UNKNOWN_OFFSET}

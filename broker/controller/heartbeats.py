@@ -60,7 +60,7 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
 
     def settle(last_offset: int) -> None:
         offset = UNKNOWN_OFFSET if changes else request.current_metadata_offset
-        state.sessions.told(broker.broker_id, fenced=after.is_fenced, offset=offset)
+        state.sessions.report(broker.broker_id, fenced=after.is_fenced, offset=offset)
         if after is BrokerState.CONTROLLED_SHUTDOWN:
             state.sessions.shut_down_at(broker.broker_id, last_offset)
 

@@ -69,6 +69,7 @@ class ConfigKey(NamedTuple):
     before `default`.
 
     * An `internal` key can be set at the start but DescribeConfigs does not return it.
+    * A key without `has_effect` is stored and described, but changes nothing here.
     * A `member` key has an effect only in a cluster.
     * `in_cluster` is Kafka's default, for a cluster broker, where a standalone node could not satisfy it and `default` differs.
     * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
@@ -86,16 +87,12 @@ class ConfigKey(NamedTuple):
     has_default: bool = True
     in_cluster: Value = None
     synonyms: tuple[Synonym, ...] = ()
+    has_effect: bool = True
 
     @property
     def sensitive(self) -> bool:
         """Whether the value must not appear in responses and log lines."""
         return self.type is ConfigType.PASSWORD
-
-    @property
-    def has_effect(self) -> bool:
-        """Whether the value changes anything here. The texts of settings that are only stored say that they have no effect."""
-        return "without effect" not in self.doc
 
     def parse(self, text: str) -> Value:
         """Return the typed value of `text`. Raises InvalidConfig."""

@@ -65,8 +65,10 @@ _TLS_VERSIONS: Final = validator(
 )
 
 
-def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Validator | None = None) -> ConfigKey:
-    return ConfigKey(name, kind, default, doc, validator)
+def _key(
+    name: str, kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, *, has_effect: bool = True
+) -> ConfigKey:
+    return ConfigKey(name, kind, default, doc, validator, has_effect=has_effect)
 
 
 _KEYS: Final = (
@@ -91,10 +93,10 @@ _KEYS: Final = (
     _key("ssl.truststore.location", _T.STRING, None, "The file with the trusted certificates."),
     _key("ssl.truststore.password", _T.PASSWORD, None, "Password of the truststore; without it its integrity is not checked."),
     _key("ssl.truststore.certificates", _T.PASSWORD, None, "The trusted certificates as PEM text, instead of a file."),
-    _key("ssl.provider", _T.STRING, None, "A Java setting; without effect."),
-    _key("ssl.keymanager.algorithm", _T.STRING, "SunX509", "A Java setting; without effect."),
-    _key("ssl.trustmanager.algorithm", _T.STRING, "PKIX", "A Java setting; without effect."),
-    _key("ssl.secure.random.implementation", _T.STRING, None, "A Java setting; without effect."),
+    _key("ssl.provider", _T.STRING, None, "A Java setting; without effect.", has_effect=False),
+    _key("ssl.keymanager.algorithm", _T.STRING, "SunX509", "A Java setting; without effect.", has_effect=False),
+    _key("ssl.trustmanager.algorithm", _T.STRING, "PKIX", "A Java setting; without effect.", has_effect=False),
+    _key("ssl.secure.random.implementation", _T.STRING, None, "A Java setting; without effect.", has_effect=False),
     _key("ssl.endpoint.identification.algorithm", _T.STRING, "https", "How a client checks the server's host name."),
     _key("ssl.engine.factory.class", _T.CLASS, None, "A Java class; only Kafka's own is allowed.", _ENGINE),
     _key("sasl.enabled.mechanisms", _T.LIST, ("GSSAPI",), "SASL mechanisms that clients may use."),

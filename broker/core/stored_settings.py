@@ -21,11 +21,11 @@ _THREADS_DOC = "Size of a thread pool of Kafka's, which does not exist here."
 
 
 def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Validator | None = None) -> ConfigKey:
-    return ConfigKey(name, kind, default, f"{doc} Stored, without effect.", validator, dynamic=True)
+    return ConfigKey(name, kind, default, f"{doc} Stored, without effect.", validator, dynamic=True, has_effect=False)
 
 
-def _throttle(name: str, doc: str) -> ConfigKey:
-    return ConfigKey(name, _T.LONG, None, doc, _NOT_NEGATIVE, dynamic=True, internal=True)
+def _throttle(name: str, doc: str, *, has_effect: bool = True) -> ConfigKey:
+    return ConfigKey(name, _T.LONG, None, doc, _NOT_NEGATIVE, dynamic=True, internal=True, has_effect=has_effect)
 
 
 THREADS: Final = (
@@ -106,7 +106,11 @@ _DYNAMIC = (
         "leader.replication.throttled.rate", "Maximum rate, in bytes a second, at which leaders send to throttled followers in a cluster."
     ),
     _throttle("follower.replication.throttled.rate", "Maximum rate, in bytes a second, at which throttled followers fetch in a cluster."),
-    _throttle("replica.alter.log.dirs.io.max.bytes.per.second", "Maximum rate of moves between data directories. Stored, without effect."),
+    _throttle(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        "Maximum rate of moves between data directories. Stored, without effect.",
+        has_effect=False,
+    ),
 )
 
 
@@ -139,6 +143,7 @@ _OF_STREAMS_GROUPS = (
         _T.CLASS,
         None,
         "A Java class that keeps descriptions of topologies. Stored, without effect.",
+        has_effect=False,
     ),
 )
 

@@ -50,9 +50,17 @@ _THROTTLED = validator(
 )
 
 
-def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, *synonyms: str | Synonym) -> ConfigKey:
+def _key(
+    name: str,
+    kind: ConfigType,
+    default: Value,
+    doc: str,
+    validator: Validator | None = None,
+    *synonyms: str | Synonym,
+    has_effect: bool = True,
+) -> ConfigKey:
     chain = tuple(Synonym(synonym) if isinstance(synonym, str) else synonym for synonym in synonyms)
-    return ConfigKey(name, kind, default, doc, validator, dynamic=True, synonyms=chain)
+    return ConfigKey(name, kind, default, doc, validator, dynamic=True, synonyms=chain, has_effect=has_effect)
 
 
 _T = ConfigType
@@ -116,8 +124,24 @@ _KEYS = (
         False,
         "Whether share groups may use the topic as a dead letter queue.",
     ),
-    _key("local.retention.bytes", _T.LONG, -2, "Tiered storage only. Stored, without effect.", at_least(-2), "log.local.retention.bytes"),
-    _key("local.retention.ms", _T.LONG, -2, "Tiered storage only. Stored, without effect.", at_least(-2), "log.local.retention.ms"),
+    _key(
+        "local.retention.bytes",
+        _T.LONG,
+        -2,
+        "Tiered storage only. Stored, without effect.",
+        at_least(-2),
+        "log.local.retention.bytes",
+        has_effect=False,
+    ),
+    _key(
+        "local.retention.ms",
+        _T.LONG,
+        -2,
+        "Tiered storage only. Stored, without effect.",
+        at_least(-2),
+        "log.local.retention.ms",
+        has_effect=False,
+    ),
     _key(
         "max.compaction.lag.ms",
         _T.LONG,
@@ -175,10 +199,26 @@ _KEYS = (
     _key("min.insync.replicas", _T.INT, 1, "In-sync replicas that a write with acks=all needs.", at_least(1), "min.insync.replicas"),
     _key("preallocate", _T.BOOLEAN, False, "Whether a segment's file is allocated when it is created.", None, "log.preallocate"),
     _key("remote.storage.enable", _T.BOOLEAN, False, "Tiered storage is not supported: only false is allowed.", _OFF),
-    _key("remote.copy.lag.bytes", _T.LONG, -1, "Tiered storage only. Stored, without effect.", at_least(-1), "log.remote.copy.lag.bytes"),
-    _key("remote.copy.lag.ms", _T.LONG, 0, "Tiered storage only. Stored, without effect.", at_least(-1), "log.remote.copy.lag.ms"),
-    _key("remote.log.copy.disable", _T.BOOLEAN, False, "Tiered storage only. Stored, without effect."),
-    _key("remote.log.delete.on.disable", _T.BOOLEAN, False, "Tiered storage only. Stored, without effect."),
+    _key(
+        "remote.copy.lag.bytes",
+        _T.LONG,
+        -1,
+        "Tiered storage only. Stored, without effect.",
+        at_least(-1),
+        "log.remote.copy.lag.bytes",
+        has_effect=False,
+    ),
+    _key(
+        "remote.copy.lag.ms",
+        _T.LONG,
+        0,
+        "Tiered storage only. Stored, without effect.",
+        at_least(-1),
+        "log.remote.copy.lag.ms",
+        has_effect=False,
+    ),
+    _key("remote.log.copy.disable", _T.BOOLEAN, False, "Tiered storage only. Stored, without effect.", has_effect=False),
+    _key("remote.log.delete.on.disable", _T.BOOLEAN, False, "Tiered storage only. Stored, without effect.", has_effect=False),
     _key(
         "retention.bytes",
         _T.LONG,
@@ -241,9 +281,9 @@ _OLDER = "Of releases before 4.0. Stored, without effect."
 OLDER_TOPIC_KEYS: dict[str, ConfigKey] = {
     key.name: key
     for key in (
-        _key("message.downconversion.enable", _T.BOOLEAN, None, _OLDER),
-        _key("message.format.version", _T.STRING, None, _OLDER),
-        _key("message.timestamp.difference.max.ms", _T.LONG, None, _OLDER, at_least(0)),
+        _key("message.downconversion.enable", _T.BOOLEAN, None, _OLDER, has_effect=False),
+        _key("message.format.version", _T.STRING, None, _OLDER, has_effect=False),
+        _key("message.timestamp.difference.max.ms", _T.LONG, None, _OLDER, at_least(0), has_effect=False),
     )
 }
 """Settings that topics had before 4.0, for a broker that is like such a release; their defaults are in its table."""

@@ -247,7 +247,7 @@ class ClassicGroup:
         """Return the start of an offset's retention, in wall clock ms; None while it cannot expire.
 
         It is the commit's time for a simple group, and for a topic to which a stable group of consumers no longer subscribes. For a group
-        without members it is the time at which the last member left.
+        without members it is the time at which the last member left, or the commit's time if that is unknown.
         """
         if self.protocol_type is None:
             return commit_timestamp_ms

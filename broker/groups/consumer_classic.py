@@ -55,7 +55,7 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
     changed = draft.change_member(before, after, joining.may_describe)
     owned = owned_of(subscription, draft.topics)
     if replaces_consumer and migration.may_downgrade(draft):
-        member = _end_group(draft, member_id, owned, subscription_changed=changed)
+        member = _downgrade(draft, member_id, owned, subscription_changed=changed)
     else:
         draft.update_target()
         member = draft.reconcile(member_id, owned, subscription_changed=changed)
@@ -71,7 +71,7 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
     )
 
 
-def _end_group(draft: Draft, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
+def _downgrade(draft: Draft, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
     """Convert the group to a classic group, because its last consumer protocol member, a static one, now joins in the classic protocol.
     Return this member, first taken one step towards its target unless that is outdated."""
     is_stale = draft.group.assignment_epoch < draft.group.epoch

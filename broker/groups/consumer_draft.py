@@ -98,20 +98,20 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         hasMemberSubscriptionChanged, maybeUpdateRegularExpressions, updateSubscriptionMetadata.
         """
         names_changed = after.topic_names != before.topic_names
-        regex, is_new = RegexChange.NONE, False
+        regex, is_new = RegexChange.NO_CHANGE, False
         if after.topic_regex != before.topic_regex:
             is_new = bool(after.topic_regex) and not self.group.subscribers_of_regex(after.topic_regex)
             if is_new:
                 check_regex(after.topic_regex)
             is_known = not after.topic_regex or after.topic_regex in self.group.resolved
-            regex = RegexChange.RESOLVED if is_known and not is_new else RegexChange.UNRESOLVED
+            regex = RegexChange.REGEX_UPDATED_AND_RESOLVED if is_known and not is_new else RegexChange.REGEX_UPDATED
         self.put_member(after)
-        if regex is not RegexChange.NONE:
+        if regex is not RegexChange.NO_CHANGE:
             self._forget_unused_regexes()
         if is_due(self.group, self.topics, self.now.wall_ms, self.config.regex_refresh_interval_ms, is_new=is_new):
             self.resolution = Resolution(self.group_id, tuple(sorted(self.group.regexes)), may_describe)
-        self.refresh(subscriptions_changed=names_changed or regex is RegexChange.RESOLVED)
-        return names_changed or regex is not RegexChange.NONE
+        self.refresh(subscriptions_changed=names_changed or regex is RegexChange.REGEX_UPDATED_AND_RESOLVED)
+        return names_changed or regex is not RegexChange.NO_CHANGE
 
     def put_resolved(self, resolution: Resolution) -> None:
         """Write the resolved topics of the regular expressions, and bump the epoch if they have changed."""

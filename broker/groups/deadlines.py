@@ -28,8 +28,8 @@ class DeadlineKind(IntEnum):
     """The first assignment of a new streams group is due, which has waited for more members. The deadline's member id is empty."""
 
 
-class Due(NamedTuple):
-    """One deadline, in monotonic ms. `epoch` is the member epoch that the member has to leave (REBALANCE), otherwise -1."""
+class Deadline(NamedTuple):
+    """A deadline, in monotonic ms. `epoch` is the member epoch that the member has to leave (REBALANCE), otherwise -1."""
 
     deadline_ms: int
     kind: DeadlineKind
@@ -42,30 +42,30 @@ class Deadlines:
 
     def __init__(self) -> None:
         self.next_ms: int | None = None
-        self._due: dict[tuple[DeadlineKind, str], Due] = {}
+        self._deadlines: dict[tuple[DeadlineKind, str], Deadline] = {}
 
     def set(self, kind: DeadlineKind, member_id: str, deadline_ms: int, epoch: int = -1) -> None:
         """Set a member's deadline of this kind, replacing an earlier one."""
-        self._due[kind, member_id] = Due(deadline_ms, kind, member_id, epoch)
+        self._deadlines[kind, member_id] = Deadline(deadline_ms, kind, member_id, epoch)
         if self.next_ms is None or deadline_ms < self.next_ms:
             self.next_ms = deadline_ms
 
     def set_if_absent(self, kind: DeadlineKind, member_id: str, deadline_ms: int) -> None:
         """Set the deadline unless one of this kind is set."""
-        if (kind, member_id) not in self._due:
+        if (kind, member_id) not in self._deadlines:
             self.set(kind, member_id, deadline_ms)
 
     def get(self, kind: DeadlineKind, member_id: str) -> int | None:
-        due = self._due.get((kind, member_id))
-        return None if due is None else due.deadline_ms
+        deadline = self._deadlines.get((kind, member_id))
+        return None if deadline is None else deadline.deadline_ms
 
     def cancel(self, kind: DeadlineKind, member_id: str) -> None:
-        self._due.pop((kind, member_id), None)
+        self._deadlines.pop((kind, member_id), None)
 
-    def take_due(self, now_ms: int) -> list[Due]:
+    def take_due(self, now_ms: int) -> list[Deadline]:
         """Remove and return the deadlines that have come, in order."""
-        due = sorted(one for one in self._due.values() if one.deadline_ms <= now_ms)
+        due = sorted(one for one in self._deadlines.values() if one.deadline_ms <= now_ms)
         for one in due:
-            del self._due[one.kind, one.member_id]
-        self.next_ms = min((one.deadline_ms for one in self._due.values()), default=None)
+            del self._deadlines[one.kind, one.member_id]
+        self.next_ms = min((one.deadline_ms for one in self._deadlines.values()), default=None)
         return due

@@ -47,7 +47,7 @@ def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) 
 def _step(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
     if member.state is MemberState.STABLE and member.epoch == target.epoch:
         return _without_unsubscribed(member, target, owned)
-    if member.state is MemberState.UNREVOKED_PARTITIONS and still_owns(owned, member.pending_revocation):
+    if member.state is MemberState.UNREVOKED_PARTITIONS and owns_revoked_partitions(owned, member.pending_revocation):
         return _without_unsubscribed(member, target, owned)
     if member.state is not MemberState.UNKNOWN:
         return _next(member, member.epoch, target, owned)
@@ -59,7 +59,7 @@ def _step(member: ConsumerMember, target: Target, owned: Assignment | None) -> C
     return _next(member, target.epoch, target, owned)
 
 
-def still_owns(owned: Assignment | None, revoked: Assignment) -> bool:
+def owns_revoked_partitions(owned: Assignment | None, revoked: Assignment) -> bool:
     """Return whether the member has yet to confirm the revocation: its request lists a partition of `revoked`, or has no list (None)."""
     return owned is None or any(partitions & revoked.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
 
@@ -78,7 +78,7 @@ def _without_unsubscribed(member: ConsumerMember, target: Target, owned: Assignm
     revoked = dict(member.pending_revocation)
     for topic_id, partitions in gone.items():
         revoked[topic_id] = revoked.get(topic_id, frozenset()) | partitions
-    if still_owns(owned, revoked):
+    if owns_revoked_partitions(owned, revoked):
         return _moved(member, MemberState.UNREVOKED_PARTITIONS, member.epoch, kept, revoked)
     return _moved(member, member.state, member.epoch, kept, member.pending_revocation)
 
@@ -98,7 +98,7 @@ def _next(member: ConsumerMember, epoch: int, target: Target, owned: Assignment 
         for assignment, partitions in ((kept, had & wanted), (revoked, had - wanted), (pending, free)):
             if partitions:
                 assignment[topic_id] = partitions
-    if revoked and still_owns(owned, revoked):
+    if revoked and owns_revoked_partitions(owned, revoked):
         return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
     state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
     given = {topic_id: kept.get(topic_id, frozenset()) | pending.get(topic_id, frozenset()) for topic_id in kept.keys() | pending.keys()}

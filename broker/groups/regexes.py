@@ -35,12 +35,12 @@ logger = logging.getLogger(__name__)
 
 
 class RegexChange(Enum):
-    """The change of a member's regular expression by a request: NONE (unchanged), or to an expression that is unresolved or resolved. Only
-    RESOLVED, which includes a removed expression, bumps the group epoch at once."""
+    """The change of a member's regular expression by a request (KAFKA UpdateRegularExpressionsResult). Only REGEX_UPDATED_AND_RESOLVED,
+    which includes a removed expression, bumps the group epoch at once."""
 
-    NONE = "none"
-    UNRESOLVED = "unresolved"
-    RESOLVED = "resolved"
+    NO_CHANGE = "no change"
+    REGEX_UPDATED = "updated"
+    REGEX_UPDATED_AND_RESOLVED = "updated and resolved"
 
 
 def is_due(group: ConsumerGroup, topics: TopicsView, now_ms: int, refresh_interval_ms: int, *, is_new: bool) -> bool:

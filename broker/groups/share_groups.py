@@ -123,7 +123,10 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, None)
 
     def alter_offsets(self, group_id: str, offsets: Mapping[tuple[bytes, int], int], now: Now) -> Effects[GroupRecord, Initialization]:
-        """Write that partitions are being initialized at new start offsets, by (topic id, partition). Raises Rejected(NON_EMPTY_GROUP)."""
+        """Write that partitions are being initialized at new start offsets, by (topic id, partition).
+
+        Raises Rejected: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND if the group is of another type.
+        """
         group = self._groups.get(group_id)
         group = ShareGroup(group_id) if group is None else self.existing(group_id)
         if not group.is_empty:

@@ -41,7 +41,8 @@ class TaskHolders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskTarget:
-    """A member's target assignment, its epoch, and the tasks that are held. `in_place`: see rule 4."""
+    """A member's target assignment, its epoch, and the tasks that are held. With `in_place` (Kafka 4.4) a task that the member has in
+    another kind changes its kind in one step."""
 
     epoch: int
     tasks: TaskSet
@@ -146,7 +147,7 @@ def _difference(had: set[_Task], wanted: set[_Task], is_free: Callable[[_Task], 
 
 
 def _change_kinds(differences: Sequence[_Difference], target: TaskTarget, has_to_revoke: Callable[[], TaskSet]) -> None:
-    """Let the member's own tasks change their kinds in place: rule 4."""
+    """Let the member's own tasks change their kinds in place, without a revocation (Kafka 4.4)."""
     active, standby, warmup = differences
     for before, after in ((active, standby), (standby, warmup), (warmup, standby)):
         changed = after.assigned & before.had

@@ -65,7 +65,7 @@ def _log_ins(listener: str, security: ListenerSecurity, entries: Sequence[LoginM
 
     where = _setting(listener)
     _service(security, entries)
-    key = _key(where, entries)
+    key = _keytab_entry(where, entries)
     try:
         acceptor = Acceptor(key.principal, key.keytab)
     except NoKey as error:
@@ -81,7 +81,7 @@ def _log_ins_elsewhere(listener: str, security: ListenerSecurity, entries: Seque
     from ottla.protocol.kerberos import Initiator, NoKey  # noqa: PLC0415 # an optional dependency
 
     where = _setting(listener)
-    service, key = _service(security, entries), _key(where, entries)
+    service, key = _service(security, entries), _keytab_entry(where, entries)
     if key.only_accepts:
         raise SettingsError(f"{where} has isInitiator=false, but this node uses it to authenticate at listener {listener} of other nodes")
     machines = f"MEMORY:ottla {key.principal}" if key.keytab is None else None
@@ -118,7 +118,7 @@ def _service(security: ListenerSecurity, entries: Sequence[LoginModule]) -> str:
     return found
 
 
-class _Key(NamedTuple):
+class _KeytabEntry(NamedTuple):
     """The Kerberos principal of a key, and the path of the keytab that contains it (None: the machine's default keytab)."""
 
     principal: str
@@ -130,7 +130,7 @@ class _Key(NamedTuple):
         return SettingsError(f"{where}: {file} has no usable key of principal={self.principal}: {error}")
 
 
-def _key(where: str, entries: Sequence[LoginModule]) -> _Key:
+def _keytab_entry(where: str, entries: Sequence[LoginModule]) -> _KeytabEntry:
     options: Mapping[str, str] | None = next((entry.options for entry in entries if entry.name == KRB5_MODULE), None)
     if options is None:
         raise SettingsError(f"{where}: GSSAPI needs the login module {KRB5_MODULE}")
@@ -144,4 +144,4 @@ def _key(where: str, entries: Sequence[LoginModule]) -> _Key:
         raise SettingsError(f"{where}: Principal has name with unexpected format {principal}") from error
     if not parsed.service or parsed.service == "*":
         raise SettingsError(f'{where} needs principal="kafka/host@REALM", the owner of the key in the keytab')
-    return _Key(principal, options.get("keyTab"), options.get("isInitiator", "").lower() == "false")
+    return _KeytabEntry(principal, options.get("keyTab"), options.get("isInitiator", "").lower() == "false")

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 class NodeLinks(NamedTuple):
     """Functions that make connections to brokers, to the leaders of followed partitions (shorter timeouts), and to controllers.
-    `keys` are the client-side TLS settings of these connections by listener name.
+    `client_tls` are the client-side TLS settings of these connections by listener name.
     """
 
     to_broker: Connect
     to_leader: Connect
     to_controller: Connect
-    keys: Mapping[str, ClientTls]
+    client_tls: Mapping[str, ClientTls]
 
 
 def links_of(
@@ -52,7 +52,7 @@ def links_of(
     usual, to_leaders = Patience(first_ms, max_ms), Patience(min(first_ms, leader_ms), min(max_ms, leader_ms))
     common: dict[str, Any] = {"network": network, "clock": clock, "timers": timers, "random": random}
     common["client_id"] = f"broker-{settings.node_id}"
-    keys: dict[str, ClientTls] = {}
+    client_tls: dict[str, ClientTls] = {}
 
     def to(at: BetweenNodes, patience: Patience = usual) -> Connect:
         if not at.protocol:
@@ -62,13 +62,13 @@ def links_of(
 
         way = client_security(settings, at, DialingNode(random.randbytes, clock.now_ms))
         if way.tls is not None:
-            keys[at.name] = way.tls
+            client_tls[at.name] = way.tls
         return partial(SecuredNodeClient, client_security=way, patience=patience, **common)
 
     brokers, controllers = of_brokers(settings), of_controllers(settings)
-    links = NodeLinks(to(brokers), to(brokers, to_leaders), to(controllers), keys)
-    if brokers.name in keys:
-        _check_own_listener(brokers, keys[brokers.name], authentication[brokers.name])
+    links = NodeLinks(to(brokers), to(brokers, to_leaders), to(controllers), client_tls)
+    if brokers.name in client_tls:
+        _check_own_listener(brokers, client_tls[brokers.name], authentication[brokers.name])
     return links
 
 

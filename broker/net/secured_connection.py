@@ -45,7 +45,7 @@ class SecuredConnection(Connection):
 
     def __init__(self, shared: Shared, listener: Listener, at_listener: ListenerAuthentication) -> None:
         super().__init__(shared, listener)
-        self._lock = at_listener
+        self._authentication = at_listener
         self._awaits_tls = at_listener.tls is not None
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
@@ -64,8 +64,8 @@ class SecuredConnection(Connection):
             self._begin_handshake()
 
     def _begin_handshake(self) -> None:
-        assert self._lock.tls is not None
-        self._handshake = asyncio.get_running_loop().create_task(self._perform_handshake(self._lock.tls))
+        assert self._authentication.tls is not None
+        self._handshake = asyncio.get_running_loop().create_task(self._perform_handshake(self._authentication.tls))
 
     def _throttled(self) -> None:
         """Resume after a quota's delay, and start the TLS handshake if it has not started yet."""
@@ -138,9 +138,9 @@ class SecuredConnection(Connection):
             self.data_received(data)
 
     def _require_sasl(self) -> None:
-        if self._lock.sasl is not None and self.peer is not None:
+        if self._authentication.sasl is not None and self.peer is not None:
             self.peer.principal = ANONYMOUS
-            _SaslGate(self, self._shared, self.peer, self._lock.sasl).close()
+            _SaslGate(self, self._shared, self.peer, self._authentication.sasl).install()
 
     def _close(self) -> None:
         """Close a TLS connection with a close_notify alert, after the last response."""
@@ -228,16 +228,16 @@ class _SaslGate:
     """A filter between a connection's session and the dispatcher that performs SASL authentication."""
 
     def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, at_listener: ListenerSasl) -> None:
-        self._connection, self._shared, self._peer, self._lock, self._session = connection, shared, peer, at_listener, connection.session
+        self._connection, self._shared, self._peer, self._sasl, self._session = connection, shared, peer, at_listener, connection.session
         self._cancel_timer: Callable[[], None] = lambda: None
         self._exchange: SaslExchange | None = SaslExchange(at_listener, shared.dispatcher.decode, error_response, is_valid)
         self._sasl_session: SaslSession | None = None
         self._reauthentication_ms: int | None = None
 
-    def close(self) -> None:
+    def install(self) -> None:
         """Become the session's handler: until authentication, reject every request except ApiVersions and those of SASL."""
         self._peer.has_to_log_in = True
-        self._session.serve(self._handle, self._at_once, self._lock.max_receive_bytes)
+        self._session.serve(self._handle, self._at_once, self._sasl.max_receive_bytes)
         self._start_timeout()
 
     def _start_timeout(self) -> None:
@@ -258,7 +258,7 @@ class _SaslGate:
             now_ms = self._shared.mono_ms()
             if bytes(frame[:2]) == _HANDSHAKE and self._may_reauthenticate(now_ms):
                 self._reauthentication_ms = now_ms
-                self._exchange = SaslExchange(self._lock, self._shared.dispatcher.decode, error_response, is_valid, self._sasl_session)
+                self._exchange = SaslExchange(self._sasl, self._shared.dispatcher.decode, error_response, is_valid, self._sasl_session)
             elif self._is_expired(now_ms):
                 peer_logger.info(
                     "Closing a connection of %s whose session has expired (connections.max.reauth.ms or its token's expiry)",
@@ -307,9 +307,9 @@ class _SaslGate:
     def _refuse(self, step: Step) -> Reply | PendingReply:
         peer_logger.info("Failed authentication with %s (%s)", self._peer.host, shown(step.why))
         last = LastWords(step.answer) if step.answer else CLOSE
-        if step.end is AfterStep.CLOSE or not self._lock.delay_ms:
+        if step.end is AfterStep.CLOSE or not self._sasl.delay_ms:
             return last
         later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        timer = self._shared.timers.schedule(self._shared.mono_ms() + self._lock.delay_ms, partial(later.set_result, last))
+        timer = self._shared.timers.schedule(self._shared.mono_ms() + self._sasl.delay_ms, partial(later.set_result, last))
         self._peer.on_closed[later] = timer.cancel
         return later

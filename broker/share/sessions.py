@@ -55,7 +55,7 @@ class ShareSession:
         named = limits.SHARE_SESSION_BYTES + len(self.group_id.encode())
         return named + limits.SHARE_SESSION_PARTITION_BYTES * len(self.partitions)
 
-    def sends(self, key: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
+    def maybe_update_response_data(self, key: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
         """Return whether the response must include the partition's result; to be called once for each partition of a response.
 
         A partition with records moves to the end of the session's order.

@@ -35,8 +35,9 @@ class ShareState(NamedTuple):
     """The state of a share partition, with the epochs, times and counter that decide about its next record.
 
     `fencing_leader_epoch` and `fencing_state_epoch` are the highest epochs seen. `updates` counts updates; the snapshot that follows when
-    there are enough of them resets it, other snapshots do not. `created_ms` is the time of the last snapshot that a request wrote,
-    `written_ms` that of the last snapshot of any kind, including periodic ones (wall clock; 0 before the first snapshot).
+    there are enough of them resets it, other snapshots do not. `requested_snapshot_ms` (`createTimestamp` in the record) is the time of the
+    last snapshot that a request wrote, `written_ms` that of the last snapshot of any kind, including periodic ones (wall clock; 0 before
+    the first snapshot).
     """
 
     snapshot_epoch: int
@@ -45,7 +46,7 @@ class ShareState(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     batches: Sequence[StateBatch]
-    created_ms: int
+    requested_snapshot_ms: int
     written_ms: int
     fencing_leader_epoch: int
     fencing_state_epoch: int
@@ -139,7 +140,7 @@ class ShareStateCoordinator:
         Return none if the last snapshot of every share partition is already one of these: requests have then written no snapshot since, so
         there is hardly anything to delete.
         """
-        if all(state.created_ms != state.written_ms for state in self.states.values()):
+        if all(state.requested_snapshot_ms != state.written_ms for state in self.states.values()):
             return []
         return [
             ShareRecord(key, _snapshot(state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)))
@@ -180,7 +181,7 @@ class ShareStateCoordinator:
             start_offset=value.start_offset,
             delivery_complete_count=value.delivery_complete_count,
             batches=_state_batches(value.state_batches),
-            created_ms=value.create_timestamp,
+            requested_snapshot_ms=value.create_timestamp,
             written_ms=value.write_timestamp,
             fencing_leader_epoch=value.leader_epoch if before is None else max(before.fencing_leader_epoch, value.leader_epoch),
             fencing_state_epoch=value.state_epoch if before is None else max(before.fencing_state_epoch, value.state_epoch),
@@ -229,7 +230,7 @@ class ShareStateCoordinator:
             start_offset=start_offset,
             delivery_complete_count=state.delivery_complete_count,
             batches=combine(found.batches, state.batches, start_offset, joins=self._is_strict),
-            created_ms=now_ms,
+            requested_snapshot_ms=now_ms,
             written_ms=now_ms,
         )
         return ShareRecord(key, _snapshot(whole))
@@ -266,7 +267,7 @@ def _updated(before: ShareState | None, value: ShareUpdateValue, *, joins: bool)
             start_offset=value.start_offset,
             delivery_complete_count=value.delivery_complete_count,
             batches=_state_batches(value.state_batches),
-            created_ms=0,
+            requested_snapshot_ms=0,
             written_ms=0,
             fencing_leader_epoch=value.leader_epoch,
             fencing_state_epoch=_UNCHANGED,
@@ -290,7 +291,7 @@ def _snapshot(state: ShareState) -> ShareSnapshotValue:
         leader_epoch=state.leader_epoch,
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
-        create_timestamp=state.created_ms,
+        create_timestamp=state.requested_snapshot_ms,
         write_timestamp=state.written_ms,
         state_batches=_logged(state.batches),
     )

@@ -46,7 +46,7 @@ class LogCleanerManager:
         try:
             end = yield from _blocking(clean_log(log, self._cleaned.get(key, 0), now_ms))
         except RecordsError as e:
-            self._leave_alone(key, log, e)
+            self._mark_uncleanable(key, log, e)
             return
         except OSError:
             self._refused.add(log)
@@ -67,10 +67,10 @@ class LogCleanerManager:
                     if needs_cleaning(log, dirty, now_ms):
                         found.append((log not in self._refused, dirty.ratio, key))
                 except RecordsError as e:
-                    self._leave_alone(key, log, e)
+                    self._mark_uncleanable(key, log, e)
         return max(found)[2] if found else None
 
-    def _leave_alone(self, key: Key, log: PartitionLog, damage: RecordsError) -> None:
+    def _mark_uncleanable(self, key: Key, log: PartitionLog, damage: RecordsError) -> None:
         self._uncleanable.add(log)
         logger.error("%s-%d has a corrupt batch and is not compacted any more: %s", *key, damage)
 

@@ -192,12 +192,15 @@ class InProcessCluster(ClusterNodes):
             broker.kill()
         broker.restart()
 
-    def miss(self, n: int) -> None:
+    def fence(self, n: int) -> None:
         """Let the controller fence a broker at once, as after `broker.session.timeout.ms`, and elect other leaders. A broker that still
         sends heartbeats is unfenced again."""
-        self.controller.call_async(self._miss(self.broker(n).number))
+        self.controller.call_async(self._fence(self.broker(n).number))
 
-    async def _miss(self, n: int) -> None:
+    miss = fence
+    """The name of `fence` in 0.2."""
+
+    async def _fence(self, n: int) -> None:
         def fenced(state: ControllerState) -> SoftEffects[None]:
             epoch = state.image.brokers[n].epoch
             return SoftEffects(broker_fenced(state, n), None, lambda _: state.sessions.forget(Contact(n, epoch)))

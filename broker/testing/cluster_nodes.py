@@ -48,14 +48,14 @@ class ClusterBroker(InProcessBroker):
         environment_of: Callable[[Clock], Environment],
     ) -> None:
         self.movable = MovableClock()
-        self._world_of = environment_of
+        self._environment_of = environment_of
         super().__init__(directory, settings, faults=faults, clock=self.movable)
         self.number = number
         self.incarnation_id: bytes | None = None
         """The incarnation to start as; None for a new one."""
 
     def _environment(self) -> Environment:
-        return replace(self._world_of(self._clock), incarnation_id=self.incarnation_id)
+        return replace(self._environment_of(self._clock), incarnation_id=self.incarnation_id)
 
     def _exit(self, code: int) -> None:
         super()._exit(code)

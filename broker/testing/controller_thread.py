@@ -28,7 +28,7 @@ class InProcessController(InProcessNode[ControllerNode]):
         self.port = 0
         """The port; 0 before the first start."""
         self.clock = MovableClock()
-        self._layout, self._settings_of, self._world_of = layout, settings_of, environment_of
+        self._layout, self._settings_of, self._environment_of = layout, settings_of, environment_of
 
     @property
     def image(self) -> MetadataImage:
@@ -37,7 +37,7 @@ class InProcessController(InProcessNode[ControllerNode]):
 
     async def _start(self) -> None:
         settings = self._settings_of(self._layout.controller_settings(self.port or None))
-        self.node = ControllerNode(settings, self._world_of(self.clock), exit_now=self.exit_codes.append)
+        self.node = ControllerNode(settings, self._environment_of(self.clock), exit_now=self.exit_codes.append)
         await self.node.start()
         self.port = self.node.address[1]
 

@@ -323,7 +323,7 @@ class Cluster(OwnBrokers):
     def kill(self, number: int) -> None:
         """Kill a broker, as SIGKILL does; the controller fences it at once."""
         self.host.kill(number)
-        self.host.miss(number)
+        self.host.fence(number)
         self._followers_stopped = False
 
     def stop_followers(self, leader: int) -> None:
@@ -340,11 +340,11 @@ class Cluster(OwnBrokers):
             broker.call(_have_patience)
         self._followers_stopped = False
 
-    def leave_alone(self, leader: int) -> None:
+    def shrink_isr_to(self, leader: int) -> None:
         """Stop the replication from this leader, and shrink the ISR to it, as after `replica.lag.time.max.ms`."""
         self.stop_followers(leader)
         broker = self.brokers[leader - 1]
-        broker.call(_miss_followers)
+        broker.call(_shrink_isrs)
         self.host.wait_until(lambda: broker.call(_is_alone), f"broker {leader} is the only ISR member, and knows it")
 
     def replace(self, leader: int) -> None:
@@ -353,7 +353,7 @@ class Cluster(OwnBrokers):
         cluster = self.host
         cluster.pause(leader)
         cluster.isolate_from_controller(leader)
-        cluster.miss(leader)
+        cluster.fence(leader)
         cluster.wait_until(lambda: not self._leads(leader), f"others lead the partitions of broker {leader}")
         cluster.resume(leader)
 
@@ -390,7 +390,7 @@ class Cluster(OwnBrokers):
         )
 
 
-def _miss_followers(node: Broker) -> None:
+def _shrink_isrs(node: Broker) -> None:
     """Shrink the ISRs as if no follower had ever fetched. The clock is not advanced, because that would end clients' requests too."""
     for others, partition in [(each.replica.others, each) for each in node.services.partitions if each.leads]:
         others.lag_max_ms = 0

@@ -313,7 +313,7 @@ def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.C
             page.wait_for("every partition has a leader")
             assert [line.split()[:2] for line in page.texts("[aria-label='Brokers'] tbody tr")][killed - 1] == [str(killed), "serving"]
             cluster.kill(killed)
-            cluster.miss(killed)
+            cluster.fence(killed)
             leader = cluster.wait_until_led("orders")
             page.wait_for(f"is led by {leader} after {killed}")
             page.wait_for("was fenced: its heartbeats stopped")

@@ -127,7 +127,7 @@ def test_java_goes_on_when_each_broker_of_a_cluster_dies_in_the_midst_of_a_trans
             if number % 3 == 1:
                 victim = number // 3 + 1
                 cluster.kill(victim)
-                cluster.miss(victim)
+                cluster.fence(victim)
             producer.commit()
             if number % 3 == 1:
                 cluster.restart(victim)

@@ -19,7 +19,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.shard import Durable
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.runtime.nodes.peers import Peers, PendingQuestion, QuestionBatcher
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.broker.txns.txn_marker import TxnMarker
@@ -32,7 +32,7 @@ from ottla.protocol.messages.k27_write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    _Asked = Asked[tuple[TopicPartition, TxnMarker], None]
+    _PendingQuestion = PendingQuestion[tuple[TopicPartition, TxnMarker], None]
 
 
 class RemoteMarkers:
@@ -44,7 +44,9 @@ class RemoteMarkers:
         self._node_id = node_id
         self._peers = peers
         nursery.at_close(self._end, self._end)
-        self._batches: Batches[tuple[TopicPartition, TxnMarker], None] = Batches(nursery, "transaction markers", self._write)
+        self._batches: QuestionBatcher[tuple[TopicPartition, TxnMarker], None] = QuestionBatcher(
+            nursery, "transaction markers", self._write
+        )
 
     def send(self, place: TopicPartition, marker: TxnMarker) -> Durable:
         """Send a marker, as a `SendMarker`. Raises Rejected."""
@@ -59,7 +61,7 @@ class RemoteMarkers:
         self._batches.end()
         self._peers.close()
 
-    async def _write(self, node: int, batch: Sequence[_Asked]) -> None:
+    async def _write(self, node: int, batch: Sequence[_PendingQuestion]) -> None:
         markers: dict[int, TxnMarker] = {}
         for asked in batch:
             marker = asked.question[1]
@@ -81,7 +83,7 @@ class RemoteMarkers:
                 asked.fail(Rejected(ErrorCode.of(code), f"broker {node} rejects the marker"))
 
 
-def _request(batch: Sequence[_Asked]) -> WriteTxnMarkersRequest:
+def _request(batch: Sequence[_PendingQuestion]) -> WriteTxnMarkersRequest:
     places: dict[TxnMarker, dict[str, list[int]]] = {}
     for asked in batch:
         (topic, index), marker = asked.question

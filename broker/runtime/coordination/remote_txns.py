@@ -21,7 +21,7 @@ from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.runtime.coordination.txn_verification import Answer, TxnPartitions
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.runtime.nodes.peers import Peers, PendingQuestion, QuestionBatcher
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
@@ -55,7 +55,7 @@ class RemoteTxns:
         self._node_id = node_id
         self._peers = peers
         nursery.at_close(self._end, self._end)
-        self._batches: Batches[_Question, Errors] = Batches(nursery, "transaction partitions", self._carry)
+        self._batches: QuestionBatcher[_Question, Errors] = QuestionBatcher(nursery, "transaction partitions", self._carry)
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
@@ -87,8 +87,8 @@ class RemoteTxns:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self._batches.put(coordinator, question)
 
-    async def _carry(self, node: int, batch: Sequence[Asked[_Question, Errors]]) -> None:
-        now: dict[str, Asked[_Question, Errors]] = {}
+    async def _carry(self, node: int, batch: Sequence[PendingQuestion[_Question, Errors]]) -> None:
+        now: dict[str, PendingQuestion[_Question, Errors]] = {}
         for asked in batch:
             now.setdefault(asked.question.transactional_id, asked)
         request = AddPartitionsToTxnRequest([_wire_transaction(asked.question) for asked in now.values()])
@@ -115,7 +115,7 @@ def _wire_transaction(question: _Question) -> AddPartitionsToTxnTransaction:
     )
 
 
-def _settle_each(now: Mapping[str, Asked[_Question, Errors]], response: AddPartitionsToTxnResponse) -> None:
+def _settle_each(now: Mapping[str, PendingQuestion[_Question, Errors]], response: AddPartitionsToTxnResponse) -> None:
     """Complete each question with its result from the response; NETWORK_EXCEPTION for each result that is missing."""
     if response.error_code:
         not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -129,7 +129,7 @@ def _settle_each(now: Mapping[str, Asked[_Question, Errors]], response: AddParti
     _settle_all(now.values(), ErrorCode.NETWORK_EXCEPTION)
 
 
-def _settle_all(batch: Iterable[Asked[_Question, Errors]], error: ErrorCode) -> None:
+def _settle_all(batch: Iterable[PendingQuestion[_Question, Errors]], error: ErrorCode) -> None:
     for asked in batch:
         asked.settle(dict.fromkeys(asked.question.partitions, error))
 

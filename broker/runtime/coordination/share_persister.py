@@ -33,7 +33,7 @@ from ottla.broker.runtime.coordination.share_operations import (
 )
 from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.runtime.nodes.peers import Peers, PendingQuestion, QuestionBatcher
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
@@ -75,8 +75,8 @@ class SharePersister:
         self._nursery = nursery
         self._peers = peers
         nursery.at_close(self._end, self._end)
-        self._batches: dict[type[StateOperation[Any]], Batches[StateOperation[Any], Any]] = {
-            kind: Batches(nursery, "share state", self._carry) for kind in _KINDS
+        self._batches: dict[type[StateOperation[Any]], QuestionBatcher[StateOperation[Any], Any]] = {
+            kind: QuestionBatcher(nursery, "share state", self._carry) for kind in _KINDS
         }
 
     # --- operations -----------------------------------------------------------------------------------------------------------
@@ -169,12 +169,12 @@ class SharePersister:
         count = self._catalog.partition_count(SHARE_GROUP_STATE)
         return self._catalog.leader_of((SHARE_GROUP_STATE, partition_of(key.coordinator_key, count))) if count else NO_LEADER
 
-    async def _carry(self, node: int, batch: Sequence[Asked[StateOperation[Any], Any]]) -> None:
+    async def _carry(self, node: int, batch: Sequence[PendingQuestion[StateOperation[Any], Any]]) -> None:
         """Send all operations of the batch that are for the same group as its first one, in one request."""
         from ottla.broker.runtime.coordination.share_messages import parts_of, request_for, result_of  # noqa: PLC0415 # only in a cluster
 
         assert self._peers is not None, "only a cluster broker asks others"
-        now: dict[SharePartitionKey, Asked[StateOperation[Any], Any]] = {}
+        now: dict[SharePartitionKey, PendingQuestion[StateOperation[Any], Any]] = {}
         for asked in batch:
             if asked.question.key.group_id == batch[0].question.key.group_id:
                 now.setdefault(asked.question.key, asked)

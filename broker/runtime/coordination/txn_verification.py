@@ -69,13 +69,13 @@ class Writer:
 class TxnVerification:
     """Verifies batches with the coordinator.
 
-    `pause` waits for a number of milliseconds on the broker's clock. `alone` is true on a standalone node: `coordinator` is never remote.
+    `pause` waits for a number of milliseconds on the broker's clock. `coordinator_is_local` is true on a standalone node.
     """
 
-    def __init__(self, coordinator: TxnPartitions, *, pause: Callable[[int], Awaitable[None]], alone: bool = False) -> None:
+    def __init__(self, coordinator: TxnPartitions, *, pause: Callable[[int], Awaitable[None]], coordinator_is_local: bool = False) -> None:
         self._coordinator = coordinator
         self._pause = pause
-        self._alone = alone
+        self._coordinator_is_local = coordinator_is_local
 
     def verify(self, writer: Writer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
         """Return for each partition the guard for the append, or the error; no entry if none is needed (the transaction is open there).
@@ -99,7 +99,7 @@ class TxnVerification:
         A call followed by `verify` has no other effect than `verify`: the guard is the same, and a partition is added once.
         """
         guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
-        if guard is not None and not (self._alone and self._holds(writer, (partition.topic, partition.index))):
+        if guard is not None and not (self._coordinator_is_local and self._holds(writer, (partition.topic, partition.index))):
             raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction's coordinator has not verified the partition yet")
         return guard
 

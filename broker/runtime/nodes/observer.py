@@ -220,7 +220,7 @@ class MetadataObserver:
         except (Rejected, RecordsError) as error:
             if isinstance(error, Rejected) and error.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise
-            self._state.leave_alone(peer, self._clock.mono_ms())
+            self._state.back_off(peer, self._clock.mono_ms())
             self._tell(f"records of the metadata log from {peer.host}:{peer.port} cannot be appended: {error}")
             return
         self._lines.all_over("The cluster's metadata is replicated again")

@@ -60,7 +60,7 @@ class Peers:
 
 
 @dataclass(slots=True, eq=False)
-class Asked(Generic[QuestionT, AnswerT]):
+class PendingQuestion(Generic[QuestionT, AnswerT]):
     """A question to another broker, and the future of its answer."""
 
     question: QuestionT
@@ -78,23 +78,26 @@ class Asked(Generic[QuestionT, AnswerT]):
             self.answer.exception()  # marks it as retrieved: asyncio must not log it if the waiter was cancelled
 
 
-class Batches(Generic[QuestionT, AnswerT]):
+class QuestionBatcher(Generic[QuestionT, AnswerT]):
     """Sends the pending questions for a broker in one request. `name` is what the questions are about.
 
-    `ask(node, asked)` sends one request for all of `asked` and settles each, or leaves some, but never all, for the next request.
+    `send(node, batch)` sends one request for all questions of `batch`, and settles each or leaves some, but never all, for the next
+    request.
     """
 
-    def __init__(self, nursery: Nursery, name: str, ask: Callable[[int, Sequence[Asked[QuestionT, AnswerT]]], Awaitable[None]]) -> None:
+    def __init__(
+        self, nursery: Nursery, name: str, send: Callable[[int, Sequence[PendingQuestion[QuestionT, AnswerT]]], Awaitable[None]]
+    ) -> None:
         self._nursery = nursery
         self._name = name
-        self._ask = ask
-        self._waiting: dict[int, list[Asked[QuestionT, AnswerT]]] = {}
-        self._under_way: dict[int, list[Asked[QuestionT, AnswerT]]] = {}
+        self._send = send
+        self._waiting: dict[int, list[PendingQuestion[QuestionT, AnswerT]]] = {}
+        self._under_way: dict[int, list[PendingQuestion[QuestionT, AnswerT]]] = {}
         self._workers: dict[int, Job] = {}
 
     def put(self, node: int, question: QuestionT) -> asyncio.Future[AnswerT]:
         """Queue a question for broker `node`. The future returns the answer, or raises Rejected if there is none."""
-        asked: Asked[QuestionT, AnswerT] = Asked(question, asyncio.get_running_loop().create_future())
+        asked: PendingQuestion[QuestionT, AnswerT] = PendingQuestion(question, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(node, []).append(asked)
         if node not in self._workers:
             self._workers[node] = self._nursery.worker(f"{self._name} to broker {node}", partial(self._work, node))
@@ -116,7 +119,7 @@ class Batches(Generic[QuestionT, AnswerT]):
             if later:
                 self._waiting[node] = later
             with self._nursery.step("%s to broker %d", self._name, node) as step:
-                await self._ask(node, batch)
+                await self._send(node, batch)
             if step.error is not None:
                 for asked in batch:
                     asked.fail(step.error)

@@ -60,7 +60,7 @@ def zombie_leader(stage: Stage, calm: Calm) -> Script:
 def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
     """Let the followers fall out of the ISR, so that the leader rejects writes that need two replicas; then restore them."""
     leader = yield from _in_hand(stage, calm, "hold-request")
-    stage.cluster.leave_alone(leader)
+    stage.cluster.shrink_isr_to(leader)
     stage.release(HELD)
     yield Wait(lambda: stage.observer.refusals[ErrorCode.NOT_ENOUGH_REPLICAS] >= REFUSALS)
     stage.cluster.let_followers_go_on()
@@ -73,7 +73,7 @@ def unclean_election(stage: Stage, calm: Calm) -> Script:
     leader = yield from _in_hand(stage, calm, "hold-request")
     for topic in calm.topics.intersection(stage.cluster.host.topic_names):
         stage.cluster.host.topics.configure(topic, UNCLEAN)
-    stage.cluster.leave_alone(leader)
+    stage.cluster.shrink_isr_to(leader)
     yield from _written_by(stage, calm, leader, acknowledges=True)
     # The leader writes nothing more: what a retry wrote between this reading and the kill would be lost without being doomed.
     stage.cluster.brokers[leader - 1].faults.add("hold-request:api=Produce,name=no-more")

@@ -89,10 +89,10 @@ def lane(
     max_bytes: int = 1 << 20,
     *,
     coordinator: Coordinator | None = None,
-    alone: bool = True,
+    coordinator_is_local: bool = True,
     authorizer: Authorizer | None = None,
 ) -> ProduceLane:
-    verification = TxnVerification(coordinator or Coordinator(), pause=no_pause, alone=alone)
+    verification = TxnVerification(coordinator or Coordinator(), pause=no_pause, coordinator_is_local=coordinator_is_local)
     return ProduceLane(scene.partitions, verification, authorizer, max_bytes)
 
 
@@ -242,7 +242,10 @@ async def test_an_unverified_batch_is_left_to_the_normal_path(scene: PartitionSc
 
 def test_the_fast_path_does_not_contact_another_coordinator(scene: PartitionScene) -> None:
     coordinator = Coordinator()
-    assert lane(scene, coordinator=coordinator, alone=False).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is None
+    assert (
+        lane(scene, coordinator=coordinator, coordinator_is_local=False).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0)
+        is None
+    )
     assert (ends(scene), coordinator.asked) == ([0, 0], 0)
 
 

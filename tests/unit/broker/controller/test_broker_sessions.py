@@ -41,13 +41,13 @@ def test_sessions_expire_in_the_order_of_their_last_heartbeat(sessions: BrokerSe
 def test_a_shutdown_completes_when_active_brokers_have_the_metadata(sessions: BrokerSessions) -> None:
     for broker_id in 1, 2, 3, 4:
         sessions.register(broker_id, fenced=broker_id == 4)
-        sessions.told(broker_id, fenced=broker_id == 4, offset=10)
+        sessions.report(broker_id, fenced=broker_id == 4, offset=10)
     sessions.shut_down_at(1, 20)
     assert sessions.state(1) is BrokerState.CONTROLLED_SHUTDOWN
     assert not sessions.may_end(1)
-    sessions.told(2, fenced=False, offset=20)
+    sessions.report(2, fenced=False, offset=20)
     assert not sessions.may_end(1)
-    sessions.told(3, fenced=False, offset=25)
+    sessions.report(3, fenced=False, offset=25)
     assert sessions.may_end(1)
 
 
@@ -56,7 +56,7 @@ def test_a_shutdown_keeps_its_first_offset(sessions: BrokerSessions) -> None:
         sessions.register(broker_id, fenced=False)
     sessions.shut_down_at(1, 20)
     sessions.shut_down_at(1, 40)
-    sessions.told(2, fenced=False, offset=20)
+    sessions.report(2, fenced=False, offset=20)
     assert sessions.may_end(1)
 
 
@@ -70,7 +70,7 @@ def test_fencing_ends_a_controlled_shutdown(sessions: BrokerSessions) -> None:
 def test_a_changed_registration_resets_the_brokers_metadata_offset(sessions: BrokerSessions) -> None:
     for broker_id in 1, 2:
         sessions.register(broker_id, fenced=False)
-        sessions.told(broker_id, fenced=False, offset=50)
+        sessions.report(broker_id, fenced=False, offset=50)
     sessions.shut_down_at(1, 20)
     assert sessions.may_end(1)
     sessions.register(2, fenced=False)

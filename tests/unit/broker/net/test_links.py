@@ -35,7 +35,7 @@ def linked(settings: BrokerSettings) -> tuple[NodeLinks, Mapping[str, ListenerAu
 def test_plaintext_listeners_are_connected_to_without_security() -> None:
     links, _ = linked(member("A", "PLAINTEXT"))
     assert {type(connect(Node(1, "h", 1))) for connect in links[:2]} == {NodeClient}
-    assert links.keys == {}
+    assert links.client_tls == {}
 
 
 @pytest.mark.parametrize("client_auth", ["none", "required"])
@@ -53,12 +53,12 @@ def test_client_contexts_follow_store_changes_that_remain_compatible(tmp_path: P
     both = {"listener.security.protocol.map": "A:SSL,C:SSL", "ssl.allow.dn.changes": "true"}
     settings = member("A", "SSL", ours={**made.pem_settings(), **both})
     links, locks = linked(settings)
-    changes = StoreChanges(settings, locks, links.keys)
-    before = {name: key.context for name, key in links.keys.items()}
+    changes = StoreChanges(settings, locks, links.client_tls)
+    before = {name: key.context for name, key in links.client_tls.items()}
 
     def now() -> set[str]:
         """Return the names whose context was replaced."""
-        return {name for name, key in links.keys.items() if key.context is not before[name]}
+        return {name for name, key in links.client_tls.items() if key.context is not before[name]}
 
     changes.take({})
     assert now() == set()

@@ -73,17 +73,17 @@ def test_a_response_omits_partitions_without_news() -> None:
     sessions = ShareSessions(1)
     session = sessions.begin("g", "m", [])
     sessions.update(session, [(A, "t")], [])
-    assert session.sends(A, has_records=False, has_error=False), "it is new in the session"
-    assert not session.sends(A, has_records=False, has_error=False)
-    assert session.sends(A, has_records=False, has_error=True)
-    assert session.sends(A, has_records=False, has_error=False), "the error is over"
-    assert not session.sends(B, has_records=True, has_error=False), "it was forgotten"
+    assert session.maybe_update_response_data(A, has_records=False, has_error=False), "it is new in the session"
+    assert not session.maybe_update_response_data(A, has_records=False, has_error=False)
+    assert session.maybe_update_response_data(A, has_records=False, has_error=True)
+    assert session.maybe_update_response_data(A, has_records=False, has_error=False), "the error is over"
+    assert not session.maybe_update_response_data(B, has_records=True, has_error=False), "it was forgotten"
 
 
 def test_a_partition_with_records_moves_to_the_end() -> None:
     sessions = ShareSessions(1)
     session = sessions.begin("g", "m", [(A, "t"), (B, "t")])
-    session.sends(A, has_records=True, has_error=False)
+    session.maybe_update_response_data(A, has_records=True, has_error=False)
     assert list(session.partitions) == [B, A]
     sessions.update(session, [], [B])
     assert list(session.partitions) == [A]

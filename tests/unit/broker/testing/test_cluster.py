@@ -64,7 +64,7 @@ def test_a_broker_that_is_given_up_leads_nothing_and_is_let_in_again_when_it_bea
     leader = cluster.leader_of("t")
     cluster.isolate_from_controller(leader)
     before = cluster.clock.now_ms()
-    cluster.miss(leader)
+    cluster.fence(leader)
     assert cluster.leader_of("t") in others(cluster, leader)
     assert cluster.clock.now_ms() - before < 60_000, "no clock was moved"
     assert cluster.is_cut
@@ -192,7 +192,7 @@ def test_a_cluster_has_a_broker_at_least() -> None:
 
 def test_a_mistake_in_what_is_done_to_whom_is_told_and_changes_nothing() -> None:
     with InProcessCluster(2) as cluster:
-        for wrong in (cluster.kill, cluster.pause, cluster.restart, cluster.miss, cluster.isolate_from_controller):
+        for wrong in (cluster.kill, cluster.pause, cluster.restart, cluster.fence, cluster.miss, cluster.isolate_from_controller):
             with pytest.raises(KeyError, match="there is no broker 9; the brokers are 1, 2"):
                 wrong(9)
         with pytest.raises(KeyError, match="there is no broker 9"):

@@ -72,7 +72,7 @@ def test_leaders_and_coordinators_are_three_brokers(cluster: Cluster) -> None:
 
 def test_a_leader_that_is_left_alone_refuses_until_its_followers_are_back(cluster: Cluster) -> None:
     leader = cluster.brokers[LEADER - 1]
-    cluster.leave_alone(LEADER)
+    cluster.shrink_isr_to(LEADER)
     assert not cluster.is_whole
     assert produce_to(leader, b"a").error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     cluster.let_followers_go_on()

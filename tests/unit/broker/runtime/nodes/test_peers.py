@@ -10,7 +10,7 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
-from ottla.broker.runtime.nodes.peers import Asked, Batches
+from ottla.broker.runtime.nodes.peers import PendingQuestion, QuestionBatcher
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -48,11 +48,11 @@ class Requests:
 
     def __init__(self) -> None:
         self.nursery = Nursery(Timers(), VirtualClock(), lambda _: None)
-        self.batches: Batches[int, str] = Batches(self.nursery, "questions", self._ask)
+        self.batches: QuestionBatcher[int, str] = QuestionBatcher(self.nursery, "questions", self._send)
         self.asked: list[tuple[int, list[int]]] = []
         self.gate = asyncio.Event()
 
-    async def _ask(self, node: int, batch: Sequence[Asked[int, str]]) -> None:
+    async def _send(self, node: int, batch: Sequence[PendingQuestion[int, str]]) -> None:
         self.asked.append((node, [asked.question for asked in batch]))
         await self.gate.wait()
         for asked in batch:
