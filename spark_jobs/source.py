@@ -65,9 +65,9 @@ class KafkaLogSource(DataSource):
         paths = [path for path in self._paths() if isinstance(path, str) and not is_cluster(path)]
         if len(paths) < len(self._paths()):
             raise ValueError("a cluster is no stream here: only files are followed")
-        most = int(self.options.get("max_bytes_per_trigger", BYTES_MAX))
+        max_bytes = int(self.options.get("max_bytes_per_trigger", BYTES_MAX))
         return KafkaLogStreamReader(
-            paths, self._level(), filters_of(self.options), to_arrow_schema(schema), unread=self._unread(), max_bytes=most
+            paths, self._level(), filters_of(self.options), to_arrow_schema(schema), unread=self._unread(), max_bytes=max_bytes
         )
 
     def _paths(self) -> list[str | Address]:

@@ -117,9 +117,9 @@ def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[
             yield segment, min(position, segment.size_bytes) if segment.base_offset == base else 0
 
 
-def _end_of_batches(segment: Segment, position: int, most: int) -> int:
-    """Return the end of the last complete batch within about `most` bytes of `position`. Raises OSError."""
-    if not segment.is_last and segment.size_bytes - position <= most:
+def _end_of_batches(segment: Segment, position: int, max_bytes: int) -> int:
+    """Return the end of the last complete batch within about `max_bytes` bytes of `position`. Raises OSError."""
+    if not segment.is_last and segment.size_bytes - position <= max_bytes:
         return segment.size_bytes
     reached = position
     for item in file_runs(Part(segment, position, segment.size_bytes), bodies=False):
@@ -127,6 +127,6 @@ def _end_of_batches(segment: Segment, position: int, most: int) -> int:
             continue
         for at, length in zip(item.headers.positions, item.headers.batch_lengths, strict=True):
             reached = item.position + at + length + 12
-            if reached - position >= most:
+            if reached - position >= max_bytes:
                 return reached
     return reached if segment.is_last else segment.size_bytes

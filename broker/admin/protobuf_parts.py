@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 
-def parts_of(message: Message, most: int) -> int:
-    """Return the number of messages and values in `message`; if there are more than `most`, stop early and return a number above it."""
+def parts_of(message: Message, max_parts: int) -> int:
+    """Return the number of messages and values in `message`; if there are more than `max_parts`, return early with a number
+    above it."""
     found, waiting = 0, [message]
-    while waiting and found <= most:
+    while waiting and found <= max_parts:
         for _, value in waiting.pop().ListFields():
             if isinstance(value, (str, bytes, int, float)):
                 found += 1
@@ -23,7 +24,7 @@ def parts_of(message: Message, most: int) -> int:
                 waiting.append(value)
             else:
                 found += len(value)
-                if found > most:
+                if found > max_parts:
                     break
                 values = value.values() if hasattr(value, "values") else value  # of a map, or of a list
                 waiting += [each for each in values if hasattr(each, "ListFields")]

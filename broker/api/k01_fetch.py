@@ -453,8 +453,8 @@ def _read_one(
     log = partition.log
     if isolation is Isolation.LOG_END and asked.fetch_offset == log.log_end_offset and log.failure is None:
         return _without_records(partition, asked), False
-    most = min(asked.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
-    result = log.read(asked.fetch_offset, max(0, most), isolation=isolation, min_one_batch=min_one_batch)
+    read_bytes_max = min(asked.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
+    result = log.read(asked.fetch_offset, max(0, read_bytes_max), isolation=isolation, min_one_batch=min_one_batch)
     data = PartitionData(
         asked.partition,
         ErrorCode.NONE,

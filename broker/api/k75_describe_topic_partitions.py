@@ -70,7 +70,7 @@ def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsReques
     return response
 
 
-def _describe(ctx: Context[ClusterServices], name: str, first: int, most: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+def _describe(ctx: Context[ClusterServices], name: str, first: int, limit: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
     """Return the topic with its partitions from `first` on, and the index of the first partition that was left out, or None."""
     topic = ctx.services.topics.topic(name)
     if topic is None:
@@ -79,7 +79,7 @@ def _describe(ctx: Context[ClusterServices], name: str, first: int, most: int) -
             code, name, is_internal=is_internal(name), topic_authorized_operations=operations(ctx, Resource.TOPIC, name)
         )
         return unknown, None
-    end = min(len(topic.partitions), first + most)
+    end = min(len(topic.partitions), first + limit)
     answer = DescribeTopicPartitionsResponseTopic(
         0,
         name,

@@ -28,11 +28,11 @@ WHOLE: Final = {int(api.key): api.array_limits for api in APIS if api.array_limi
 
 def too_many(request: Any) -> str | None:
     """Return a text that names the first array of the request with more elements than its API allows (`array_limits`), or None."""
-    for path, most in WHOLE.get(request.API_KEY, {}).items():
+    for path, max_count in WHOLE.get(request.API_KEY, {}).items():
         names, is_cut = path.split("."), request.API_KEY in SPLITS
         structs = (getattr(request, names[0], None) or ()) if is_cut else (request,)
-        if any(_room(struct, names[1:] if is_cut else names, most) < 0 for struct in structs):
-            return f"more than {most} {path}"
+        if any(_room(struct, names[1:] if is_cut else names, max_count) < 0 for struct in structs):
+            return f"more than {max_count} {path}"
     return None
 
 

@@ -113,8 +113,8 @@ class Throttling:
         return response
 
     def _limit(self, ctx: Context[NodeServices], request: FetchRequest | ShareFetchRequest) -> None:
-        most = self._quotas.fetch.most_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
-        request.max_bytes = min(request.max_bytes, rounded(most))
+        max_bytes = self._quotas.fetch.most_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
+        request.max_bytes = min(request.max_bytes, rounded(max_bytes))
 
     def _without_records(self, response: FetchResponse) -> FetchResponse:
         """Return an empty response in place of one with records. The fetch session continues, so the records are sent next time;

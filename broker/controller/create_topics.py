@@ -237,12 +237,12 @@ def create_partitions(
 
 
 def _more_partitions(
-    catalog: Catalog, wanted: MorePartitions, placement: Placement, most: int, charge: Callable[[int], None]
+    catalog: Catalog, wanted: MorePartitions, placement: Placement, max_partitions: int, charge: Callable[[int], None]
 ) -> list[MetadataRecord]:
     topic = catalog.topic(wanted.name)
     if topic is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-    _check_growth(topic, wanted, most)
+    _check_growth(topic, wanted, max_partitions)
     current = len(topic.partitions)
     added = wanted.count - current
     factor = topic.replication_factor
@@ -262,7 +262,7 @@ def _more_partitions(
     return [placement.partition_record(topic.topic_id, index, brokers) for index, brokers in enumerate(replicas, current)]
 
 
-def _check_growth(topic: TopicImage, wanted: MorePartitions, most: int) -> None:
+def _check_growth(topic: TopicImage, wanted: MorePartitions, max_partitions: int) -> None:
     current = len(topic.partitions)
     if wanted.count == current:
         raise Rejected(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
@@ -271,7 +271,7 @@ def _check_growth(topic: TopicImage, wanted: MorePartitions, most: int) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {topic.name} currently has {current} partition(s); {wanted.count} would not be an increase.",
         )
-    if wanted.count - current > most:
+    if wanted.count - current > max_partitions:
         raise Rejected(ErrorCode.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} partitions in one request.")
     if is_internal(topic.name):
         # A group or transaction belongs to hash(id) mod the partition count, so growth would orphan all of them.

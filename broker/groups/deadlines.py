@@ -28,7 +28,7 @@ class DeadlineKind(IntEnum):
     """The first assignment of a new streams group is due, which has waited for more members. The deadline's member id is empty."""
 
 
-class Deadline(NamedTuple):
+class GroupDeadline(NamedTuple):
     """A deadline, in monotonic ms. `epoch` is the member epoch that the member has to leave (REBALANCE), otherwise -1."""
 
     deadline_ms: int
@@ -42,11 +42,11 @@ class Deadlines:
 
     def __init__(self) -> None:
         self.next_ms: int | None = None
-        self._deadlines: dict[tuple[DeadlineKind, str], Deadline] = {}
+        self._deadlines: dict[tuple[DeadlineKind, str], GroupDeadline] = {}
 
     def set(self, kind: DeadlineKind, member_id: str, deadline_ms: int, epoch: int = -1) -> None:
         """Set a member's deadline of this kind, replacing an earlier one."""
-        self._deadlines[kind, member_id] = Deadline(deadline_ms, kind, member_id, epoch)
+        self._deadlines[kind, member_id] = GroupDeadline(deadline_ms, kind, member_id, epoch)
         if self.next_ms is None or deadline_ms < self.next_ms:
             self.next_ms = deadline_ms
 
@@ -62,7 +62,7 @@ class Deadlines:
     def cancel(self, kind: DeadlineKind, member_id: str) -> None:
         self._deadlines.pop((kind, member_id), None)
 
-    def take_due(self, now_ms: int) -> list[Deadline]:
+    def take_due(self, now_ms: int) -> list[GroupDeadline]:
         """Remove and return the deadlines that have come, in order."""
         due = sorted(one for one in self._deadlines.values() if one.deadline_ms <= now_ms)
         for one in due:

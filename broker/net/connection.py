@@ -100,13 +100,13 @@ class Shared:
         """Return why a connection from `host` is refused, or None."""
         if self.stopping:
             return "the broker is stopping"
-        most = self.most_connections(listener, host)
-        if len(self.connections) >= most.in_all and not most.of_brokers:
-            return f"max.connections={most.in_all} is reached"
-        if self.per_listener[listener] >= most.at_listener:
-            return f"listener.name.{listener.lower()}.max.connections={most.at_listener} is reached"
-        if self.per_ip[host] >= most.from_address:
-            return f"max.connections.per.ip or its override, {most.from_address} connections from one address, is reached"
+        maximum = self.most_connections(listener, host)
+        if len(self.connections) >= maximum.in_all and not maximum.of_brokers:
+            return f"max.connections={maximum.in_all} is reached"
+        if self.per_listener[listener] >= maximum.at_listener:
+            return f"listener.name.{listener.lower()}.max.connections={maximum.at_listener} is reached"
+        if self.per_ip[host] >= maximum.from_address:
+            return f"max.connections.per.ip or its override, {maximum.from_address} connections from one address, is reached"
         if self.refused_by_script is not None and self.refused_by_script():
             return "a scripted fault"
         return None

@@ -42,15 +42,14 @@ _IDLE_SWEEPS = 10
 
 class GatewayConnections:
     """The state that all connections of a gateway share. `cluster_tls` is the TLS context for connections to brokers (None: no TLS).
-    `own_host` is the host name that clients get in Metadata responses; None for the address to which the client connected. `most` is the
-    maximum number of connections.
+    `own_host` is the host name that clients get in Metadata responses; None for the address to which the client connected.
     """
 
     def __init__(
-        self, book: AddressBook, interception: Interception, cluster_tls: ssl.SSLContext | None, own_host: str | None, most: int
+        self, book: AddressBook, interception: Interception, cluster_tls: ssl.SSLContext | None, own_host: str | None, max_connections: int
     ) -> None:
         self.book = book
-        self._most = most
+        self._max_connections = max_connections
         self.interception = interception
         self.clock = clock = interception.clock
         self.timers = timers = interception.timers
@@ -71,8 +70,8 @@ class GatewayConnections:
 
     def refusal(self) -> str | None:
         """Return why a new connection is refused, or None."""
-        if len(self.open) >= self._most:
-            return f"max.connections={self._most} is reached"
+        if len(self.open) >= self._max_connections:
+            return f"max.connections={self._max_connections} is reached"
         return "a scripted fault" if self.interception.faults.refuses_connection() else None
 
     def make(self, node_id: int | None) -> asyncio.Protocol:

@@ -135,10 +135,10 @@ def _listener_sasl(listener: Listener, settings: BrokerSettings, login_file: Log
             raise SettingsError(f"{error} (GSSAPI is Kafka's default: set sasl.enabled.mechanisms)") from error
     general = security.number("connections.max.reauth.ms")
     lifetimes = {each: _number(security.of_mechanism(each, "connections.max.reauth.ms"), general) for each in enabled}
-    most = security.number("sasl.server.max.receive.size")
+    max_receive_bytes = security.number("sasl.server.max.receive.size")
     if not security.is_given("sasl.server.max.receive.size"):
-        most = limits.LOG_IN_BYTES
-    return ListenerSasl(mechanisms, most, delay_ms, lifetimes)
+        max_receive_bytes = limits.LOG_IN_BYTES
+    return ListenerSasl(mechanisms, max_receive_bytes, delay_ms, lifetimes)
 
 
 def _entries(

@@ -46,7 +46,7 @@ class Shedding:
 
     def __init__(self, budget: ByteBudget, largest: int, timers: Timers, mono_ms: Callable[[], int], wake: Callable[[], None]) -> None:
         self._budget = budget
-        self._most = budget.limit + largest
+        self._max_bytes = budget.limit + largest
         self._timers = timers
         self._mono_ms = mono_ms
         self._wake = wake
@@ -54,7 +54,7 @@ class Shedding:
 
     def memory_is_short(self, holders: Iterable[Holder]) -> None:
         """Start watching `holders`. If they exceed the budget by more than `largest` bytes, close the largest at once."""
-        if self._budget.used > self._most:
+        if self._budget.used > self._max_bytes:
             self._close([(holder.held_bytes(), holder) for holder in holders], self._budget.limit, "one of the largest")
         if not self._is_watching:
             self._watch(holders)

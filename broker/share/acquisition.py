@@ -195,13 +195,13 @@ class _Acquiring:
                 break
             if delivered >= throttle_from and not throttled_to:
                 throttled_to = max(1, len(batch) >> (delivered - throttle_from + 1))
-            most = 1 if alone else len(run)
+            max_records = 1 if alone else len(run)
             if self.asked.record_limit:
-                most = min(most, left - count)
+                max_records = min(max_records, left - count)
             if throttled_to > count:
-                most = min(most, throttled_to - count)
-            if most < len(run):
-                batch.cut(run.first_offset + most)
+                max_records = min(max_records, throttled_to - count)
+            if max_records < len(run):
+                batch.cut(run.first_offset + max_records)
             run.state.acquire(self.asked.member_id, self._lock(run))
             _extend(acquired, AcquiredRecords(run.first_offset, run.last_offset, run.state.delivery_count))
             count += len(run)

@@ -58,14 +58,14 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def mutations(first: int, most: int) -> int:
-    """Run with each rule broken on purpose; return the exit code, 1 if a broken rule was not detected within `most` seeds."""
+def mutations(first: int, seeds: int) -> int:
+    """Run with each rule broken on purpose; return the exit code, 1 if a broken rule was not detected within `seeds` seeds."""
     missed = 0
     for mutation in MUTATIONS:
         began = time.monotonic()
-        seen = found(mutation, range(first, first + most))
+        seen = found(mutation, range(first, first + seeds))
         missed += seen is None
-        told = f"not detected in {most} seeds" if seen is None else f"{seen[0]} seeds: {seen[1].violations[0]}"
+        told = f"not detected in {seeds} seeds" if seen is None else f"{seen[0]} seeds: {seen[1].violations[0]}"
         print(f"{mutation.rule}\n    {told} ({time.monotonic() - began:.0f} s)", flush=True)
     print(f"{len(MUTATIONS)} rules broken, {len(MUTATIONS) - missed} detected", flush=True)
     return 1 if missed else 0

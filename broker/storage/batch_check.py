@@ -130,12 +130,12 @@ def _check_count(count: int, size: int, config: LogConfig) -> None:
     The error is MESSAGE_TOO_LARGE, because a Java producer then splits the batch and sends the parts; it is INVALID_RECORD if so many
     records do not fit into `size`.
     """
-    most = max(limits.BATCH_RECORDS_MAX, config.max_message_bytes // walk.MIN_RECORD_BYTES)
-    if count <= most:
+    maximum = max(limits.BATCH_RECORDS_MAX, config.max_message_bytes // walk.MIN_RECORD_BYTES)
+    if count <= maximum:
         return
     if count > size // walk.MIN_RECORD_BYTES:
         raise Rejected(ErrorCode.INVALID_RECORD, f"fewer records than the batch's record count: {count} in {size} bytes")
-    raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {count} records; a batch of this topic may have {most}")
+    raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {count} records; a batch of this topic may have {maximum}")
 
 
 def _codec(header: BatchHeader) -> Codec:
@@ -147,9 +147,9 @@ def _codec(header: BatchHeader) -> Codec:
 
 
 def _decompress(codec: Codec, tail: Buffer, config: LogConfig, *, at_once: bool) -> Buffer:
-    most = max(limits.DECOMPRESSED_BATCH_BYTES, 2 * config.max_message_bytes)
+    maximum = max(limits.DECOMPRESSED_BATCH_BYTES, 2 * config.max_message_bytes)
     try:
-        return decompress(codec, tail, limits.CHECKED_AT_ONCE_BYTES if at_once else most)
+        return decompress(codec, tail, limits.CHECKED_AT_ONCE_BYTES if at_once else maximum)
     except BatchTooLarge as e:
         if at_once:
             raise TooMuchAtOnce from e
@@ -158,13 +158,13 @@ def _decompress(codec: Codec, tail: Buffer, config: LogConfig, *, at_once: bool)
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
 
 
-def _check_sizes(records: Buffer, header: BatchHeader, most: int) -> None:
-    """Reject a compressed batch with a record of more than `most` bytes, not counting its length field (DefaultRecord.readFrom)."""
+def _check_sizes(records: Buffer, header: BatchHeader, maximum: int) -> None:
+    """Reject a compressed batch with a record of more than `maximum` bytes, not counting its length field (DefaultRecord.readFrom)."""
     starts = walk.columns(records, header.record_count, 0, header.base_timestamp).record_starts
     for index, start in enumerate(starts):
         body = read_uvarint(records, start)[0] >> 1  # zigzag, and not negative after the scan
-        if body > most:
-            text = f"record {index} of the batch: Invalid record size: {body} exceeds the configured maximum record size of {most}."
+        if body > maximum:
+            text = f"record {index} of the batch: Invalid record size: {body} exceeds the configured maximum record size of {maximum}."
             raise Rejected(ErrorCode.INVALID_RECORD, text)
 
 

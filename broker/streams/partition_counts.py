@@ -63,10 +63,10 @@ def decide_counts(topology: Topology, partitions_of: PartitionsOf) -> Counts:
             if own:
                 counts |= dict.fromkeys(inner, _common_count(own, inner, fixed, fixed_counts))
     for subtopology in subtopologies:
-        most = max(map(count_of, inputs_of(subtopology)), default=None)
-        if most is None:
+        max_count = max(map(count_of, inputs_of(subtopology)), default=None)
+        if max_count is None:
             raise _invalid(f"No source topics found for subtopology {subtopology.subtopology_id}")
-        counts |= dict.fromkeys((topic.name for topic in subtopology.state_changelog_topics), most)
+        counts |= dict.fromkeys((topic.name for topic in subtopology.state_changelog_topics), max_count)
     return counts
 
 

@@ -178,11 +178,11 @@ def _decompress_snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffe
 def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
     import lz4.frame  # noqa: PLC0415 # on first use, see the module's docstring
 
-    end, most = _walk_lz4_frame(data)
+    end, content_bytes_max = _walk_lz4_frame(data)
     unpack = lz4.frame.LZ4FrameDecompressor()
     try:
         # Data up to the end mark is passed: as in Kafka, a content checksum after it is not read; the batch's CRC covers the bytes.
-        out: bytes = unpack.decompress(data[:end], max_length=min(max_bytes, most) + 1)
+        out: bytes = unpack.decompress(data[:end], max_length=min(max_bytes, content_bytes_max) + 1)
     except (RuntimeError, EOFError) as e:
         raise CorruptBatch(f"lz4: {e}") from e
     if len(out) > max_bytes:
@@ -203,15 +203,15 @@ def _walk_lz4_frame(data: memoryview) -> tuple[int, int]:
     block_checksum = 4 if flags & 0x10 else 0
     content_checksum = 4 if flags & 0x04 else 0
     pos = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-    most = 0
+    content_bytes_max = 0
     while pos + 4 <= len(data):
         size = int.from_bytes(data[pos : pos + 4], "little") & 0x7FFFFFFF
         pos += 4
         if size == 0:
             if pos + content_checksum != len(data):
                 raise CorruptBatch("lz4: the frame does not end where its section ends")
-            return pos, most
-        most += block_bytes
+            return pos, content_bytes_max
+        content_bytes_max += block_bytes
         pos += size + block_checksum
     raise CorruptBatch("lz4: the frame is truncated")
 

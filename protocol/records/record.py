@@ -120,10 +120,10 @@ def _span(data: memoryview, start: int, length: int) -> bytes | None:
     return None if length < 0 else data[start : start + length].tobytes()
 
 
-def _headers(data: memoryview, pos: int, count: int, most: int | None) -> tuple[Header, ...]:
+def _headers(data: memoryview, pos: int, count: int, max_headers: int | None) -> tuple[Header, ...]:
     """Decode the headers at `pos`, which were checked before."""
     headers = []
-    for _ in range(count if most is None else min(count, most)):
+    for _ in range(count if max_headers is None else min(count, max_headers)):
         length, pos = _read_varint(data, pos)
         name = data[pos : pos + length].tobytes().decode("utf-8", "surrogateescape")
         length, pos = _read_varint(data, pos + length)

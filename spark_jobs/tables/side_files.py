@@ -79,18 +79,18 @@ def index_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         count = min(-(-used // layout.itemsize), size // layout.itemsize)
         if count == 0 and used == 0:
             yield _one(file, schema, {"kind": file.kind})
-        most = count if file.segment_bytes < 0 else min(count, file.segment_bytes // HEADER_BYTES + 1)
-        for start in range(0, most, ROWS_MAX):
-            rows = min(ROWS_MAX, most - start)
+        max_entries = count if file.segment_bytes < 0 else min(count, file.segment_bytes // HEADER_BYTES + 1)
+        for start in range(0, max_entries, ROWS_MAX):
+            rows = min(ROWS_MAX, max_entries - start)
             entries = np.frombuffer(data.read_at(start * layout.itemsize, rows * layout.itemsize), layout, rows)
             yield _index_entries(file, schema, entries, start)
     error = None
-    if most < count:
-        error = f"{count} entries for a segment that has room for {most} batches"
+    if max_entries < count:
+        error = f"{count} entries for a segment that has room for {max_entries} batches"
     elif used > count * layout.itemsize or (size % layout.itemsize and used == size):
         error = "the file ends inside an entry"
     if error is not None:
-        yield _one(file, schema, {"kind": file.kind, "position": most * layout.itemsize, "error": error})
+        yield _one(file, schema, {"kind": file.kind, "position": max_entries * layout.itemsize, "error": error})
 
 
 def _sizes(data: RandomAccess, listed_bytes: int) -> tuple[int, int]:

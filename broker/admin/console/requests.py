@@ -167,10 +167,10 @@ def watch(broker: Broker, faults: Faults) -> RequestLog:
     return log
 
 
-def _remember(table: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+def _remember(table: OrderedDict[Any, Any], key: Any, value: Any, max_entries: int) -> None:
     table[key] = value
     table.move_to_end(key)
-    if len(table) > most:
+    if len(table) > max_entries:
         table.popitem(last=False)
 
 

@@ -125,8 +125,8 @@ class QuorumServing:
         log = self._voter.raft_log
         if offset >= log.high_watermark:
             return b""
-        most = min(max(max_bytes, 0), BYTES_AT_ONCE)
-        return log.log.read(offset, most, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
+        read_bytes_max = min(max(max_bytes, 0), BYTES_AT_ONCE)
+        return log.log.read(offset, read_bytes_max, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
 
     def _epoch_error(self, epoch: int) -> ErrorCode | None:
         if epoch < self._voter.epoch:

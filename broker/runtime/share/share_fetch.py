@@ -235,7 +235,7 @@ class ShareFetches:
                 fetch.fail(key, error.kept())
                 attempt.is_enough = True
 
-    def _read_one(self, fetch: _Fetch, attempt: _Attempt, key: TopicPartition, most: int) -> None:
+    def _read_one(self, fetch: _Fetch, attempt: _Attempt, key: TopicPartition, read_bytes_max: int) -> None:
         asked, shared = fetch.asked, fetch.in_use[key]
         log, state = shared.partition.log, shared.state
         shared.partition.replica.check_leads()
@@ -247,15 +247,15 @@ class ShareFetches:
         if not log.log_start_offset <= chunk.offset < bound:
             return
         last = max(chunk.offset, state.end_offset) + asked.max_records
-        most = min(most, limits.FETCH_PARTITION_READ_BYTES)
-        size = min(most, _FIRST_READ_BYTES)
+        read_bytes_max = min(read_bytes_max, limits.FETCH_PARTITION_READ_BYTES)
+        size = min(read_bytes_max, _FIRST_READ_BYTES)
         while True:
             read = log.read(chunk.offset, size, isolation=asked.isolation, min_one_batch=not attempt.bytes)
             batches = list(split_batches(read.records))
             reaches = bool(batches) and batches[-1][1].last_offset >= last and len(read.records) >= asked.min_bytes
-            if reaches or size >= most or read.on_older_segment or len(read.records) < size // 2:
+            if reaches or size >= read_bytes_max or read.on_older_segment or len(read.records) < size // 2:
                 break
-            size = min(most, 4 * size)
+            size = min(read_bytes_max, 4 * size)
         chunk.records, chunk.batches, chunk.aborted = read.records, batches, read.aborted
         attempt.bytes += len(read.records)
         attempt.is_enough = attempt.is_enough or read.on_older_segment
