@@ -15,6 +15,7 @@ from client_compat.bench.loads import (
     many_replicas,
     pipeline,
     replication,
+    rewinds,
     shared,
     throughput,
     transactions,
@@ -24,6 +25,7 @@ from client_compat.bench.model import Ability, Benchmark, Figure, Point, Site
 REQUESTS, LATENCY, TRANSACTIONS = "Small requests", "Latency", "Transactions"
 CONNECTIONS, PROCESS, CLUSTER, MANY = "Connections", "Process", "Three brokers", "Many of everything"
 SHARE = "Share groups through Java"
+REWIND = "Fork and rewind"
 
 FASTER, HALF_AGAIN, TWICE, THRICE = 1.0, 1.5, 2.0, 3.0
 HALF, TENTH, FIFTH = 0.5, 0.1, 0.2
@@ -112,6 +114,16 @@ def _many(label: str, idle: many.Idle, count: int) -> Benchmark:
         ),
         partial(many.beside, idle=idle, count=count, rounds=5, cycles=100),
         frozenset({Ability.GROWTH}),
+    )
+
+
+def _rewinds(topics: int, megabytes: int) -> Benchmark:
+    return Benchmark(
+        f"{topics:,} topics, {megabytes:,} MB",
+        REWIND,
+        tuple(Figure(name, "ms", digits=0) for name in (rewinds.REWOUND, rewinds.MARKED, rewinds.FORKED, rewinds.COPIED, rewinds.SEEDED)),
+        partial(rewinds.by_size, topics=topics, megabytes=megabytes),
+        frozenset({Ability.MARKS}),
     )
 
 
@@ -223,6 +235,7 @@ CASES: list[Benchmark] = [
     _many("many: 100,000 producer ids", many.PRODUCER_IDS, 100_000),
     _many("many: 10,000 partitions", many.PARTITIONS, 10_000),
     _many("many: all of these at once", many.EVERYTHING, 5_000),
+    *(_rewinds(topics, megabytes) for topics, megabytes in ((10, 10), (100, 100), (100, 1_000))),
     _replicated("100 B", 100, 1_000_000),
     _replicated("1 KB", 1_024, 300_000),
     Benchmark(

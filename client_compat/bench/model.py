@@ -37,6 +37,7 @@ class Ability(StrEnum):
     TLS = "a listener behind TLS"
     SHARE = "share groups"
     GROWTH = "a curve beside what is idle"
+    MARKS = "marks to return to"
 
 
 @dataclass(frozen=True, slots=True)

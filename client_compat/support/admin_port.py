@@ -68,6 +68,14 @@ class AdminPort:
         """Advance the broker's clock."""
         self._ask("POST", "/clock/advance", {"ms": ms})
 
+    def mark(self, name: str) -> None:
+        """Mark the broker's present state."""
+        self._ask("POST", "/marks", {"name": name})
+
+    def rewind(self, name: str) -> None:
+        """Return to a mark. Waits until the broker serves again."""
+        self._ask("POST", f"/marks/{quote(name)}/rewind")
+
     def wait_ready(self) -> None:
         """Wait until it answers: it opens a little after the broker's own port."""
 

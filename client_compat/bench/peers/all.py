@@ -23,12 +23,14 @@ from client_compat.support.ports import free_port
 
 _IN_MEMORY = "keeps nothing on disk"
 _NOT_WARM = "compiles itself as it goes: a fresh one's curve would show that"
+_NO_MARKS = {Ability.MARKS: "returns to no earlier state"}
 _NO_TLS = {Ability.TLS: "is not run with TLS here"}
 _ALONE = {Ability.CLUSTER: "replicates nothing", **_NO_TLS}
 _LIGHT = {
     Ability.RESTART: _IN_MEMORY,
     Ability.GROWTH: "is not asked: the curves are of what grows with a log",
     Ability.SHARE: "has no share groups, or keeps their state in memory",
+    **_NO_MARKS,
     **_ALONE,
 }
 
@@ -76,12 +78,12 @@ PEERS: dict[str, Peer] = {
             make_cluster=lambda directory: ClusterProcesses.over(directory, Kind.OTTLA),
             make_secured=secured.ottla,
         ),
-        Peer(WITHOUT_FAULTS, "Ottla without its fault engine", without_faults.make, _ALONE),
+        Peer(WITHOUT_FAULTS, "Ottla without its fault engine", without_faults.make, {**_NO_MARKS, **_ALONE}),
         Peer(
             REFERENCE,
             f"Apache Kafka {default_version()}",
             _kafka,
-            {Ability.GROWTH: _NOT_WARM},
+            {Ability.GROWTH: _NOT_WARM, **_NO_MARKS},
             make_cluster=lambda directory: ClusterProcesses.over(directory, Kind.KAFKA),
             make_secured=secured.kafka,
         ),

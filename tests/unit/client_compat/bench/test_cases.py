@@ -13,11 +13,11 @@ def test_no_two_cases_have_one_name() -> None:
         assert len({figure.name for figure in case.figures}) == len(case.figures)
 
 
-def test_this_broker_has_no_blanks_and_apache_kafka_none_but_the_curves() -> None:
+def test_this_broker_has_no_blanks_and_apache_kafka_none_but_the_curves_and_marks() -> None:
     for case in CASES:
         for figure in case.figures:
             assert case.blank(PEERS[OURS], figure) is None
-            assert (case.blank(PEERS["kafka"], figure) is None) == (Ability.GROWTH not in case.needs)
+            assert (case.blank(PEERS["kafka"], figure) is None) == case.needs.isdisjoint({Ability.GROWTH, Ability.MARKS})
 
 
 def test_a_case_of_a_cluster_is_for_those_who_can_make_one() -> None:

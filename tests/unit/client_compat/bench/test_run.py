@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.bench.cases import CASES
-from client_compat.bench.loads import connections, latency, life, many, pipeline, throughput, transactions
+from client_compat.bench.loads import connections, latency, life, many, pipeline, rewinds, throughput, transactions
 from client_compat.bench.model import OURS, Ability, Benchmark, Figure, LoadFailed, Results, Site, Values
 from client_compat.bench.peers.all import PEERS
 from client_compat.bench.run import FAILURES, bench, lent, measure
@@ -44,6 +44,12 @@ def test_one_record_batches(site: Site) -> None:
     values = pipeline.one_record_batches(site, record_bytes=10, records=200, through_client=100)
     assert values[pipeline.REQUESTS] > 0
     assert values[pipeline.THROUGH_CLIENT] > 0
+
+
+def test_rewinds(site: Site) -> None:
+    values = rewinds.by_size(site, topics=2, megabytes=3, rewinds=1)
+    assert 0 < values[rewinds.REWOUND] < values[rewinds.SEEDED]
+    assert set(values) == {rewinds.SEEDED, rewinds.MARKED, rewinds.REWOUND, rewinds.FORKED, rewinds.COPIED}
 
 
 def test_transactions(site: Site) -> None:
