@@ -18,7 +18,7 @@ ANYTHING = DeleteAclsFilter(Resource.ANY, None, Pattern.ANY, None, None, Operati
 
 @contextmanager
 def ann(broker: RunningBroker) -> Iterator[Client]:
-    """A connection that is authenticated as ann."""
+    """Open a connection that is authenticated as ann."""
     with broker.client() as client:
         assert log_in(client).error_code == 0
         yield client
@@ -26,7 +26,7 @@ def ann(broker: RunningBroker) -> Iterator[Client]:
 
 @contextmanager
 def bob(broker: RunningBroker) -> Iterator[Client]:
-    """A connection that is authenticated as bob."""
+    """Open a connection that is authenticated as bob."""
     with broker.client() as client:
         assert log_in(client, plain("bob", 'b;"b')).error_code == 0
         yield client
@@ -55,7 +55,7 @@ def create_acls(client: Client, *acls: AclCreation, version: int = 3) -> list[Ac
 
 
 def allow(client: Client, *acls: AclCreation) -> None:
-    """Create the ACLs, and assert that it succeeded."""
+    """Create the ACLs, and assert that each was created."""
     assert all(result.error_code == 0 for result in create_acls(client, *acls))
 
 

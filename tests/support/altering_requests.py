@@ -1,4 +1,4 @@
-"""Hypothesis strategies for requests that alter something: well formed, malformed and with duplicate elements, about existing things.
+"""Hypothesis strategies for requests that change state: well-formed, malformed and with duplicate elements, about resources that exist.
 
 Fields are drawn from small pools, so that requests often pass every check except authorization.
 """

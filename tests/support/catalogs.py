@@ -49,7 +49,7 @@ class LiveCatalog:
         return self.run(create_topics(self.catalog, topics, placement or Placement.on_one(NODE), check, self.new_id))
 
     def alter(self, *resources: AlterResource) -> list[Rejected | None]:
-        """Change settings as a node does that is broker and controller."""
+        """Change settings as a combined node (broker and controller) does."""
         if METADATA_VERSION not in self.catalog.features:
             self.run(Effects([FeatureLevelRecord(METADATA_VERSION, METADATA_LEVEL)], None))
         state = ControllerState("cluster", self.settings, Random(0), [NODE], catalog=self.catalog)

@@ -26,7 +26,7 @@ RANGE = (JoinProtocol("range", subscription("t")),)
 
 
 def joining(**changes: Any) -> Joining:
-    """A consumer's first join."""
+    """Return a consumer's first JoinGroup request, with `changes` to its fields."""
     fields: dict[str, Any] = {
         "member_id": "",
         "new_member_id": "m",
@@ -118,7 +118,7 @@ class GroupDriver:
         return members
 
     def settle(self) -> None:
-        """Let all members sync, the leader last."""
+        """Send a SyncGroup of every member, the leader's last."""
         members = [member.member_id for member in self.group.members]
         leader = self.group.leader_id
         for member_id in sorted(members, key=lambda one: one == leader):

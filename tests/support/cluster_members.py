@@ -46,7 +46,7 @@ def enveloped(inner: Request, response: Message, correlation_id: int | None = No
 
 
 class Member:
-    """A cluster broker. `broker` has started; what a standalone node would decide itself is sent to the channel."""
+    """A cluster broker. `broker` has started; it forwards controller requests through the channel."""
 
     def __init__(self, broker: Broker, channel: ControllerChannel) -> None:
         self.services = replace(broker.services, forwarding=EnvelopeForwarding(channel))

@@ -154,7 +154,7 @@ def directories_of(broker_id: int, random: Random) -> list[bytes]:
 def move(known: Known, milliseconds: int, *, fence: bool = True) -> Iterator[Order]:
     """Advance the clock, and fence each broker at once when its session expires, except for the last one if `fence` is False.
 
-    So only one broker is fenced at a time: of several, Kafka takes first whichever its hash table has first.
+    So only one broker is fenced at a time: the order in which Kafka fences several depends on its hash table.
     """
     until = known.now_ms + milliseconds
     while known.now_ms < until:

@@ -13,7 +13,7 @@ from tests.support.running_broker import HOST, RunningBroker
 
 
 class FaultyBroker(RunningBroker):
-    """A broker that carries out fault rules itself."""
+    """A broker that applies fault rules itself."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir, clock=MovableClock())
@@ -31,12 +31,12 @@ class FaultyBroker(RunningBroker):
         self.call_until(lambda running: running.connection_count == count)
 
     def wait_until_buffered(self) -> None:
-        """Wait until a request waits behind another."""
+        """Wait until the broker or gateway has buffered a client's request behind an earlier one."""
         self.call_until(lambda running: running.buffered_bytes > 0)
 
 
 class GatewayBeforeBroker(FaultyBroker):
-    """A broker without rules, and a gateway in front of it that has them."""
+    """A broker without fault rules behind a gateway that applies them. Clients, faults, clock and observers are the gateway's."""
 
     def start(self) -> GatewayBeforeBroker:
         super().start()

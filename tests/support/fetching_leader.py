@@ -1,6 +1,6 @@
-"""A broker that leads some partitions, on a disk in memory, and everything that can happen to what it answers to fetches in sessions.
+"""A broker that leads some partitions on a disk in memory, with every event that may change its responses in fetch sessions.
 
-Two of them that meet the same fate, one of which reads every partition for each request (`walks`), have to answer alike.
+Two leaders, one of which reads all of a session's partitions for each request (`walks`), have to return equal responses after equal events.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LAG_MS = 1_000
 
 
 class Rights:
-    """Stands in for `ottla.broker.api.authorizer.Authorizer`."""
+    """A stand-in for `ottla.broker.api.authorizer.Authorizer` that denies the topics in `refused`."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -59,7 +59,7 @@ class Rights:
 
 
 class FetchingLeader:
-    """See the module."""
+    """The broker with its fetch sessions. With `walks`, each request reads all partitions of its session, not only the changed ones."""
 
     def __init__(self, *, walks: bool) -> None:
         self.walks = walks
@@ -101,7 +101,7 @@ class FetchingLeader:
             return None
 
     def fetch(self, request: FetchRequest, *, version: int = 12) -> FetchResponse | asyncio.Task[FetchResponse]:
-        """The answer, or a task that waits for it."""
+        """Return the response to a fetch, or a task whose result it is if the fetch waits."""
         peer = SimpleNamespace(principal=Principal("User", "a"), host="h", on_closed={}, dialled=None)
         ctx: Any = SimpleNamespace(services=self.services, version=version, peer=peer, api_key=1)
         answer = k01_fetch.handle(ctx, request)
@@ -128,7 +128,7 @@ class FetchingLeader:
         return Counter({session.session_id: len(session.dirty) for session in self.sessions})
 
     def state(self) -> list[object]:
-        """The leader's state of each partition."""
+        """Return each partition's offsets, followers and ISR according to its leader."""
         found: list[object] = []
         for partition in self.partitions:
             log, replica = partition.log, partition.replica
@@ -145,7 +145,7 @@ class FetchingLeader:
     # --- what happens ------------------------------------------------------------------------------------------------------------
 
     def serve(self, topic: str, index: int) -> None:
-        """The metadata gives the partition to this broker, which leads it."""
+        """Create the partition on this broker as its leader, in the next leader epoch."""
         log = self.log_dir.create_log(topic, index, topic.encode() * 16, LogConfig())
         log.verifies_transactions = False
         partition = self.partitions.add(log)
@@ -153,14 +153,14 @@ class FetchingLeader:
         self.register(partition, before._replace(leader=LEADER, leader_epoch=before.leader_epoch + 1))
 
     def register(self, partition: Partition, registration: Registration) -> None:
-        """The metadata has a record about the partition."""
+        """Apply a metadata record that gives the partition this leader and ISR, in the next partition epoch."""
         registration = registration._replace(partition_epoch=registration.partition_epoch + 1)
         self.registered[partition.topic, partition.index] = registration
         with suppress(Rejected):  # of a log that is offline
             partition.lead(registration) if registration.leader == LEADER else partition.follow(registration)
 
     def produce(self, partition: Partition, values: int, *, producer: int = -1) -> None:
-        """Append a batch, of a transaction where there is a producer. A refusal is the producer's."""
+        """Append a batch, transactional if there is a producer id. An append that the partition rejects has no effect."""
         records = [SimpleRecord(None, b"v", 0) for _ in range(values)]
         sequence = -1
         if producer >= 0:
@@ -180,7 +180,7 @@ class FetchingLeader:
             partition.log.delete_records_before(offset)
 
     def answer_proposals(self, *, accept: bool) -> None:
-        """The controller answers all that was proposed."""
+        """Answer all proposed ISR changes as the controller does: apply them, or reject them with INELIGIBLE_REPLICA."""
         for partition in self.proposed:
             proposal = partition.replica.proposal
             if proposal is None or partition.removed:

@@ -50,7 +50,7 @@ def join(client: Client, member_id: str = "", *, version: int = 9, **changes: An
 def sync(
     client: Client, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, *, version: int = 5, **changes: Any
 ) -> SyncGroupResponse:
-    """Send what a consumer with range assignment sends."""
+    """Send a SyncGroup of a consumer that uses the range assignor."""
     handed_out = [SyncGroupRequestAssignment(name, assignment) for name, assignment in (assignments or {}).items()]
     protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     request = SyncGroupRequest("g", generation, member_id, assignments=handed_out, **(protocol | changes))

@@ -122,7 +122,8 @@ def remove_doomed(owner: PartitionLog | LogDir, now_ms: int) -> None:
 
 
 def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int]]:
-    """Return what every reload must keep of each producer: epoch, last sequence, last offset, coordinator epoch, transaction start."""
+    """Return, by producer id, the state that a reload must restore: epoch, last sequence, last offset, coordinator epoch, transaction
+    start."""
     return {
         e.producer_id: (e.producer_epoch, e.last_sequence, e.last_offset, e.coordinator_epoch, e.current_txn_first_offset)
         for e in log.producers()

@@ -55,7 +55,7 @@ class Member:
         self.format(cluster)
 
     def format(self, cluster: MemberCluster) -> None:
-        """Give it a new disk with a formatted directory of a new id."""
+        """Give the broker a new disk with a formatted data directory, which has a new directory id."""
         self.files = MemoryFiles()
         directory, levels = Path(self._settings["log.dir"]), bootstrap_levels({}, None, dynamic_quorum=True)
         format_directory(directory, CLUSTER_ID, self.node_id, levels, 0, files=self.files, random_bytes=cluster.random.randbytes)
@@ -71,7 +71,7 @@ class Member:
         await broker.stop()
 
     def crash(self, *, power_loss: bool = False) -> None:
-        """Kill it, as SIGKILL does; with `power_loss` also lose what was not synced."""
+        """Kill the broker, as SIGKILL does; with `power_loss`, also lose what was not synced."""
         broker, self.broker = self._running(), None
         broker.crash()
         if power_loss:
@@ -84,7 +84,7 @@ class Member:
         return self._running().services.partitions.get(topic, index)
 
     def records_of(self, topic: str, index: int = 0) -> bytes:
-        """Return the bytes of its log of a partition."""
+        """Return the bytes of the broker's log of a partition."""
         log = self.partition(topic, index).log
         return b"".join(bytes(self.files.read_bytes(segment.path)) for segment in log.segments)
 
@@ -178,7 +178,7 @@ class MemberCluster:
         return await self.done(self.asking(node_id, request, version))
 
     async def asking(self, node_id: int, request: Message, version: int | None = None) -> Any:
-        """Send a request while the caller's surroundings advance the time. Raises LinkBroken."""
+        """Send a request; the time must be advanced by other code meanwhile. Raises LinkBroken."""
         client = self._clients.get(node_id)
         if client is None:
             node = Node(node_id, self.members[node_id].host, 9092)

@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 
 class NotedFetchers:
-    """A stand-in for the fetchers, which only records from where it was to fetch."""
+    """A stand-in for the fetchers, which only records the leader from which each partition is to be fetched."""
 
     def __init__(self) -> None:
         self.leaders: dict[Place, int] = {}
@@ -74,7 +74,7 @@ class MemberDir:
             await self.publisher.take(published)
 
     def roles(self) -> dict[Place, bool]:
-        """Return the served partitions, and whether each is led here."""
+        """Return, for each served partition, whether this broker leads it."""
         return {(partition.topic, partition.index): partition.leads for partition in self.partitions}
 
     def close(self) -> None:

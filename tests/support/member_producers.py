@@ -71,7 +71,7 @@ class Producer:
         return await sent(self.cluster, at, EndTxnRequest(ID, self.producer_id, self.epoch, commit), 5)
 
     async def end(self, at: int, *, commit: bool = True) -> int:
-        """End the transaction; return the error. Without one, continue in the next epoch."""
+        """End the transaction; return the error code. If there is no error, continue in the next producer epoch."""
         answer = await self.cluster.ask(at, EndTxnRequest(ID, self.producer_id, self.epoch, commit), 5)
         if answer.error_code == ErrorCode.NONE:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch

@@ -105,7 +105,7 @@ class MemoryPartition:
         self._waiting.clear()
 
     def lose(self, error: Rejected) -> None:
-        """Fail everything that waits to be committed."""
+        """Fail every append that is not committed yet."""
         for future in self._waiting:
             future.set_exception(error)
         self._waiting.clear()

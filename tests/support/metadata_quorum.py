@@ -49,7 +49,7 @@ class LogEntry:
 
 @dataclass
 class QuorumMember:
-    """One controller. `entries` are all that it ever had and still considers valid; it serves those from `start` on."""
+    """One controller. `entries` is its whole log without truncated entries; it serves those from offset `start` on (see `snapshot`)."""
 
     node: Node
     epoch: int = 0
@@ -70,7 +70,7 @@ class QuorumMember:
         return self.entries[-1].epoch if self.entries else 0
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the greatest epoch at most `epoch`, and where it ends."""
+        """Return the log's greatest epoch that is at most `epoch`, and that epoch's end offset; (0, 0) if there is none."""
         known = [entry for entry in self.entries if entry.epoch <= epoch]
         return (known[-1].epoch, known[-1].end_offset) if known else (0, 0)
 
@@ -119,7 +119,7 @@ class MemoryQuorum:
     # --- changes that tests make ---------------------------------------------------------------------------------------------------
 
     def elect(self, node_id: int) -> None:
-        """Make it the leader; it begins its epoch with a LeaderChange. A cluster's first leader also writes the level."""
+        """Make the controller the leader; its epoch begins with a LeaderChange. A cluster's first leader also writes the metadata level."""
         winner = self.members[node_id]
         epoch = max(member.epoch for member in self.members.values()) + 1
         for member in self.members.values():
@@ -148,7 +148,7 @@ class MemoryQuorum:
         self.write(ConfigRecord(2, "topic", name, None))
 
     def replicate(self, node_id: int) -> None:
-        """Copy the leader's log to it, and commit what a majority has."""
+        """Copy the leader's log to this controller, and commit what a majority has."""
         leader, member = self.leader, self.members[node_id]
         if member.is_up:
             member.epoch, member.leader_id = leader.epoch, leader.leader_id
@@ -184,7 +184,7 @@ class MemoryQuorum:
         return b"".join(entry.data for entry in self.leader.entries if start <= entry.base_offset and entry.end_offset <= end)
 
     def wake(self) -> None:
-        """Answer requests that wait for something new."""
+        """Answer the fetches that wait for new records."""
         for event in list(self._waiting):
             event.set()
 

@@ -41,7 +41,7 @@ def s3_server(program: str, directory: Path) -> Iterator[str]:
 
 
 def _wait_until_it_answers(endpoint: str) -> None:
-    """Wait until the server answers. Raises OSError if it does not within TRIES of the client's own retries."""
+    """Wait until the server answers. Raises OSError after TRIES retries, each with the client's own retries."""
     client = pyarrow.fs.S3FileSystem(
         endpoint_override=endpoint, scheme="http", region="us-east-1", access_key=ACCESS_KEY, secret_key=SECRET_KEY
     )

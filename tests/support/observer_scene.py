@@ -61,7 +61,7 @@ class ObserverScene:
         )
 
     async def _heard(self, published: Published) -> None:
-        """Check that changes start from the image before; after a start, from nothing."""
+        """Check that each published change starts from the image published before; after a restart, from an empty image."""
         before = self.published[-1].image if self.published and self.observer.applied_offset >= 0 else EMPTY
         assert published.changes == difference(before, published.image)
         assert published.provenance.offset > self.observer.applied_offset

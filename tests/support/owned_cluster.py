@@ -64,7 +64,7 @@ class ControllerPlace:
         await node.stop()
 
     def crash(self, *, power_loss: bool = False) -> None:
-        """Kill it, as SIGKILL does; with `power_loss` also lose what was not synced."""
+        """Kill the controller, as SIGKILL does; with `power_loss`, also lose what was not synced."""
         node, self.node = self.running, None
         node.crash()
         if power_loss:

@@ -276,7 +276,7 @@ class Cluster:
 
 
 def run(scene: Callable[[Cluster], Awaitable[None]], nodes: tuple[int, ...] = (1, 2), config: LogConfig | None = None) -> None:
-    """Run a scene on a loop without time."""
+    """Run a scene with a cluster of `nodes` on a loop that has no time of its own (`TimelessLoop`)."""
 
     async def play() -> None:
         cluster = Cluster(nodes, config)

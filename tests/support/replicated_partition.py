@@ -161,8 +161,8 @@ class ReplicatedPartition:
         self.apply(broker, self.controller.state)
 
     def crash(self, broker: Broker) -> None:
-        """Kill a broker; the controller fences it at once. Its checkpoint may be old; its disk may be lost, unless it was the last in the
-        ISR."""
+        """Kill a broker; the controller fences it at once. Its checkpoint may be old. Its disk may be lost, unless it is still
+        in the ISR, as its last member."""
         del self.running[broker.node]
         broker.log.high_watermark = self.rng.randint(0, broker.replica.high_watermark)
         self.controller.fence(broker.node)

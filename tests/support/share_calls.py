@@ -38,7 +38,7 @@ def configure(client: Client, group_id: str, **settings: str) -> None:
 
 
 def initialize(client: Client, topic: str = "t", *partitions: int, group_id: str = "g", start_offset: int = -1) -> None:
-    """Let the share coordinator know the partitions, as the group coordinator does when a member subscribes."""
+    """Initialize the partitions' share state at the share coordinator, as the group coordinator does when a member subscribes."""
     topic_id = describe(client, topic)[0].topic_id
     key = f"{group_id}:{id_text(topic_id)}:0"
     (found,) = client.call(FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key]), version=6).coordinators
@@ -119,7 +119,7 @@ class ShareMember:
 
 
 def acquired(response: ShareFetchResponse) -> list[tuple[int, int, int]]:
-    """Return (first offset, last offset, delivery count) of what was acquired."""
+    """Return (first offset, last offset, delivery count) of each acquired range."""
     assert response.error_code == 0, response.error_code
     partitions = [partition for topic in response.responses for partition in topic.partitions]
     assert all(partition.error_code == 0 for partition in partitions), partitions

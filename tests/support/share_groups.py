@@ -66,7 +66,7 @@ class ShareDriver:
         return self.beat(member_id, 0, topic_names=frozenset(topics), **changes)
 
     def initialized(self) -> None:
-        """Report that the share coordinator has initialized what the last heartbeat asked for."""
+        """Report that the share coordinator has initialized the partitions that the last heartbeat's operation requested."""
         partitions: dict[bytes, frozenset[int]] = {}
         for topic_id, partition in self.last.start_offsets:
             partitions[topic_id] = partitions.get(topic_id, frozenset()) | {partition}
@@ -91,7 +91,7 @@ class ShareDriver:
         raise AssertionError(f"the heartbeat was accepted: {answer}")
 
     def replayed(self) -> ShareGroup | None:
-        """Return the group as a restart finds it."""
+        """Return the group as it is after a replay of its log."""
         machine = GroupCoordinator(self.config, self.topics)
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)

@@ -99,6 +99,6 @@ class ShareScene:
 
 
 def acquired(results: Results | Awaitable[Results]) -> list[tuple[int, int, int]]:
-    """Return what was acquired, of all partitions."""
+    """Return the acquired ranges of all partitions."""
     assert isinstance(results, dict), "the fetch waits"
     return [(first, last, count) for result in results.values() for first, last, count in result.acquired]

@@ -28,7 +28,7 @@ KEY = SharePartitionKey("g", bytes(16), 0)
 
 @dataclass
 class Write:
-    """A write that is under way. `update` is None for expired locks. `acknowledged` are the types by offset."""
+    """A pending write of share state. `update` is None if expired locks caused it. `acknowledged`: acknowledgement types by offset."""
 
     written: WrittenState
     update: Update | None
@@ -37,7 +37,8 @@ class Write:
 
 
 class SharedPartition:
-    """The share partition under test, its log, its persisted state, and the model: who has which record, and what was answered."""
+    """The share partition under test, its log, its persisted state, and the model: the member that holds each record, and the
+    acknowledgements that were confirmed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -81,7 +82,7 @@ class SharedPartition:
     # --- steps -------------------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do one random thing, and check the structure. Broken rules are in `violations`."""
+        """Do one random action, and check the structure. Broken rules are added to `violations`."""
         steps = [
             (6, self.append),
             (12, self.fetch),
@@ -293,9 +294,9 @@ class SharedPartition:
     # --- checks ------------------------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Check the structure: each offset in flight has one state, and what is counted is there.
+        """Check the structure: each offset in flight has one state, and counters agree with the states.
 
-        Records that the log has deleted belong to nobody who matters; they leave with the next acknowledgement.
+        Records that the log has deleted are not checked; they leave the structure with the next acknowledgement.
         """
         partition, complete, end = self.partition, 0, -1
         self.owners = {offset: owner for offset, owner in self.owners.items() if offset >= partition.start_offset}
@@ -324,7 +325,7 @@ class SharedPartition:
             self.given_up.add(offset)
 
     def settle(self) -> list[int]:
-        """Let a healthy member accept all that is left. Return the records that were never accepted, rejected or given up."""
+        """Let one member accept all remaining records. Return the records that were never accepted, rejected or archived."""
         while self.writes:
             self.finish_write()
         self.now_ms += LOCK_MS

@@ -1,4 +1,4 @@
-"""Spark's part of an audit played in this process: tasks one after the other, and shares of what they hand on."""
+"""Runs in this process what Spark does in an audit: the tasks one after the other, and then each share of their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ottla.spark_jobs.steps import Answer, Question
 
 
 class SharedJudge:
-    """See `ottla.spark_jobs.judging.Judge`."""
+    """A judge (`ottla.spark_jobs.judging.Judge`) that runs the tasks of a Spark audit in this process, with `shares` shares."""
 
     name = "shares"
 

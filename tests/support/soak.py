@@ -1,13 +1,14 @@
-"""Days in the life of a small busy cluster, in minutes (`make soak`): does a process hold more after a week than after a day?
+"""Simulates days of a small busy cluster in minutes (`make soak`), and checks that its nodes hold no more objects after a week than after a
+day.
 
 Three brokers and a controller run on clocks that are advanced in ticks. In each tick topics come and go, and clients of four kinds (see
 `soak_clients`) do some work under new names. In between, sessions, transactions, producer ids, transactional ids and offsets expire,
 segments roll, are deleted or compacted, snapshots are written, and the nodes restart in turn.
 
 Rules:
-- What expires does so within `FORGOTTEN_HOURS`, so the first day already has as much of everything as any other day.
-- All days are alike. They end with a rest, in which deleted files are removed and sessions end, and with the count.
-- A node may hold GROWTH more than after the first day, or a few pieces more where it holds few.
+- All state expires within `FORGOTTEN_HOURS`, so the first day already has as much of everything as any other day.
+- All days are alike. Each ends with a pause, in which deleted files are removed and sessions end, and then with the count.
+- A node may hold more objects of a kind than after the first day by the fraction GROWTH, or by a few if it holds few.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ Held = dict[str, int]
 
 
 class Soak:
-    """A cluster and its clients. `held` counts what the nodes hold now."""
+    """A cluster and its clients. `held` counts the objects that the nodes hold."""
 
     def __init__(self, cluster: InProcessCluster, ticks_a_day: int) -> None:
         self._cluster = cluster
@@ -82,7 +83,7 @@ class Soak:
         cluster.topics.create(TABLE, PARTITIONS, {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": 0.1})
 
     def day(self) -> None:
-        """Live one day."""
+        """Simulate one day."""
         for tick in range(self._ticks_a_day):
             self._tick(tick)
         for _ in range(REST_STEPS):
@@ -119,7 +120,7 @@ class Soak:
             self._cluster.wait_in_sync(topic)
 
     def held(self) -> dict[str, Held]:
-        """Count the pieces of each node, and those of the process in which all of them run."""
+        """Return the counts of objects of each node, and of the process in which all nodes run."""
         gc.collect()
         found = {f"broker {number}": broker.call(_of_broker) for number, broker in self._cluster.brokers.items()}
         found["controller"] = self._cluster.controller.call(_of_controller)
@@ -202,7 +203,7 @@ class _Mallinfo(ctypes.Structure):
 
 
 def _allocated_bytes(libc: ctypes.CDLL) -> int:
-    """Return the bytes that malloc has handed out; 0 where it cannot be asked (before glibc 2.33). Python's own blocks are not in it."""
+    """Return the bytes that malloc has allocated, without Python's own blocks; 0 if glibc is older than 2.33."""
     if not hasattr(libc, "mallinfo2"):
         return 0
     libc.mallinfo2.restype = _Mallinfo
@@ -223,7 +224,7 @@ def _size(path: Path) -> int:
 
 
 def grown(first: Mapping[str, Held], last: Mapping[str, Held], growth: float = GROWTH, few: int = FEW) -> Iterator[str]:
-    """Yield what each node holds more of than it may."""
+    """Yield a line for each kind of object whose count on a node has grown by more than the fraction `growth` and by more than `few`."""
     for node, held in last.items():
         for kind, count in held.items():
             before = first[node][kind]
@@ -238,7 +239,7 @@ def objects_by_type() -> Counter[str]:
 
 
 def live(days: int, ticks_a_day: int, tell: Callable[[str], object]) -> tuple[dict[str, Held], dict[str, Held]]:
-    """Let a cluster live so many days; return what its nodes hold after the first and after the last."""
+    """Run a cluster for `days` simulated days; return the counts of its nodes after the first and after the last day."""
     with InProcessCluster(3, settings=SETTINGS) as cluster:
         soak = Soak(cluster, ticks_a_day)
         soak.day()

@@ -1,5 +1,5 @@
-"""The clients of `tests.support.soak`: short-lived users of a cluster, of four kinds. Each brings a new name or producer id, as clients do
-that come and go for a week.
+"""The clients of `tests.support.soak`: short-lived clients of four kinds. Each uses a new name or producer id, as clients that come and go
+during a week do.
 
 A request is sent again, to whichever broker is now responsible, until it succeeds: brokers restart meanwhile.
 """
@@ -92,7 +92,7 @@ class SoakClients:
             self._answered(coordinator, k13.LeaveGroupRequest(group, members=[k13.MemberIdentity(joined.member_id)]), _code)
 
     def consumer_member(self, group: str, topic: str, *, leaves: bool) -> None:
-        """Do the same by the consumer protocol (KIP-848)."""
+        """Join as the only member of a consumer group (KIP-848), commit, and leave; or fall silent, so that the session times out."""
 
         def beat(epoch: int) -> Any:
             request = k68.ConsumerGroupHeartbeatRequest(group, f"member of {group}", epoch, subscribed_topic_names=[topic])

@@ -31,7 +31,7 @@ def task_ids(tasks: Tasks) -> list[TaskIds]:
 
 
 def owning(tasks: TaskSet) -> dict[str, list[TaskIds]]:
-    """Return the fields of a heartbeat that tell of these tasks."""
+    """Return the heartbeat fields that report these tasks as owned."""
     return {"active_tasks": task_ids(tasks.active), "standby_tasks": task_ids(tasks.standby), "warmup_tasks": task_ids(tasks.warmup)}
 
 
@@ -97,7 +97,7 @@ class StreamsDriver:
         return self.beat(member_id, member.epoch, **owning(member.assigned))
 
     def settle(self) -> None:
-        """Let every member do what it is told until nothing changes."""
+        """Let every member adopt its assigned tasks and confirm them in heartbeats, until no assignment changes."""
         for _ in range(10):
             before = dict(self.group.members)
             for member_id in before:
@@ -123,12 +123,12 @@ class StreamsDriver:
         return {member_id: member.assigned for member_id, member in self.group.members.items()}
 
     def restart(self) -> None:
-        """Load the group from its log, as another coordinator would."""
+        """Continue with a coordinator that has loaded the group from its log."""
         self.machine = self._loaded()
         self.machine.on_loaded(self.now)
 
     def replayed(self) -> StreamsGroup | None:
-        """Return the group as a restart finds it."""
+        """Return the group as it is after a replay of its log."""
         group = self._loaded().groups.get("g")
         assert group is None or isinstance(group, StreamsGroup)
         return group

@@ -281,7 +281,7 @@ def plain(options: argparse.Namespace) -> int:
 
 
 def varying(_: argparse.Namespace) -> int:
-    """Write other values in each run."""
+    """Write different values in each run."""
     writer = Writer(Link())
     for partition, values in batches(b"-%d" % time.time_ns()):
         writer.write(partition, values)

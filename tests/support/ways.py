@@ -1,4 +1,4 @@
-"""Nodes that authenticate to each other: their settings, and the client security made from them."""
+"""Settings of nodes that authenticate to each other, and the inter-broker client security that results from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def jaas(module: str, options: str) -> str:
 
 
 def log_ins(listener: str) -> dict[str, str]:
-    """Return settings with which a node accepts others at this listener, and authenticates at theirs."""
+    """Return a node's settings to authenticate other nodes at this listener, and itself at the other nodes' listeners of this name."""
     prefix = f"listener.name.{listener.lower()}"
     plain = f'username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}"'
     scram = f'username="{USER}" password="{SCRAM_PASSWORD}"'

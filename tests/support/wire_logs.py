@@ -42,7 +42,7 @@ def ranges(end: int, count: int) -> list[WireSegment]:
 
 
 class FakeLeader:
-    """Returns batches from the first that reaches an offset, cut at the requested bytes except for the first batch, as Kafka does."""
+    """Serves fetches as Kafka does: batches from the one with the offset on, cut after the requested bytes but not inside the first."""
 
     def __init__(self, batches: Sequence[bytes], *, start: int = 0, answers: Sequence[ErrorCode] = ()) -> None:
         self.batches = list(batches)
