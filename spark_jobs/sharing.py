@@ -49,8 +49,9 @@ Task = list[LogDirectory]
 
 
 class Slice(NamedTuple):
-    """Some segments of a partition (with --replicas, of all copies) that several tasks read. `number`: the partition's place among these
-    partitions. `slices`: the number of its slices. `judged`: the whole partition with its index files, in its first slice only."""
+    """One task's part of a large partition, whose segments (with --replicas, those of all replicas) several tasks read. `number` is the
+    partition's index among the large ones, `slices` how many slices it has. `judged` is the whole partition with its index files, in the
+    first slice only."""
 
     number: int
     slices: int

@@ -31,7 +31,7 @@ API = Api(ReadShareGroupStateSummaryRequest, throttled=False, splits=(Split("top
 def handle(
     ctx: Context[ShareGroupServices], request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
-    """Answer when all share partitions are done."""
+    """Return each share partition's state summary; respond when the share coordinator has a result for all of them."""
     state = ctx.services.share.state
     return carry_out(
         request,

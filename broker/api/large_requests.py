@@ -76,8 +76,8 @@ class LargeRequests:
                 admitted.set_result(None)
 
     async def handled(self, ctx: Context[NodeServices], handle: Handler, request: Message, way: Split) -> Message | None:
-        """Handle a request in parts and return the joined response. Other connections have their turn between parts. The request
-        is emptied.
+        """Split a request into parts as `way` says, handle them one after the other, and return the joined response. Between parts, other
+        connections are served. The split array of `request` is empty afterwards.
 
         `ctx.spent_ns` counts the time that the parts take on the loop.
         """

@@ -158,7 +158,8 @@ class _Told(NamedTuple):
 
 
 class ObserverState:
-    """The observer's state. `election` is the one read from disk; `bootstrap` has ids if the settings name the voters."""
+    """The state of a node that replicates the metadata log without a vote. `election` is the quorum state that was read from disk.
+    `bootstrap` are the controllers in the settings: with node ids from controller.quorum.voters, without (negative) otherwise."""
 
     def __init__(
         self,

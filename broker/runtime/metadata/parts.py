@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MetadataParts(NamedTuple):
-    """The components. `forwarding` and `other_brokers` are None on a standalone node.
+    """The broker's components that handle metadata. `forwarding` and `other_brokers` are None on a standalone node.
 
     `features` returns the cluster's current features.
     """

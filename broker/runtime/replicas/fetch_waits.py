@@ -40,8 +40,8 @@ class FetchWaits:
     def wait(self, session: FetchSession, missing_bytes: int, deadline_mono_ms: int) -> Waiting:
         """Return a future that completes when the fetch should respond or read again. Cancelling the future ends the wait.
 
-        The result is True once `missing_bytes` became readable in the partitions that the session's targets watch, or one of them changed
-        otherwise. It is False at the deadline, or when another request uses the session.
+        The result is True when `missing_bytes` more bytes are readable in the session's partitions, or when one of them changes in
+        another way, such as its leader. It is False at the deadline, or when another request uses the session.
         """
         future: Waiting = asyncio.get_running_loop().create_future()
         waiter = ParkedFetch(future, session, missing_bytes)

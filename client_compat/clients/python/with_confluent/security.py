@@ -35,7 +35,7 @@ class Door:
             self.error = error
 
     def check(self) -> None:
-        """Raise the stored error, if any."""
+        """Raise the authentication or TLS error that `told` stored as a KafkaException, if there is one."""
         if self.error is not None:
             raise KafkaException(self.error)
 
