@@ -53,6 +53,15 @@ class Stored:
         """The position as `topic-partition@offset`."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 
+    def is_kept_by(self, later: Stored | None) -> bool:
+        """Return whether `later`, what is at this position in a later log, is this record, readable if it was readable before. It is not if
+        another leader's log lacks the record, or the marker that committed its transaction.
+        """
+        if later is None or (self.outcome.readable and not later.outcome.readable):
+            return False
+        mine, theirs = ((each.key, each.value, each.producer_id, each.producer_epoch, each.sequence) for each in (self, later))
+        return mine == theirs
+
 
 def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored]:
     """Return all records of the topics (default: all except internal ones), in log order. Call it on the broker's loop."""

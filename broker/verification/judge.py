@@ -133,7 +133,7 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
     excused = [each for each in found.anomalies if _is_of(each, lost)]
     if excused:
-        says = f"acknowledged records were lost by the election ({len(lost)}): {counted(excused)}"
+        says = f"acknowledged records or commits were lost by the election ({len(lost)} records): {counted(excused)}"
         told.append(Breach(Guarantee.COMPLETE, says, explain(excused), by_setting=True))
     if calm.role.has_effects:
         told += _of_effects(stage, calm)
@@ -143,13 +143,11 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
 
 
 def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
-    """Return topic, partition and offset of each acknowledged record of `stage.doomed` that the unclean election has lost."""
-    there = {(each.topic, each.partition, each.offset): _content(each) for each in found.stored}
-    return {place for each in stage.doomed if there.get(place := (each.topic, each.partition, each.offset)) != _content(each)}
-
-
-def _content(stored: Stored) -> tuple[object, ...]:
-    return stored.key, stored.value, stored.producer_id, stored.producer_epoch, stored.sequence
+    """Return topic, partition and offset of each record of `stage.doomed` that the unclean election has lost: the record itself, or the
+    marker that committed its transaction.
+    """
+    there = {(each.topic, each.partition, each.offset): each for each in found.stored}
+    return {place for each in stage.doomed if not each.is_kept_by(there.get(place := (each.topic, each.partition, each.offset)))}
 
 
 def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:

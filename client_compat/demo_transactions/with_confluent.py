@@ -52,6 +52,9 @@ class ConfluentInstance(PipelineInstance):
             "retry.backoff.ms": BACKOFF_MS,
             "reconnect.backoff.ms": BACKOFF_MS,
             "reconnect.backoff.max.ms": 5 * BACKOFF_MS,
+            # The default, rebootstrap, replaces the handle of a lost broker. librdkafka 2.16 then waits forever for the old one to
+            # reconnect when it sends offsets to the group coordinator.
+            "metadata.recovery.strategy": "none",
         }
         self._consumer = Consumer(
             {

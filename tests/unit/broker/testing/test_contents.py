@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ottla.broker.testing import InProcessBroker
-from ottla.broker.testing.contents import Visibility, contents
+from ottla.broker.testing.contents import Stored, Visibility, contents
 from ottla.broker.txns.states import TxnState
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
@@ -35,6 +36,15 @@ def test_each_record_has_its_offset_writer_and_outcome(tmp_path: Path) -> None:
     ]
     assert found[1].producer_id == producer.producer_id
     assert found[1].where == "t-0@1"
+
+
+def test_a_record_is_kept_if_it_is_still_there_and_its_commit_too() -> None:
+    record = Stored("t", 0, 5, b"key", b"value", 1, 0, 7, Visibility.COMMITTED)
+    assert record.is_kept_by(replace(record))
+    assert not record.is_kept_by(None), "the log ends before it"
+    assert not record.is_kept_by(replace(record, value=b"another")), "another leader wrote something else"
+    assert not record.is_kept_by(replace(record, outcome=Visibility.ABORTED)), "its commit is lost, and a later marker aborts"
+    assert replace(record, outcome=Visibility.OPEN).is_kept_by(record), "it was committed later"
 
 
 def test_only_the_topics_that_are_asked_for_are_read() -> None:

@@ -59,7 +59,7 @@ def test_an_unclean_election_is_the_settings_fault_and_told_so(tmp_path: Path) -
     assert found.standing is Standing.LOST_BY_SETTING
     (breach,) = found.breaches
     assert (breach.guarantee, breach.by_setting) == (Guarantee.COMPLETE, True)
-    assert "acknowledged records were lost by the election" in breach.says
+    assert "acknowledged records or commits were lost by the election" in breach.says
     assert "unclean.leader.election.enable=true" in found.note
 
 
