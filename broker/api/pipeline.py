@@ -59,6 +59,8 @@ class Call:
     """Whether a response will be sent completely and at once."""
     late: bool = False
     """Whether a response will be delayed."""
+    response_bytes: int | None = None
+    """The size of the response that the carrier received, so that observers need not encode it."""
 
     def __post_init__(self) -> None:
         header, name_of = self.request.header, self.carrier.topic_name
@@ -80,7 +82,9 @@ def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
         now_ms = call.carrier.clock.now_ms()
         seen, late = answered and call.seen, answered and call.late
         version, took_ns = request.header.api_version, call.carrier.clock.spent_ns() - began_ns
-        faults.told(Exchange(call.subject, now_ms, version, request.body, response, seen, names, late, number, call.size, took_ns))
+        response_bytes = None if call.rules else call.response_bytes  # a rule may have changed the response
+        sizes_and_time = (call.size, took_ns, response_bytes)
+        faults.told(Exchange(call.subject, now_ms, version, request.body, response, seen, names, late, number, *sizes_and_time))
 
     async def told_later(answer: Awaitable[Message | None]) -> Message | None:
         try:

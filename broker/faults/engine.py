@@ -57,6 +57,8 @@ class Exchange:
     """The size of the request's frame in bytes."""
     took_ns: int = 0
     """The time from the request to its result, in real nanoseconds, without what rules delayed the response."""
+    response_bytes: int | None = None
+    """The size of the response with its size prefix, as a gateway received it; None if the response has no bytes yet."""
 
 
 class Faults:

@@ -129,6 +129,8 @@ def _answered(exchange: Exchange) -> str:
 def _response_bytes(exchange: Exchange) -> int | None:
     if exchange.response is None:
         return None
+    if exchange.response_bytes is not None:
+        return exchange.response_bytes
     return sum(map(len, encode_response(exchange.subject.api, exchange.version, 0, exchange.response)))
 
 

@@ -34,6 +34,7 @@ from ottla.broker.gateway.rewriting import AddressView, change, decoded, sized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, encode_response, request_class
 from ottla.protocol.errors import ProtocolError
+from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.schema import Message
 
 _NEVER: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
@@ -82,7 +83,7 @@ class Interception:
         """Return the reply to a request, or a task that ends with it."""
         call = Call(self, asking.request, connection, size, lambda answer: self._start(asking, call, answer))
         try:
-            answer = intercepted(call, asking.ask, self.faults)
+            answer = intercepted(call, partial(asking.ask, call), self.faults)
             if answer is None or isinstance(answer, Message):
                 return asking.reply(call, answer)
             return self._start(asking, call, answer)
@@ -130,7 +131,7 @@ class InterceptedRequest:
         """Whether the cluster answers: a Produce with acks 0 has no response."""
         return self.request.header.api_key != ApiKey.PRODUCE or self.request.body.acks != 0
 
-    def ask(self) -> Answer:
+    def ask(self, call: Call) -> Answer:
         """Send the request to the cluster. Raises CloseConnection if its connection has ended."""
         self._send(self, self._frame)
         if not self.expects_response:
@@ -138,7 +139,7 @@ class InterceptedRequest:
             return None
         arrival: asyncio.Future[tuple[memoryview, AddressView]] = asyncio.get_running_loop().create_future()
         self._pending.append(arrival)
-        return self._response(arrival)
+        return self._response(arrival, call)
 
     def answered(self, frame: memoryview, view: AddressView) -> None:
         """Take the response to the oldest question that waits."""
@@ -148,9 +149,10 @@ class InterceptedRequest:
         if not self._pending:
             self.over()
 
-    async def _response(self, arrival: asyncio.Future[tuple[memoryview, AddressView]]) -> Message:
+    async def _response(self, arrival: asyncio.Future[tuple[memoryview, AddressView]], call: Call) -> Message:
         """Wait for a response and decode it. Raises ProtocolError, and CloseConnection if none arrives."""
         frame, view = await arrival
+        call.response_bytes = PREFIX_BYTES + len(frame)
         header = self.request.header
         self._is_large = self._is_large or len(frame) > limits.DECODED_AT_ONCE_BYTES
         self._version, response = await self._computed(

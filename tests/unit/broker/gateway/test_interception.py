@@ -16,6 +16,7 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Exchange, Faults
 from ottla.broker.faults.rules import NEEDS_A_BROKER, parse_rule
+from ottla.broker.faults.wire_log import document
 from ottla.broker.gateway.address_book import AddressBook, ClientsView
 from ottla.broker.gateway.interception import Interception
 from ottla.broker.gateway.passage import Passage
@@ -78,6 +79,8 @@ def response(message: Any, version: int, correlation_id: int) -> bytes:
 ANY = struct.pack(">ihhih", 10, 999, 0, 7, -1)
 BEAT = request(HeartbeatRequest("g"), 4, 1)
 BEATEN = response(HeartbeatResponse(), 4, 1)
+ODDLY_BEATEN = struct.pack(">i", len(BEATEN)) + BEATEN[4:-1] + b"\x01\x63\x02ab"
+"""The same with an unknown tagged field of four bytes more."""
 
 
 async def test_a_request_is_met_only_while_there_are_rules() -> None:
@@ -109,11 +112,18 @@ async def test_an_intercepted_request_waits_for_the_responses_before_it_and_othe
 
 async def test_a_response_that_no_rule_hits_keeps_its_bytes() -> None:
     scene = Scene("drop-ack:api=Produce")
-    odd = BEATEN[:-1] + b"\x01\x63\x02ab"  # an unknown tagged field
-    odd = struct.pack(">i", len(odd) - 4) + odd[4:]
     await scene.ask(BEAT)
-    await scene.answer(odd)
-    assert scene.to_client == odd
+    await scene.answer(ODDLY_BEATEN)
+    assert scene.to_client == ODDLY_BEATEN
+
+
+async def test_observers_get_the_size_of_a_response_as_it_arrived() -> None:
+    scene, seen = Scene("throttle:ms=5,after=1"), list[Exchange]()
+    scene.faults.observe(seen.append)
+    for _ in range(2):
+        await scene.ask(BEAT)
+        await scene.answer(ODDLY_BEATEN)
+    assert [document(each)["response_bytes"] for each in seen] == [len(ODDLY_BEATEN), len(BEATEN)], "the second one was changed by a rule"
 
 
 @pytest.mark.parametrize(
