@@ -5,7 +5,7 @@ Rules:
   page, which are the same for every broker.
 - With `--admin-open-local`, read-only requests from this machine need no token either. This is never the default: requests through a
   reverse proxy on this machine look local, as they come from 127.0.0.1, and nginx by default sets the Host header to the proxied address.
-  If the broker has an authorizer, reading records needs the token even then.
+  If the broker has an authorizer, reading records and the wire log needs the token even then.
 - A request counts as local if its peer address is a loopback address and its Host header a loopback name. This stops DNS rebinding: a page
   of another site whose name resolves to 127.0.0.1 sends that site's name as Host. A page of another site that requests a loopback name
   cannot read the response, but could learn whether there is one; such requests are recognised by their Fetch Metadata headers and
@@ -69,7 +69,7 @@ class Guard:
             is_local = path == HEALTH or (self._open_local and path not in self._closed_paths)
             if path in self._open_paths or (is_local and _is_from_here(scope, headers) and not _is_of_another_page(headers)):
                 return None
-        return "the admin port needs its token, as `Authorization: Bearer …`; `ottla serve` prints it"
+        return "the admin port needs its token, as `Authorization: Bearer …`; `ottla serve` and `ottla gateway` print it"
 
 
 def _is_from_here(scope: Scope, headers: dict[bytes, bytes]) -> bool:

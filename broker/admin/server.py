@@ -64,10 +64,17 @@ async def admin_port(
 
 @asynccontextmanager
 async def gateway_admin_port(
-    gateway: Gateway, clock: MovableClock, port: int, host: str, *, token: str, open_local: bool = False
+    gateway: Gateway, clock: MovableClock, port: int, host: str, *, token: str, console: bool = False, open_local: bool = False
 ) -> AsyncIterator[int]:
-    """Serve the admin port of a gateway while the context lasts, as `served` does."""
-    guarded = Guard(make_gateway_api(gateway, clock), token, frozenset(), open_local=open_local, closed_paths=frozenset())
+    """Serve the admin port of a gateway while the context lasts, as `served` does; `console` adds the console. What its cluster authorizes
+    is unknown, so reading the wire log always needs the token.
+    """
+    api, open_paths, closed_paths = make_gateway_api(gateway, clock), frozenset[str](), frozenset[str]()
+    if console:
+        from ottla.broker.admin.console.views import RECORDS, add_gateway_console  # noqa: PLC0415 # costs start time only when it is asked for
+
+        open_paths, closed_paths = add_gateway_console(api, gateway, clock), RECORDS
+    guarded = Guard(api, token, open_paths, open_local=open_local, closed_paths=closed_paths)
     async with served(guarded, port, host, token=token) as bound:
         yield bound
 

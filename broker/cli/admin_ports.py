@@ -1,4 +1,4 @@
-"""The admin port of `ottla serve`: its options, and its server beside each broker of the process."""
+"""The admin port of `ottla serve` and `ottla gateway`: its options, and its server beside each broker of the process, or the gateway."""
 
 from __future__ import annotations
 
@@ -93,12 +93,7 @@ class AdminPorts:
         port = self._port + number if self._port else 0
         wanted = {"token": self._token, "console": self._console, "open_local": self._open_local}
         async with admin_port(broker, faults, self.clock, port, self._host, **wanted) as bound:
-            logger, at = logging.getLogger("ottla.broker"), host_and_port(self._host, bound)
-            logger.info("The admin port is http://%s", at)
-            if self._console:
-                logger.info("The console is http://%s/console (node %d)", at, broker.settings.node_id)
-                if not self._is_given:
-                    self.told.append(f"The console of node {broker.settings.node_id}: http://{at}/console#token={self._token}")
+            self._announce(bound, f"node {broker.settings.node_id}")
             yield
 
     @asynccontextmanager
@@ -106,7 +101,15 @@ class AdminPorts:
         """Serve the admin port of a gateway while the context lasts."""
         from ottla.broker.admin.server import gateway_admin_port  # noqa: PLC0415 # an extra
 
-        wanted = {"token": self._token, "open_local": self._open_local}
+        wanted = {"token": self._token, "console": self._console, "open_local": self._open_local}
         async with gateway_admin_port(gateway, self.clock, self._port, self._host, **wanted) as bound:
-            logging.getLogger("ottla.broker").info("The admin port is http://%s", host_and_port(self._host, bound))
+            self._announce(bound, "the gateway")
             yield
+
+    def _announce(self, port: int, node: str) -> None:
+        logger, at = logging.getLogger("ottla.broker"), host_and_port(self._host, port)
+        logger.info("The admin port is http://%s", at)
+        if self._console:
+            logger.info("The console is http://%s/console (%s)", at, node)
+            if not self._is_given:
+                self.told.append(f"The console of {node}: http://{at}/console#token={self._token}")

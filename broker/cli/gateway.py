@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from ottla.broker.cli.admin_ports import AdminPorts
+from ottla.broker.cli.admin_ports import PORT, AdminPorts, wants_admin
 from ottla.broker.cli.basics import CliError, at_least, help_formatter, host_port, port_number
 from ottla.broker.cli.logs import log_to_stderr
 from ottla.broker.cli.wire_logs import STANDARD_OUTPUT, wire_log
@@ -75,6 +75,12 @@ def parser() -> argparse.ArgumentParser:
         help="serve faults over HTTP on this port; its token is OTTLA_ADMIN_TOKEN, or printed",
     )
     made.add_argument("--admin-host", default="127.0.0.1", metavar="HOST", help="address to bind the admin port to (default 127.0.0.1)")
+    made.add_argument(
+        "--console",
+        action="store_true",
+        help=f"serve a page that shows requests and responses as they pass at /console of the admin port (default port {PORT}; "
+        "docs/console.md)",
+    )
     made.add_argument("--log", metavar="FILE", help="write a line for each request and its result to this file; - for standard output")
     _add_log_options(made, "--log-")
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the gateway listens")
@@ -175,7 +181,7 @@ def _serve(options: argparse.Namespace) -> int:
     )
     faults = _faults(options.fault, _observer(options))
     try:
-        ports = None if options.admin_port is None else _admin_ports(options.admin_port, options.admin_host)
+        ports = _admin_ports(options) if wants_admin(options) else None
         clock, beside = (Clock(), None) if ports is None else (ports.clock, ports.beside_gateway)
         tell = None if ports is None else ports.told_after(None)
         quiet = options.log == STANDARD_OUTPUT
@@ -205,9 +211,8 @@ def _faults(rules: Sequence[str], log: Callable[[], WireLog] | None) -> Faults:
     return faults
 
 
-def _admin_ports(port: int, host: str) -> AdminPorts:
-    options = {"admin_port": port, "admin_host": host, "admin_token": None, "admin_open_local": False, "console": False}
-    return AdminPorts(argparse.Namespace(**options))
+def _admin_ports(options: argparse.Namespace) -> AdminPorts:
+    return AdminPorts(argparse.Namespace(**vars(options), admin_token=None, admin_open_local=False))
 
 
 def _server_tls(file: Path | None, client_ca: Path | None) -> ssl.SSLContext | None:

@@ -315,6 +315,32 @@ ADMIN_PATIENCE_MS = 30_000
 within it.
 """
 
+WIRE_LOG_LEASE_MS = 10_000
+"""How long requests are logged for the console after a reader's last request. A page reads every second."""
+
+WIRE_LOG_READERS = 16
+"""Filters by which requests are logged for the console at the same time, each of one page or more. A further one replaces the one that was
+read longest ago: its page is there again with its next request.
+"""
+
+WIRE_LOG_BYTES = 4 * MIB
+"""The lines that the console keeps: 2,000 to 4,000 requests with few partitions, and 40 of the largest."""
+
+WIRE_LOG_MESSAGE_CHARS = 8 * KIB
+"""Characters of the decoded fields of one request or response, after which lists are cut: 50 to 100 partitions, in less than a millisecond.
+"""
+
+WIRE_LOG_MEASURED = 4
+"""Long responses whose sizes are computed at the same time, on threads: one with 10,000 partitions takes 20 ms. Requests with further ones
+get no line, so that messages which wait do not take memory.
+"""
+
+WIRE_LOG_NAMES = 100
+"""Topics, groups and transactional ids of a kept line by which a later filter finds it."""
+
+WIRE_LOG_ANSWER_BYTES = MIB
+"""Lines in one response of the console. A page that reads every second follows 1,000 requests a second."""
+
 # --- clients' telemetry -----------------------------------------------------------------------------------------------------
 TELEMETRY_INSTANCES = 16_384
 """Client instances whose last payload is kept: Kafka's own bound."""

@@ -156,6 +156,11 @@ class Faults:
         self.observers.append(observer)
         self._changed()
 
+    def stop_observing(self, observer: Callable[[Exchange], object]) -> None:
+        """Call `observer` no longer. Raises ValueError if it does not observe."""
+        self.observers.remove(observer)
+        self._changed()
+
     def unconsumed(self) -> list[FaultRule]:
         """Return the rules that have not used up their hits."""
         return [rule for rule in self.rules if not rule.consumed]

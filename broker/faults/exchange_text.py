@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, Final
 
 from ottla.broker.faults.engine import Exchange
@@ -14,6 +15,8 @@ from ottla.protocol.error_codes import ErrorCode
 PLACES_TOLD: Final = 4
 TEXT_CHARS: Final = 200
 _STRUCTS_LOOKED_AT: Final = 500
+_LONG_STRUCTS: Final = 100
+_LONG_ELEMENTS: Final = 1_000
 
 
 def subject_text(exchange: Exchange) -> str:
@@ -41,14 +44,37 @@ def errors_in(response: Any) -> Iterator[str]:
         looked_at += 1
         if not is_dataclass(struct):
             continue
-        for each in fields(struct):
-            value = getattr(struct, each.name)
-            if each.name.endswith("error_code") and value:
+        for name in field_names(struct.__class__):
+            value = getattr(struct, name)
+            if name.endswith("error_code") and value:
                 yield _name_of(value)
             elif isinstance(value, list):
                 left.extend(value[:_STRUCTS_LOOKED_AT])
             elif is_dataclass(value):
                 left.append(value)
+
+
+def is_long(response: Any) -> bool:
+    """Return whether a response has so many elements that encoding it may take milliseconds: more than `_LONG_STRUCTS` structs, or lists
+    with more than `_LONG_ELEMENTS` elements.
+    """
+    left, elements = deque([response]), 0
+    for _ in range(_LONG_STRUCTS):
+        if not left:
+            return elements > _LONG_ELEMENTS
+        struct = left.popleft()
+        for name in field_names(struct.__class__):
+            value = getattr(struct, name)
+            inner = value if isinstance(value, list) else [value]
+            elements += len(inner)
+            left.extend(each for each in inner[:_LONG_STRUCTS] if is_dataclass(each))
+    return True
+
+
+@cache
+def field_names(message: type) -> tuple[str, ...]:
+    """Return the names of a message's fields. `dataclasses.fields` takes most of the time of a walk through a response."""
+    return tuple(each.name for each in fields(message))
 
 
 def _name_of(code: int) -> str:

@@ -296,10 +296,18 @@ def parse_rule(text: str) -> FaultRule:
 
 def parse_filter(text: str) -> Callable[[Subject], bool]:
     """Parse the fields of a rule that match requests, such as `api=Fetch,topic=orders`; return what matches. Raises FaultSyntax."""
-    given = {part.partition("=")[0] for part in text.split(",") if part}
-    if unknown := given - _OF_SUBJECTS:
+    return make_filter(dict(part.partition("=")[::2] for part in text.split(",") if part))
+
+
+def make_filter(given: Mapping[str, Any]) -> Callable[[Subject], bool]:
+    """Make a filter from a mapping of such fields to JSON values or text; return what matches. Raises FaultSyntax."""
+    if unknown := set(given) - _OF_SUBJECTS:
         raise FaultSyntax(f"a filter has no {', '.join(sorted(unknown))}; known are {', '.join(sorted(_OF_SUBJECTS))}")
-    return parse_rule(f"{FaultAction.DROP_ACK.value}:{text}").matches
+    action = FaultAction.DROP_ACK.value  # a rule of requests; its effect does not matter here
+    try:
+        return make_rule({"action": action, **given}).matches
+    except FaultSyntax as error:
+        raise FaultSyntax(str(error).replace(f"fault {action}", "a filter", 1)) from None
 
 
 def make_rule(given: Mapping[str, Any]) -> FaultRule:

@@ -5,19 +5,21 @@ Rules:
 - Of byte fields (records, salts, password hashes, HMACs of delegation tokens) only the length is logged.
 - Setting values are logged for topics and other resources without secrets. Brokers' setting values, which may be passwords, are masked.
 - A peer's text is cut and its control characters are escaped, so that each exchange is one line.
+- A document is complete, unless its reader sets a limit: then long lists and texts are cut, and each cut is marked.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.faults.engine import Exchange
-from ottla.broker.faults.exchange_text import PLACES_TOLD, errors_in, subject_text
+from ottla.broker.faults.exchange_text import PLACES_TOLD, TEXT_CHARS, errors_in, field_names, subject_text
 from ottla.broker.faults.subject import Subject
 from ottla.protocol.codec import encode_response
 
@@ -25,11 +27,32 @@ MASKED: Final = "***"
 _BROKER: Final = 4
 """Kafka's resource type of brokers, in ConfigResource.Type."""
 _UUID_BYTES: Final = 16
+_NUMBER_CHARS: Final = 8
+"""What a number counts in a limited document."""
+_EXACT: Final = 2**53
+"""JavaScript reads integers below this exactly."""
+
+
+class LogFilter:
+    """Which exchanges a log has. `wanted` are filters, one of which has to match (without filters all match). `errors_only` omits exchanges
+    without errors, `slower_than_ms` faster ones.
+    """
+
+    def __init__(self, wanted: Iterable[Callable[[Subject], bool]] = (), *, errors_only: bool = False, slower_than_ms: float = 0) -> None:
+        self._wanted = list(wanted)
+        self._errors_only = errors_only
+        self._slower_than_ns = slower_than_ms * 1_000_000
+
+    def wants(self, subject: Subject, took_ns: int, errors: Iterable[str]) -> bool:
+        """Return whether the log has an exchange with this subject, time and errors."""
+        if self._wanted and not any(matches(subject) for matches in self._wanted):
+            return False
+        return took_ns >= self._slower_than_ns and (not self._errors_only or next(iter(errors), None) is not None)
 
 
 class WireLog:
-    """An observer that writes a line for each exchange. `wanted` are filters, one of which has to match (without filters all match).
-    `errors_only` omits exchanges without errors, `slower_than_ms` faster ones. `write` gets each line without a line break.
+    """An observer that writes a line for each exchange that a `LogFilter` of the same arguments wants. `write` gets each line without a
+    line break.
     """
 
     def __init__(
@@ -42,18 +65,13 @@ class WireLog:
         slower_than_ms: float = 0,
     ) -> None:
         self._write = write
-        self._wanted = list(wanted)
+        self._filter = LogFilter(wanted, errors_only=errors_only, slower_than_ms=slower_than_ms)
         self._as_json = as_json
-        self._errors_only = errors_only
-        self._slower_than_ns = slower_than_ms * 1_000_000
 
     def __call__(self, exchange: Exchange) -> None:
         """Write the line of an exchange, if it is wanted."""
-        if self._wanted and not any(matches(exchange.subject) for matches in self._wanted):
-            return
-        if exchange.took_ns < self._slower_than_ns or (self._errors_only and next(errors_in(exchange.response), None) is None):
-            return
-        self._write(json.dumps(document(exchange)) if self._as_json else line(exchange))
+        if self._filter.wants(exchange.subject, exchange.took_ns, errors_in(exchange.response)):
+            self._write(json.dumps(document(exchange)) if self._as_json else line(exchange))
 
 
 def line(exchange: Exchange) -> str:
@@ -75,12 +93,14 @@ def line(exchange: Exchange) -> str:
     return "  ".join(told)
 
 
-def document(exchange: Exchange) -> dict[str, Any]:
-    """Return an exchange as a JSON document, with all decoded fields."""
+def document(exchange: Exchange, chars: int | None = None) -> dict[str, Any]:
+    """Return an exchange as a JSON document, with all decoded fields; with `chars`, with about as many characters of each message, and
+    integers that JavaScript would round as text.
+    """
     subject = exchange.subject
     return {
         "time": _time(exchange),
-        "client_id": subject.client_id,
+        "client_id": subject.client_id if chars is None else subject.client_id[:TEXT_CHARS],
         "connection": subject.connection,
         "api": subject.api.camel_case,
         "version": exchange.version,
@@ -90,29 +110,75 @@ def document(exchange: Exchange) -> dict[str, Any]:
         "took_ms": round(exchange.took_ns / 1_000_000, 3),
         "errors": _errors(exchange),
         "seen": exchange.seen,
+        "late": exchange.late,
         "faults": list(exchange.faults),
-        "request": plain(exchange.request),
-        "response": None if exchange.response is None else plain(exchange.response),
+        "request": plain(exchange.request, chars),
+        "response": None if exchange.response is None else plain(exchange.response, chars),
     }
 
 
-def plain(value: Any, *, masked: bool = False) -> Any:
-    """Return a decoded message as JSON values, without secrets."""
+def measured(exchange: Exchange) -> Exchange:
+    """Return an exchange with the size of its response. Takes milliseconds for a response with very many elements."""
+    return replace(exchange, response_bytes=_response_bytes(exchange))
+
+
+def plain(message: Any, chars: int | None = None) -> Any:
+    """Return a decoded message as JSON values, without secrets; `chars` as in `document`."""
+    return _plain(message, _Room(chars), masked=False)
+
+
+class _Room:
+    """How much of a message may still be written: about `chars` characters, or everything."""
+
+    def __init__(self, chars: int | None) -> None:
+        self._is_limited = chars is not None
+        self._left: float = math.inf if chars is None else chars
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether lists end here."""
+        return self._left <= 0
+
+    def take(self, chars: int) -> None:
+        """Count characters that are written."""
+        self._left -= chars
+
+    def shown(self, value: Any) -> Any:
+        """Return a value as it is written, and count it."""
+        if isinstance(value, str):
+            left = max(0, self._left)
+            self.take(len(value))
+            return value if len(value) <= left else f"{value[: int(left)]}… ({len(value)} characters)"
+        self.take(_NUMBER_CHARS)
+        return str(value) if self._is_limited and isinstance(value, int) and abs(value) >= _EXACT else value
+
+
+def _plain(value: Any, room: _Room, *, masked: bool) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         masked = masked or getattr(value, "resource_type", None) == _BROKER
-        found = {each.name: _field(each.name, getattr(value, each.name), masked=masked) for each in fields(value)}
+        found = {name: _field(name, getattr(value, name), room, masked=masked) for name in field_names(type(value))}
         if masked and found.get("value") is not None:
             found["value"] = MASKED
         return found
     if isinstance(value, list):
-        return [plain(each, masked=masked) for each in value]
-    return f"{len(value)} bytes" if isinstance(value, bytes | bytearray | memoryview) else value
+        return _elements(value, room, masked=masked)
+    return room.shown(f"{len(value)} bytes" if isinstance(value, bytes | bytearray | memoryview) else value)
 
 
-def _field(name: str, value: Any, *, masked: bool) -> Any:
+def _elements(values: list[Any], room: _Room, *, masked: bool) -> list[Any]:
+    told: list[Any] = []
+    for each in values:
+        if room.is_used_up:
+            return [*told, f"… and {len(values) - len(told)} more"]
+        told.append(_plain(each, room, masked=masked))
+    return told
+
+
+def _field(name: str, value: Any, room: _Room, *, masked: bool) -> Any:
+    room.take(len(name))
     if name.endswith("_id") and isinstance(value, bytes) and len(value) == _UUID_BYTES:
-        return id_text(value)
-    return plain(value, masked=masked)
+        return room.shown(id_text(value))
+    return _plain(value, room, masked=masked)
 
 
 def _errors(exchange: Exchange) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from time import time_ns
@@ -17,27 +18,30 @@ import pytest
 
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
+from ottla.broker.testing.in_process_gateway import InProcessGateway
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import encode_prefixed
 from ottla.testing import InProcessCluster
 from tests.support import share_group_calls, streams_group_calls
 from tests.support.browser import CSS, browser
 from tests.support.cluster_produce import produce_to
-from tests.support.console import TOKEN, Console, console, served
+from tests.support.console import HOST, TOKEN, Console, console, served, served_gateway
 from tests.support.console_page import LARGE, READABLE, SMALL, ConsolePage
 from tests.support.group_calls import commit, find_coordinator, join, sync, wait_until
 from tests.support.share_calls import ACCEPT, RELEASE, ShareMember, acknowledged, acquired, configure
 from tests.support.streams_groups import topology
-from tests.support.topic_calls import produce
-from tests.support.transactions import produce_as
+from tests.support.topic_calls import create, produce
+from tests.support.transactions import fetch, produce_as
 from tests.support.txn_calls import init
 
 if TYPE_CHECKING:
     from selenium import webdriver
 
 HOSTILE = b'<img src=x onerror="document.title=1"><script>document.title=1</script> \xe2\x80\xaelive'
-PATHS = ("/topics/read/0", "/producers", "/transactions", "/groups/reader", "/faults", "/cluster")
-ROOMS = ("Topics", "Producers", "Transactions", "Groups", "Faults", "Cluster")
+PATHS = ("/topics/read/0", "/producers", "/transactions", "/groups/reader", "/wire", "/faults", "/cluster")
+ROOMS = ("Topics", "Producers", "Transactions", "Groups", "Wire log", "Faults", "Cluster")
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +106,9 @@ def test_a_fault_is_switched_on_with_the_token_and_the_retry_that_follows_is_see
     page.forget_token()
     page.open("/faults")
     page.find("button", "Lose the next acknowledgement of a write").click()
-    page.wait_for("Every change on this broker requires it.")
+    page.wait_for("Every change requires it.")
     page.give_token("wrong")
-    page.wait_for("That was not this broker's token.")
+    page.wait_for("That was not the admin port's token.")
     assert room.broker.faults.rules == []
     page.give_token(TOKEN)
     page.wait_for("drop-ack-1")
@@ -258,6 +262,90 @@ def test_a_streams_groups_tasks_are_seen(page: ConsolePage, room: Console) -> No
         assert page.texts("[aria-label='Members of count'] tbody tr")[0].split()[-3:] == ["active", "0_0", "0_1"]
 
 
+def test_requests_show_up_as_they_pass_and_open_to_their_fields_without_secrets(page: ConsolePage, room: Console) -> None:
+    page.open("/wire")
+    page.wait_for_room("wire")
+    with room.client("shop\u202efed") as client:
+        create(client, "watched")
+        produce(client, "watched", b"confidential")
+        fetch(client, "watched", index=5)
+        page.wait_for("watched-5")
+        newest, written, created = [line.split("\t") for line in page.texts("tr.record")[:3]]
+        assert (newest[1].split()[0], newest[2].strip(), newest[3]) == ("Fetch", "UNKNOWN_TOPIC_OR_PARTITION", "watched-5")
+        assert (created[1].split()[0], created[2].strip(), created[3]) == ("CreateTopics", "answered", "watched")
+        assert (written[1].split()[0], written[3]) == ("Produce", "watched-0")
+        assert re.fullmatch(r"\d+ B → \d+ B", written[4])
+        assert re.fullmatch(r"\d+\.\d ms", written[5])
+        assert written[6].startswith("shop‹U+202E›fed #")
+        page.find("tr.record:nth-child(2) button.offset").click()
+        page.wait_for('"acks": -1')
+        assert '"records": "' in page.text
+        assert "confidential" not in page.text
+        page.find("button", "Pause").click()
+        page.wait_for("paused")
+        setting = AlterableConfig("ssl.key.password", value="correct horse")
+        client.call(IncrementalAlterConfigsRequest([AlterConfigsResource(4, "1", [setting])]))
+        wait_until(lambda: bool(room.read("wire", api="IncrementalAlterConfigs")["lines"]), "the request is logged")
+        assert "IncrementalAlterConfigs" not in page.texts("tbody")[0]
+        page.find("button", "Follow").click()
+        page.until(lambda: "IncrementalAlterConfigs" in page.texts("tbody")[0], "the line that passed meanwhile")
+        page.find("tr.record:first-child button.offset").click()
+        page.wait_for('"value": "***"')
+        assert "correct horse" not in page.text
+    assert page.complaints() == []
+
+
+def test_the_wire_logs_filters_choose_lines_that_were_kept_and_those_that_come(page: ConsolePage, room: Console) -> None:
+    page.open("/wire")
+    page.wait_for_room("wire")
+    with room.client("chosen") as client:
+        create(client, "filtered")
+        fetch(client, "filtered", index=5)
+        page.wait_for("filtered-5")
+        page.find("[name=topic]").send_keys("filt*\n")
+        page.find("[name=errors]").click()
+        page.until(lambda: [line.split("\t")[3] for line in page.texts("tr.record")] == ["filtered-5"], "the line with an error")
+        fetch(client, "filtered", index=0)
+        fetch(client, "filtered", index=6)
+        page.wait_for("filtered-6")
+        assert [line.split("\t")[3] for line in page.texts("tr.record")] == ["filtered-6", "filtered-5"]
+    page.find("[name=slower_than]").send_keys("3600000\n")
+    page.wait_for("No such request has passed since")
+    assert page.complaints() == []
+
+
+def test_a_gateways_page_shows_what_passes_it_and_loads_faults(chromium: webdriver.Chrome, room: Console) -> None:
+    with InProcessGateway(f"{HOST}:{room.broker.port}") as gateway, served_gateway(gateway) as served_page:
+        page = ConsolePage(chromium, served_page)
+        chromium.get("about:blank")
+        page.complaints()
+        chromium.get(f"{served_page.url}#token={TOKEN}")
+        page.wait_for("No such request has passed since")
+        assert page.texts("nav a") == ["Wire log", "Faults"]
+        assert f"gateway · {gateway.bootstrap}" in page.text
+        page.find("nav a", "Faults").click()
+        page.find("button", "Lose the next acknowledgement of a write").click()
+        page.wait_for("drop-ack-1")
+        assert "Stop the next transaction before its markers" not in page.text
+        page.find("section a", "The wire log").click()
+        page.wait_for_room("wire")
+        with Client(HOST, gateway.port, client_id="shop") as client:
+            create(client, "sales")
+            with pytest.raises(ConnectionError):
+                produce(client, "sales", b"one")
+        with Client(HOST, gateway.port, client_id="billing") as client:
+            assert len(fetch(client, "sales").records) > 0
+            fetch(client, "sales", index=5)
+            find_coordinator(client, "billing")
+            assert commit(client, 1, topic="sales", group_id="billing") == 0
+        page.wait_for("group billing; sales-0")
+        assert "answer lost drop-ack-1" in next(line for line in page.texts("tr.record") if "Produce" in line)
+        page.find("tr.record button.offset").click()
+        page.wait_for('"generation_id_or_member_epoch": -1')
+        page.picture("wire-light", height=840)
+        assert page.complaints() == []
+
+
 def test_the_keyboard_is_enough(page: ConsolePage, room: Console) -> None:
     from selenium.webdriver.common.keys import Keys
 
@@ -273,7 +361,7 @@ def test_the_keyboard_is_enough(page: ConsolePage, room: Console) -> None:
         if page.driver.execute_script("return document.activeElement.matches('button.offset')"):
             break
     assert reached[0] == "Skip to the content"
-    assert tuple(reached[1:7]) == ROOMS
+    assert tuple(reached[1 : len(ROOMS) + 1]) == ROOMS
     page.press(Keys.ENTER)
     page.wait_for("written without idempotence")
     assert page.driver.execute_script("return document.activeElement.getAttribute('aria-expanded')") == "true"
@@ -289,9 +377,9 @@ def test_every_text_is_readable_in_light_and_dark_and_a_small_screen_scrolls_tab
         produce(client, "read", b'{"a": 1}', producer_id=43, base_sequence=0)
         find_coordinator(client)
         assert commit(client, 0, topic="read", group_id="reader") == 0
-    for path, name in zip(PATHS, ROOMS, strict=True):
+    for path in PATHS:
         page.open(path)
-        page.wait_for_room(name)
+        page.wait_for_room(path.split("/")[1])
         for width, dark in ((LARGE, False), (LARGE, True), (SMALL, False)):
             page.look(width=width, dark=dark)
             found = page.contrasts()

@@ -1,4 +1,4 @@
-"""A broker in this process with its console, and access to the console's JSON API."""
+"""A broker or a gateway in this process with its console, and access to the console's JSON API."""
 
 from __future__ import annotations
 
@@ -9,29 +9,27 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-from ottla.broker.admin.server import admin_port
+from ottla.broker.admin.server import admin_port, gateway_admin_port
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.testing import InProcessBroker
+from ottla.broker.testing.in_process_gateway import InProcessGateway
 from ottla.protocol.client import Client
 
 TOKEN = "a-token"
+SHOWN = {"Authorization": f"Bearer {TOKEN}"}
 HOST = "127.0.0.1"
 
 
-class Console:
-    """The console of one broker."""
+class AnyConsole:
+    """The console of one broker or gateway."""
 
-    def __init__(self, broker: InProcessBroker, port: int) -> None:
-        self.broker, self.port = broker, port
+    def __init__(self, port: int) -> None:
+        self.port = port
 
     @property
     def url(self) -> str:
         """The URL of the page."""
         return f"http://{HOST}:{self.port}/console"
-
-    def client(self, client_id: str = "test") -> Client:
-        """Open a connection of the project's own blocking client to the broker."""
-        return Client(HOST, self.broker.port, client_id=client_id)
 
     def answer(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -48,9 +46,21 @@ class Console:
 
     def read(self, what: str, **query: Any) -> Any:
         """Return the JSON at `/console/<what>`, which must exist."""
-        status, _, content = self.answer("GET", f"/console/{what}" + (f"?{urlencode(query)}" if query else ""))
+        status, _, content = self.answer("GET", f"/console/{what}" + (f"?{urlencode(query)}" if query else ""), headers=SHOWN)
         assert status == 200, content
         return json.loads(content)
+
+
+class Console(AnyConsole):
+    """The console of one broker."""
+
+    def __init__(self, broker: InProcessBroker, port: int) -> None:
+        super().__init__(port)
+        self.broker = broker
+
+    def client(self, client_id: str = "test") -> Client:
+        """Open a connection of the project's own blocking client to the broker."""
+        return Client(HOST, self.broker.port, client_id=client_id)
 
 
 @contextmanager
@@ -61,6 +71,16 @@ def served(broker: InProcessBroker, clock: MovableClock, *, open_local: bool = T
         yield Console(broker, broker.call_async(serving.__aenter__()))
     finally:
         broker.call_async(serving.__aexit__(None, None, None))
+
+
+@contextmanager
+def served_gateway(gateway: InProcessGateway) -> Iterator[AnyConsole]:
+    """Serve the console of a running gateway, with its own clock; reads from this machine need no token, except of the wire log."""
+    serving = gateway_admin_port(gateway.node, MovableClock(), 0, HOST, token=TOKEN, console=True, open_local=True)
+    try:
+        yield AnyConsole(gateway.call_async(serving.__aenter__()))
+    finally:
+        gateway.call_async(serving.__aexit__(None, None, None))
 
 
 @contextmanager

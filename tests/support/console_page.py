@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.browser import ID
-from tests.support.console import HOST, Console
+from tests.support.console import HOST, AnyConsole
 
 if TYPE_CHECKING:
     from selenium import webdriver
@@ -35,9 +35,9 @@ CONTRAST = """
 
 
 class ConsolePage:
-    """One broker's console in a browser."""
+    """The console of one broker or gateway in a browser."""
 
-    def __init__(self, driver: webdriver.Chrome, room: Console) -> None:
+    def __init__(self, driver: webdriver.Chrome, room: AnyConsole) -> None:
         self.driver, self.room = driver, room
 
     def open(self, path: str, *, width: int = LARGE, dark: bool = False, host: str = "") -> None:

@@ -3,13 +3,16 @@
 Rules:
 - The files are served without the token, because they contain nothing about the broker. The page reads its data from the API, which the
   guard protects.
+- One file is not in the package: `views.js` names the views that the API serves, which are those of a broker or of a gateway.
 - A Content-Security-Policy allows the page to load only these files and to connect only to this port.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import Final
+from typing import Final, Literal
 
 from fastapi import FastAPI
 from fastapi.responses import RedirectResponse, Response
@@ -39,9 +42,10 @@ def parts() -> dict[str, tuple[str, bytes]]:
     return found
 
 
-def add_page(api: FastAPI) -> frozenset[str]:
-    """Serve the page; return its paths, which the guard leaves open."""
-    served = parts()
+def add_page(api: FastAPI, node: Literal["broker", "gateway"], views: Sequence[str]) -> frozenset[str]:
+    """Serve the page of a broker or a gateway with these views; return its paths, which the guard leaves open."""
+    script = f'export const node = "{node}";\nexport const views = {json.dumps(views)};\n'
+    served = {**parts(), f"{PAGE}/views.js": (f"{_TYPES['.js']}; charset=utf-8", script.encode())}
 
     def answer(path: str) -> Response:
         media_type, content = served[path]

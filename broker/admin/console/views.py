@@ -1,8 +1,9 @@
-"""Assembles the console: the routes of all its views, and its page."""
+"""Assembles the console of a broker or a gateway: the routes of its views, and its page."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel, Field
@@ -16,11 +17,13 @@ from ottla.broker.admin.console.requests import requests_router, watch
 from ottla.broker.admin.console.schemas import Schemas, schemas_router
 from ottla.broker.admin.console.topics import topics_router
 from ottla.broker.admin.console.transactions import transactions_router
+from ottla.broker.admin.console.wire import WireTap, wire_router
 from ottla.broker.api.routes import broker_routes
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
-from ottla.broker.faults.rules import STEPS, FaultAction
+from ottla.broker.faults.rules import NEEDS_A_BROKER, STEPS, FaultAction
+from ottla.broker.net.gateway import Gateway
 from ottla.broker.net.network import host_and_port
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -35,25 +38,39 @@ class Choices(BaseModel):
     steps: list[str]
 
 
-class BrokerView(BaseModel):
+class NodeView(BaseModel):
     """Data for the header of the page."""
 
-    node_id: int
-    cluster_id: str
     address: str
     connections: int
-    now_ms: int = Field(description="the broker's time")
+    now_ms: int = Field(description="the node's time")
     ahead_ms: int = Field(description="by how much the clock was advanced")
     rules: int = Field(description="fault rules that are loaded")
     held: int = Field(description="held requests, responses and steps, which wait for their release")
 
 
-RECORDS: Final = frozenset({f"{PAGE}/records"})
-"""Paths that return records. If the broker has an authorizer, reading them needs the token even with `--admin-open-local`."""
+class BrokerView(NodeView):
+    """The header of a broker's page."""
+
+    node_id: int
+    cluster_id: str
+
+
+class GatewayView(NodeView):
+    """The header of a gateway's page."""
+
+    cluster: list[str]
+
+
+BROKER_VIEWS: Final = ("topics", "producers", "transactions", "groups", "wire", "faults", "cluster")
+GATEWAY_VIEWS: Final = ("wire", "faults")
+RECORDS: Final = frozenset({f"{PAGE}/records", f"{PAGE}/wire"})
+"""Paths that return records, or what clients send. If the broker has an authorizer, reading them needs the token even with
+`--admin-open-local`."""
 
 
 def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableClock) -> frozenset[str]:
-    """Add the console to the admin port's API; return the paths that need no token."""
+    """Add a broker's console to the admin port's API; return the paths that need no token."""
     requests, schemas = watch(broker, faults), Schemas()
     for router in (
         _of_the_broker(broker, faults, clock),
@@ -64,10 +81,18 @@ def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableCloc
         transactions_router(broker),
         groups_router(broker),
         requests_router(requests),
+        wire_router(WireTap(faults, clock)),
         cluster_router(broker),
     ):
         api.include_router(router, prefix=PAGE, tags=["console"])
-    return add_page(api)
+    return add_page(api, "broker", BROKER_VIEWS)
+
+
+def add_gateway_console(api: FastAPI, gateway: Gateway, clock: MovableClock) -> frozenset[str]:
+    """Add a gateway's console to the admin port's API; return the paths that need no token."""
+    for router in (_of_the_gateway(gateway, clock), wire_router(WireTap(gateway.faults, clock))):
+        api.include_router(router, prefix=PAGE, tags=["console"])
+    return add_page(api, "gateway", GATEWAY_VIEWS)
 
 
 def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRouter:
@@ -81,20 +106,46 @@ def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRo
             cluster_id=broker.services.cluster_id,
             address=host_and_port(*broker.address),
             connections=broker.connection_count,
-            now_ms=clock.now_ms(),
-            ahead_ms=clock.ahead_ms,
-            rules=len(faults.rules),
-            held=len(faults.held),
+            **_counts(faults, clock),
         )
 
     @router.get("/choices")
     async def choices() -> Choices:
-        """Values for the form that creates a fault rule."""
-        return Choices(
-            actions=[action.value for action in FaultAction],
-            apis=sorted(ApiKey(key).camel_case for key in broker_routes()),
-            errors=[code.name for code in ErrorCode if code is not ErrorCode.NONE],
-            steps=list(STEPS),
-        )
+        """Values for the form that creates a fault rule, and for the filter of the wire log."""
+        return _choices(FaultAction, broker_routes(), STEPS)
 
     return router
+
+
+def _of_the_gateway(gateway: Gateway, clock: MovableClock) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/gateway")
+    async def this_gateway() -> GatewayView:
+        """Cluster, address and clock of this gateway, and whether faults are loaded."""
+        return GatewayView(
+            cluster=[host_and_port(*each) for each in gateway.settings.cluster],
+            address=host_and_port(gateway.settings.host, gateway.ports[0]),
+            connections=gateway.connections.clients,
+            **_counts(gateway.faults, clock),
+        )
+
+    @router.get("/choices")
+    async def choices() -> Choices:
+        """Values for the form that creates a fault rule, and for the filter of the wire log."""
+        return _choices([action for action in FaultAction if action not in NEEDS_A_BROKER], ApiKey, ())
+
+    return router
+
+
+def _counts(faults: Faults, clock: MovableClock) -> dict[str, Any]:
+    return {"now_ms": clock.now_ms(), "ahead_ms": clock.ahead_ms, "rules": len(faults.rules), "held": len(faults.held)}
+
+
+def _choices(actions: Iterable[FaultAction], apis: Iterable[int], steps: Iterable[str]) -> Choices:
+    return Choices(
+        actions=[action.value for action in actions],
+        apis=sorted(ApiKey(key).camel_case for key in apis),
+        errors=[code.name for code in ErrorCode if code is not ErrorCode.NONE],
+        steps=list(steps),
+    )

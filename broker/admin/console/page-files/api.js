@@ -10,7 +10,7 @@ export class Refused extends Error {
   }
 }
 
-// `ottla serve` prints the page's address with the token behind `#token=`. It leaves the address bar, and history, at once.
+// `ottla serve` and `ottla gateway` print the page's address with the token behind `#token=`. It leaves the address bar, and history, at once.
 const given = new URLSearchParams(location.hash.slice(1)).get("token");
 if (given) {
   sessionStorage.setItem(KEPT, given);
@@ -48,7 +48,7 @@ export const getPort = path => ask("GET", path);
 
 /** Changes something; asks for the token first, and again where it is wrong. False where nobody gave one. Raises Refused. */
 export async function change(method, path, body) {
-  let why = "Every change on this broker requires it.";
+  let why = "Every change requires it.";
   for (;;) {
     if (!hasToken() && !(await askForToken(why))) return false;
     try {
@@ -57,7 +57,7 @@ export async function change(method, path, body) {
     } catch (error) {
       if (error.status !== 401) throw error;
       forgetToken();
-      why = "That was not this broker's token.";
+      why = "That was not the admin port's token.";
     }
   }
 }

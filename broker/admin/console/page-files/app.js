@@ -1,15 +1,18 @@
-// The frame: which room is open, looking again every second, and what is said when the broker does not answer.
+// The frame: which view is open, its next request every second, and the message if there is no response.
 
 import { askForToken, forgetToken, get, hasToken } from "./api.js";
 import { h, morph, plural, span } from "./dom.js";
+import { node, views } from "./views.js";
 import * as cluster from "./cluster.js";
 import * as faults from "./faults.js";
 import * as groups from "./groups.js";
 import * as producers from "./producers.js";
 import * as topics from "./topics.js";
 import * as transactions from "./transactions.js";
+import * as wire from "./wire.js";
 
-const ROOMS = { topics, producers, transactions, groups, faults, cluster };
+const ROOMS = { topics, producers, transactions, groups, wire, faults, cluster };
+const NAMES = { topics: "Topics", producers: "Producers", transactions: "Transactions", groups: "Groups", wire: "Wire log", faults: "Faults", cluster: "Cluster" };
 const LOOK_MS = 1000;
 const $ = id => document.getElementById(id);
 
@@ -24,8 +27,8 @@ const ui = {
 function where() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/").map(decoded);
-  const known = Object.hasOwn(ROOMS, name);
-  return { name: known ? name : "topics", rest: known ? rest : [], query: new URLSearchParams(query ?? "") };
+  const known = views.includes(name);
+  return { name: known ? name : views[0], rest: known ? rest : [], query: new URLSearchParams(query ?? "") };
 }
 
 /** A part of an address, as somebody may have typed it. */
@@ -60,10 +63,10 @@ async function look() {
   clearTimeout(timer);
   if (!document.hidden) {
     try {
-      const [broker, data] = await Promise.all([get("broker"), room.load()]);
+      const [about, data] = await Promise.all([get(node), room.load()]);
       if (mine !== turn) return;
       tell(null);
-      frame(broker);
+      frame(about);
       newest = data;
       draw(data);
     } catch (error) {
@@ -84,13 +87,13 @@ async function trouble(error) {
     forgetToken();
     if (!askedOnce || wrong) {
       askedOnce = true;
-      if (await askForToken(wrong ? "That was not this broker's token." : "The broker answers nothing without it. `ottla serve` prints this page's address with the token.")) return look();
+      if (await askForToken(wrong ? "That was not the admin port's token." : "The admin port answers nothing without it. `ottla serve` and `ottla gateway` print this page's address with the token.")) return look();
     }
-    tell("The broker requires its token: see “Token” above.");
+    tell("The admin port requires its token: see “Token” above.");
   } else if (error.status !== undefined) {
     tell(error.message);
   } else {
-    tell(`The broker does not answer (${error.message}). Retrying every second.`);
+    tell(`The ${node} does not answer (${error.message}). Retrying every second.`);
   }
 }
 
@@ -101,26 +104,27 @@ function tell(text) {
   document.body.classList.toggle("lost", text !== null);
 }
 
-function frame(broker) {
-  $("broker").textContent = `node ${broker.node_id} · ${broker.address}`;
-  $("broker").title = `cluster ${broker.cluster_id}`;
-  const parts = [h("span.usual", { title: "Open client connections" }, plural(broker.connections, "connection"))];
-  if (broker.rules) parts.push(h("a.warn", { href: "#/faults" }, plural(broker.rules, "fault")));
-  if (broker.held) parts.push(h("a.warn", { href: "#/faults" }, `${broker.held} held`));
-  if (broker.ahead_ms) parts.push(h("a.warn", { href: "#/faults", title: "The broker's clock was advanced" }, `clock +${span(broker.ahead_ms)}`));
+function frame(about) {
+  $("broker").textContent = `${node === "gateway" ? node : `node ${about.node_id}`} · ${about.address}`;
+  $("broker").title = `cluster ${node === "gateway" ? about.cluster.join(", ") : about.cluster_id}`;
+  const parts = [h("span.usual", { title: "Open client connections" }, plural(about.connections, "connection"))];
+  if (about.rules) parts.push(h("a.warn", { href: "#/faults" }, plural(about.rules, "fault")));
+  if (about.held) parts.push(h("a.warn", { href: "#/faults" }, `${about.held} held`));
+  if (about.ahead_ms) parts.push(h("a.warn", { href: "#/faults", title: `The ${node}'s clock was advanced` }, `clock +${span(about.ahead_ms)}`));
   morph($("state"), h("span", { id: "state" }, parts));
   $("token").textContent = hasToken() ? "Forget token" : "Token";
 }
 
 $("token").onclick = async () => {
   if (hasToken()) forgetToken();
-  else await askForToken("Every change on this broker requires it.");
+  else await askForToken("Every change requires it.");
   look();
 };
 $("skip").onclick = event => {
   event.preventDefault();
   $("main").focus();
 };
+$("views").replaceChildren(...views.map(name => h("a", { href: `#/${name}` }, NAMES[name])));
 addEventListener("hashchange", enter);
 addEventListener("visibilitychange", () => !document.hidden && look());
 enter();

@@ -2,6 +2,7 @@
 
 import { change, get, getPort } from "./api.js";
 import { chip, count, empty, h, plural, section, span, table, time } from "./dom.js";
+import { node } from "./views.js";
 
 const READY = [
   ["Lose the next acknowledgement of a write", { action: "drop-ack", api: "Produce", times: 1 }],
@@ -31,13 +32,13 @@ export function open(path, query, ui) {
   return {
     title: "Faults",
     async load() {
-      const [rules, held, clock, log] = await Promise.all([getPort("faults"), getPort("held"), getPort("clock"), get("requests", { limit: 200 })]);
+      const [rules, held, clock, log] = await Promise.all([getPort("faults"), getPort("held"), getPort("clock"), node === "broker" ? get("requests", { limit: 200 }) : null]);
       choices ??= await get("choices");
       return { rules, held, clock, log };
     },
     view: data => h("div.beside", null,
       h("div", null, state.error === null ? null : h("p.refused", { role: "alert" }, state.error), loaded(data, act), more(act), clockOf(data.clock, act)),
-      h("div", null, requests(data.log, ui))),
+      h("div", null, data.log ? requests(data.log, ui) : section("Requests", h("p", null, h("a", { href: "#/wire" }, "The wire log"), " shows them, and which faults hit them.")))),
   };
 }
 
@@ -64,11 +65,11 @@ function more(act) {
     act("POST", "faults", rule);
   };
   return section("Add a fault",
-    h("div.ready", null, READY.map(([text, rule]) => h("button", { type: "button", onclick: () => act("POST", "faults", rule) }, text))),
+    h("div.ready", null, READY.filter(([, rule]) => choices.actions.includes(rule.action)).map(([text, rule]) => h("button", { type: "button", onclick: () => act("POST", "faults", rule) }, text))),
     h("details", null, h("summary", null, "Any other"), h("form", { onsubmit: add },
       h("div.fields", null,
         h("label", null, "What happens", h("select", { name: "action", required: true }, choices.actions.map(each => h("option", { value: each }, each)))),
-        FIELDS.map(([name, text, kind]) => h("label", null, text, h("input", { name, type: kind === "number" ? "number" : "text", min: kind === "number" ? 0 : null, list: kind && kind !== "number" ? `list-${kind}` : null, autocomplete: "off" })))),
+        FIELDS.filter(([name]) => name !== "step" || choices.steps.length).map(([name, text, kind]) => h("label", null, text, h("input", { name, type: kind === "number" ? "number" : "text", min: kind === "number" ? 0 : null, list: kind && kind !== "number" ? `list-${kind}` : null, autocomplete: "off" })))),
       ["apis", "errors", "steps"].map(kind => h("datalist", { id: `list-${kind}` }, choices[kind].map(each => h("option", { value: each })))),
       h("p.muted", null, "An empty field matches everything; text fields take patterns such as order*."),
       h("button.main", null, "Add"))));
@@ -108,7 +109,8 @@ function rowOf(row) {
     h("td", null, h("bdi", null, row.client_id || "—"), h("span.muted", { title: "connection" }, ` #${row.connection}`)));
 }
 
-function outcome(row) {
+/** A request's result: `row` is one of the request log. */
+export function outcome(row) {
   const chips = [];
   if (row.error) chips.push(chip("bad", row.error));
   if (row.absorbed) chips.push(chip("good", "retry absorbed"));

@@ -106,6 +106,29 @@ def test_faults_are_loaded_at_the_start_and_over_http(tmp_path: Path, monkeypatc
             assert process.wait(TIMEOUT_S) == 0
 
 
+def test_the_console_opens_the_admin_port_and_its_address_with_the_token_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OTTLA_ADMIN_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    options = ["--port=0", f"--admin-port={free_port()}", "--console"]
+    with subprocess.Popen(
+        [*COMMAND, "--to", "localhost:1", *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            printed = [process.stdout.readline() for _ in range(3)]
+            page, token = printed[2].removeprefix("The console of the gateway: ").strip().split("#token=")
+            assert printed[1].strip() == f"The admin port's token: {token}"
+            with urlopen(page, timeout=TIMEOUT_S) as answer:
+                assert b"Ottla console" in answer.read()
+            with urlopen(Request(f"{page}/wire", headers={"Authorization": f"Bearer {token}"}), timeout=TIMEOUT_S) as answer:
+                assert json.load(answer)["lines"] == []
+        finally:
+            process.terminate()
+        assert process.wait(TIMEOUT_S) == 0
+
+
 def asked(port: int, path: str, body: dict[str, object] | None = None) -> Any:
     """Return what the admin port answers. Raises HTTPError."""
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}

@@ -124,6 +124,17 @@ def test_an_observer_sees_every_exchange() -> None:
     assert [each.subject for each in seen] == [END]
 
 
+def test_after_the_last_observer_has_left_requests_need_not_ask() -> None:
+    faults = Faults()
+    seen: list[Exchange] = []
+    observer = seen.append
+    faults.observe(observer)
+    faults.stop_observing(observer)
+    assert not faults.active
+    faults.told(Exchange(END, 0, 5, None, None, seen=True))
+    assert seen == []
+
+
 def test_the_client_that_is_spared_meets_no_rule_and_is_not_counted() -> None:
     faults = Faults([parse_rule("drop-ack:name=lost")])
     faults.spared = frozenset({"examiner"})

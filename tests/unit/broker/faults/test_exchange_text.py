@@ -3,11 +3,13 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.broker.faults.engine import Exchange
-from ottla.broker.faults.exchange_text import errors_in, joined, subject_text
+from ottla.broker.faults.exchange_text import errors_in, is_long, joined, subject_text
 from ottla.broker.faults.subject import subject_of
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.protocol.messages.k03_metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k12_heartbeat import HeartbeatResponse
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
 
 
@@ -28,6 +30,18 @@ def test_the_end_of_a_transaction_says_which() -> None:
 
 def test_long_names_are_cut() -> None:
     assert joined(["x" * 300], "t") == f"transaction t; {'x' * 200}"
+
+
+def test_a_response_with_many_structs_or_elements_is_long() -> None:
+    def response(topics: int, partitions: int, replicas: int) -> MetadataResponse:
+        part = MetadataResponsePartition(0, 0, 1, 1, list(range(replicas)))
+        return MetadataResponse(topics=[MetadataResponseTopic(0, "t", partitions=[part] * partitions)] * topics)
+
+    assert not is_long(HeartbeatResponse())
+    assert not is_long(response(5, 10, 3))
+    assert is_long(response(100, 0, 0))
+    assert is_long(response(1, 100, 0))
+    assert is_long(response(1, 1, 1_001))
 
 
 def test_errors_are_found_at_any_depth_and_unknown_ones_keep_their_number() -> None:

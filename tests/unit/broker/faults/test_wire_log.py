@@ -1,33 +1,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-from ottla.broker.faults.engine import Exchange
 from ottla.broker.faults.rules import parse_filter
-from ottla.broker.faults.subject import subject_of
 from ottla.broker.faults.wire_log import WireLog, document, line, plain
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k33_alter_configs import AlterableConfig as OldConfig
 from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest
 from ottla.protocol.messages.k33_alter_configs import AlterConfigsResource as OldResource
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from tests.support.exchanges import beat, exchange_of
 
 TOPIC, BROKER = 2, 4
-
-
-def exchange_of(request: Any, response: Any, *, version: int = 4, client: str = "me", took_ms: float = 1.5, **others: Any) -> Exchange:
-    subject = subject_of(ApiKey(request.API_KEY), client, 7, request, lambda _: None)
-    return Exchange(
-        subject, 1_700_000_000_123, version, request, response, size=40, took_ns=round(took_ms * 1e6), **{"seen": True, **others}
-    )
-
-
-def beat(error_code: int = 0, **others: Any) -> Exchange:
-    return exchange_of(HeartbeatRequest("g"), HeartbeatResponse(error_code=error_code), **others)
 
 
 def test_a_line_says_when_who_what_how_much_how_long_and_with_what_result() -> None:
@@ -66,6 +53,24 @@ def test_no_secret_is_written() -> None:
     topic = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, "t", [AlterableConfig("retention.ms", value="5")])])
     assert plain(topic)["resources"][0]["configs"][0]["value"] == "5"
     assert plain(brokers[0])["resources"][0]["configs"][0] == {"name": "ssl.key.password", "config_operation": 0, "value": "***"}
+
+
+def test_a_limited_document_marks_where_lists_and_texts_are_cut() -> None:
+    many = MetadataRequest([MetadataRequestTopic(name=f"topic-{number}") for number in range(1000)])
+    told = plain(many, 500)
+    assert len(told["topics"]) < 30
+    assert told["topics"][0]["name"] == "topic-0"
+    assert told["topics"][-1] == f"… and {1001 - len(told['topics'])} more"
+    assert len(json.dumps(told)) < 2_000
+    assert plain(InitProducerIdRequest("x" * 300), 100)["transactional_id"].endswith("xxx… (300 characters)")
+    assert len(plain(many)["topics"]) == 1000
+
+
+def test_integers_that_javascript_would_round_are_text_in_a_limited_document() -> None:
+    request = InitProducerIdRequest(producer_id=2**53 - 1)
+    assert plain(request, 100)["producer_id"] == 2**53 - 1
+    request = InitProducerIdRequest(producer_id=2**63 - 1)
+    assert (plain(request, 100)["producer_id"], plain(request)["producer_id"]) == ("9223372036854775807", 2**63 - 1)
 
 
 def test_filters_leave_out_the_rest() -> None:

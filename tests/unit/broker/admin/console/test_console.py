@@ -417,7 +417,7 @@ def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: s
     assert found.cut == (len(data or b"") > 64)
 
 
-def test_records_of_a_broker_with_an_authorizer_need_the_token() -> None:
+def test_records_and_the_wire_log_of_a_broker_with_an_authorizer_need_the_token() -> None:
     """ACLs hide them from some users; who reads the admin port from this machine could be any of them."""
     clock = MovableClock()
     settings = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
@@ -426,8 +426,9 @@ def test_records_of_a_broker_with_an_authorizer_need_the_token() -> None:
         with room.client() as client:
             produce(client, "secrets", b"one")
         records = "/console/records?topic=secrets&partition=0&offset=0"
-        assert room.answer("GET", records)[0] == 401
-        assert room.answer("GET", records, headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
+        for path in (records, "/console/wire"):
+            assert room.answer("GET", path)[0] == 401, path
+            assert room.answer("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200, path
         assert room.answer("GET", "/console/topics")[0] == 200
 
 

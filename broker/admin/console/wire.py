@@ -1,0 +1,251 @@
+"""The wire log view: requests and responses as they pass a broker or a gateway, with the fields, filters and masks of `ottla tap`.
+
+Rules inside:
+- Requests are logged only while somebody reads: from a first read until WIRE_LOG_LEASE_MS after the last one. Then the lines are freed, and
+  requests pass as without a log.
+- A line is kept if one of the readers wants it, so that rare errors are not displaced by lines that nobody asked for. A reader with another
+  filter also finds what was kept before.
+- The lines are text, of a limited length each, and take at most WIRE_LOG_BYTES together; the oldest are dropped.
+- Kept lines are chosen and joined on a thread: a filter with patterns takes some milliseconds for all of them. So does the size of a long
+  response, which a broker has not encoded yet; its line follows when it is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.faults.engine import Exchange, Faults
+from ottla.broker.faults.exchange_text import errors_in, is_long
+from ottla.broker.faults.rules import FaultSyntax, make_filter
+from ottla.broker.faults.subject import Subject
+from ottla.broker.faults.wire_log import LogFilter, document, measured
+
+LINES_MAX: Final = 500
+"""Lines in one response."""
+_TEXT_MAX: Final = 1_000
+_LINE_BYTES: Final = 500
+_NAME_BYTES: Final = 150
+"""Memory of a line and of a name, besides their text."""
+
+Text = Annotated[str, Field(max_length=_TEXT_MAX)]
+
+
+class WireQuery(BaseModel):
+    """Which lines to return. Text fields are shell patterns; a field that is not given matches everything."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    api: Annotated[Text | None, Field(description="Kafka's name or number of the API")] = None
+    client_id: Text | None = None
+    transactional_id: Text | None = None
+    group: Text | None = None
+    topic: Text | None = None
+    partition: int | None = None
+    connection: int | None = None
+    errors: Annotated[bool, Field(description="only requests with an error in their response")] = False
+    slower_than: Annotated[float, Field(ge=0, description="only requests that took at least so many milliseconds")] = 0
+    after: Annotated[int, Field(ge=0, description="only lines after this number: `last` of the response before")] = 0
+    limit: Annotated[int, Field(ge=1, le=LINES_MAX)] = 100
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """The fields that choose requests, without those that choose among their lines."""
+        return self.model_dump(exclude={"after", "limit"}, exclude_none=True)
+
+    def as_filter(self) -> LogFilter:
+        """Return the filter. Raises FaultSyntax."""
+        of_requests = self.wanted
+        errors, slower_than = of_requests.pop("errors"), of_requests.pop("slower_than")
+        return LogFilter([make_filter(of_requests)], errors_only=errors, slower_than_ms=slower_than)
+
+
+class WireLine(BaseModel):
+    """A request and its result. Of long messages only the beginning is told, and lists say how much they leave out."""
+
+    number: int = Field(description="counts lines in the order in which the results came")
+    time: str
+    client_id: str
+    connection: int
+    api: str
+    version: int
+    about: str = Field(description="the groups, transactions and partitions that the request names")
+    request_bytes: int
+    response_bytes: int | None = Field(description="null: there was no response")
+    took_ms: float
+    errors: list[str]
+    seen: bool = Field(description="whether the response was sent whole and at once")
+    late: bool = Field(description="whether the response is held back")
+    faults: list[str] = Field(description="the fault rules that hit the request")
+    request: dict[str, Any] = Field(description="all fields, under Kafka's names; bytes as their length, secrets masked")
+    response: dict[str, Any] | None
+
+
+class WireLines(BaseModel):
+    """The newest lines that match, newest first."""
+
+    lines: list[WireLine]
+    last: int = Field(description="the number of the newest line, whether or not it matches")
+    missed: int = Field(description="lines after `after` that match but do not fit in this response, and lines that were dropped before it")
+    since_ms: int = Field(description="when the log began")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    subject: Subject
+    took_ns: int
+    errors: list[str]
+    text: str
+    """A `WireLine` as JSON, which is ASCII."""
+    size: int
+
+
+class LineRing:
+    """The newest lines, which take at most `max_bytes` together."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._size = 0
+        self._lines: deque[_Line] = deque()
+        self.last = 0
+        """The number of the newest line, also of one that was dropped."""
+
+    def skip(self) -> None:
+        """Count a line that is not kept."""
+        self.last += 1
+
+    def add(self, exchange: Exchange) -> None:
+        """Keep the line of an exchange, and drop the oldest lines that it leaves no room for."""
+        self.last += 1
+        subject, found = _shortened(exchange.subject), document(exchange, limits.WIRE_LOG_MESSAGE_CHARS)
+        text = json.dumps({"number": self.last, **found})
+        self._lines.append(_Line(self.last, subject, exchange.took_ns, found["errors"], text, _LINE_BYTES + len(text) + _size(subject)))
+        self._size += self._lines[-1].size
+        while self._size > self._max_bytes:
+            self._size -= self._lines.popleft().size
+
+    def clear(self) -> None:
+        """Drop all lines. Numbers continue."""
+        self._lines.clear()
+        self._size = 0
+
+    def all(self) -> list[_Line]:
+        """Return the lines, oldest first."""
+        return list(self._lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    filter: LogFilter
+    lease: asyncio.TimerHandle
+
+
+class WireTap:
+    """The wire log of one broker or gateway that runs on the same event loop: an observer of its requests while there are readers."""
+
+    def __init__(self, faults: Faults, clock: Clock) -> None:
+        self._faults, self._clock = faults, clock
+        self._readers: dict[Hashable, _Reader] = {}
+        """By what they ask for, the one that was read longest ago first."""
+        self._ring = LineRing(limits.WIRE_LOG_BYTES)
+        self._since_ms = 0
+        self._measuring = 0
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Keep the line of an exchange if a reader wants it."""
+        subject, took_ns, response = exchange.subject, exchange.took_ns, exchange.response
+        if not any(reader.filter.wants(subject, took_ns, errors_in(response)) for reader in self._readers.values()):
+            return
+        if response is None or exchange.response_bytes is not None or not is_long(response):
+            self._ring.add(exchange)
+        elif self._measuring < limits.WIRE_LOG_MEASURED:
+            self._measuring += 1
+            asyncio.get_running_loop().run_in_executor(None, measured, exchange).add_done_callback(self._measured)
+        else:
+            self._ring.skip()
+
+    def _measured(self, work: asyncio.Future[Exchange]) -> None:
+        self._measuring -= 1
+        if self._readers and not work.cancelled():
+            self._ring.add(work.result())
+
+    async def read(self, query: WireQuery) -> str:
+        """Return `WireLines` as JSON, and log what the query wants from now on. Raises FaultSyntax."""
+        found = query.as_filter()
+        self._renew(tuple(query.wanted.items()), found)
+        return await asyncio.to_thread(_response, self._ring.all(), self._ring.last, self._since_ms, found, query)
+
+    def _renew(self, key: Hashable, found: LogFilter) -> None:
+        if not self._readers:
+            self._since_ms = self._clock.now_ms()
+            self._faults.observe(self)
+        if (known := self._readers.pop(key, None)) is not None:
+            known.lease.cancel()
+        self._readers[key] = _Reader(found, asyncio.get_running_loop().call_later(limits.WIRE_LOG_LEASE_MS / 1_000, self._end, key))
+        if len(self._readers) > limits.WIRE_LOG_READERS:
+            self._end(next(iter(self._readers)))
+
+    def _end(self, key: Hashable) -> None:
+        self._readers.pop(key).lease.cancel()
+        if not self._readers:
+            self._faults.stop_observing(self)
+            self._ring.clear()
+
+
+def wire_router(tap: WireTap) -> APIRouter:
+    """Make the route of the wire log."""
+    router = APIRouter()
+
+    @router.get("/wire", response_model=WireLines)
+    async def wire(query: Annotated[WireQuery, Query()]) -> Response:
+        """Requests and responses as they pass, from the first read on, while somebody reads at least every ten seconds."""
+        try:
+            return Response(await tap.read(query), media_type="application/json")
+        except FaultSyntax as error:
+            raise HTTPException(422, str(error)) from error
+
+    return router
+
+
+def _response(lines: Iterable[_Line], last: int, since_ms: int, found: LogFilter, query: WireQuery) -> str:
+    after = query.after if query.after <= last else 0  # else a broker that has started anew since then
+    kept = [line for line in lines if line.number > after]
+    wanted = [line.text for line in reversed(kept) if found.wants(line.subject, line.took_ns, line.errors)]
+    chosen, size = [], 0
+    for text in wanted[: query.limit]:
+        size += len(text)
+        if size > limits.WIRE_LOG_ANSWER_BYTES:
+            break
+        chosen.append(text)
+    dropped = last - after - len(kept) if after else 0
+    missed = len(wanted) - len(chosen) + dropped
+    return f'{{"lines": [{", ".join(chosen)}], "last": {last}, "missed": {missed}, "since_ms": {since_ms}}}'
+
+
+def _shortened(subject: Subject) -> Subject:
+    """Return a subject with a limited number of names."""
+    most = limits.WIRE_LOG_NAMES
+    return replace(
+        subject,
+        transactional_ids=set(islice(subject.transactional_ids, most)),
+        groups=set(islice(subject.groups, most)),
+        partitions=subject.partitions[:most],
+    )
+
+
+def _size(subject: Subject) -> int:
+    """Return about how many bytes a subject takes."""
+    names = [subject.client_id, *subject.transactional_ids, *subject.groups, *(topic for topic, _ in subject.partitions)]
+    return sum(_NAME_BYTES + len(name) for name in names)
