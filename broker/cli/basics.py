@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 DEFAULT_PORT: Final = 9092
 EXIT_NO_RESULT: Final = 2
 """Exit code "no verdict", of commands whose exit code 1 is a verdict: audit, explain, dedup, verify, acls explain, find-hanging."""
 _PORT_MAX = 65_535
+NumberT = TypeVar("NumberT", int, float)
 
 
 class CliError(Exception):
@@ -60,14 +62,19 @@ def port_number(text: str) -> int:
 
 def at_least(least: int) -> Callable[[str], int]:
     """Return a parser for argparse that accepts integers from `least` on, and raises ArgumentTypeError for anything else."""
+    return partial(_at_least, int, least)
 
-    def parsed(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if number < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {least}")
-        return number
 
-    return parsed
+def duration_ms(text: str) -> float:
+    """Parse a number of milliseconds, 0 or more, for argparse. Raises ArgumentTypeError."""
+    return _at_least(float, 0, text)
+
+
+def _at_least(kind: Callable[[str], NumberT], least: int, text: str) -> NumberT:
+    try:
+        number = kind(text)
+    except ValueError:
+        number = None
+    if number is None or not number >= least:  # not `<`: NaN is neither
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {least}")
+    return number

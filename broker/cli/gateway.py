@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from ottla.broker.cli.admin_ports import PORT, AdminPorts, wants_admin
-from ottla.broker.cli.basics import CliError, at_least, help_formatter, host_port, port_number
+from ottla.broker.cli.basics import CliError, at_least, duration_ms, help_formatter, host_port, port_number
 from ottla.broker.cli.logs import log_to_stderr
 from ottla.broker.cli.wire_logs import STANDARD_OUTPUT, wire_log
 from ottla.broker.core.clock import Clock
@@ -133,7 +133,12 @@ def _add_log_options(made: argparse.ArgumentParser, prefix: str) -> None:
     )
     made.add_argument(f"{prefix}errors", action="store_true", dest="log_errors", help="log only results with an error")
     made.add_argument(
-        f"{prefix}slower-than", type=float, default=0, dest="log_slower_than", metavar="MS", help="log only what took at least so long"
+        f"{prefix}slower-than",
+        type=duration_ms,
+        default=0,
+        dest="log_slower_than",
+        metavar="MS",
+        help="log only what took at least so long",
     )
 
 

@@ -142,6 +142,8 @@ def test_wrong_options_are_refused_with_what_to_do(tmp_path: Path) -> None:
     assert "choose from 'debug', 'info'" in failed("--to", "localhost", "--log-level", "loud")
     assert "cannot be written: Is a directory" in failed("--to", "localhost", "--log", str(tmp_path))
     assert "unknown fault 'x'" in failed("--to", "localhost", "--fault", "x")
+    for text in ("-1", "nan", "soon"):
+        assert f"'{text}' is not a number of at least 0" in failed("--to", "localhost", f"--log-slower-than={text}")
     nothing = tmp_path / "none.pem"
     properties = tmp_path / "client.properties"
     properties.write_text(f"security.protocol=SSL\nssl.truststore.location={nothing}\nssl.truststore.type=PEM\n")
