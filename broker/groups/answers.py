@@ -14,7 +14,7 @@ Ticket = Hashable
 
 
 class JoinedMember(NamedTuple):
-    """A member as its group's leader sees it."""
+    """One member in the JoinGroup response to the leader; `metadata` is the member's subscription under the chosen protocol."""
 
     member_id: str
     instance_id: str | None

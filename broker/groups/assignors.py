@@ -74,7 +74,8 @@ ASSIGNORS: dict[str, Assignor] = {UNIFORM: assign_uniform, RANGE: assign_range}
 
 
 class _Load:
-    """An assignment under construction, starting with every partition that may stay where it is."""
+    """An assignment under construction. Initially each member has the partitions of its previous target assignment, without those of
+    topics that were deleted or that it no longer subscribes to."""
 
     def __init__(self, members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> None:
         self.members = dict(sorted(members.items()))

@@ -138,7 +138,7 @@ class ClassicGroup:
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
 
     def current_generation(self, member_id: str) -> JoinAnswer:
-        """Return the response to a JoinGroup that does not start a rebalance; the list of members is only for the leader."""
+        """Return the response to a JoinGroup that does not start a rebalance; only the leader's has the list of members."""
         return JoinAnswer(
             member_id=member_id,
             generation=self.generation,
@@ -177,7 +177,8 @@ class ClassicGroup:
         return outcome
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """Extend the session and return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin. Any other error extends nothing."""
+        """Extend the session and return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin. With any other error the session is not
+        extended."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.check_member(member_id, instance_id)
@@ -264,15 +265,16 @@ class ClassicGroup:
         return self._record_of(list(self.members), self.leader_id, assignments, now)
 
     def record_replacing(self, old_member_id: str, member: Member, now: Now) -> GroupMetadataValue:
-        """Return the record of the same generation with `member` in place of `old_member_id`, with its assignment."""
+        """Return the record of the same generation, in which `member` replaces the member `old_member_id`. `member` already has the old
+        member's assignment."""
         members = [member if m.member_id == old_member_id else m for m in self.members]
         leader = member.member_id if self.leader_id == old_member_id else self.leader_id
         return self._record_of(members, leader, {m.member_id: m.assignment for m in members}, now)
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Take the state of a record, live or while loading. Soft state of known members is kept.
+        """Replace the group's state by that of a record, live or while loading. Known members keep their soft state.
 
-        The first record of a group, without a generation, does not change a group that was joined meanwhile.
+        A record without generation and members, which marks a new group, is ignored if a member has joined before it was applied.
         """
         if not value.generation and not value.members and (self.generation or len(self.members)):
             return
@@ -420,8 +422,8 @@ class ClassicGroup:
         return SyncAnswer(protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment)
 
     def _assign(self, assignments: Mapping[str, bytes], now: Now, outcome: ClassicOutcome) -> None:
-        """Decide the record with the leader's assignments, and the replies to all pending syncs. A member without an assignment gets an
-        empty one."""
+        """Add to `outcome` the record with the leader's assignments, and the replies to all pending SyncGroups. A member that the leader
+        assigned nothing gets an empty assignment."""
         outcome.record = self.record(assignments, now)
         for member in self.members:
             if member.awaiting_sync is not None:
@@ -532,10 +534,11 @@ class ClassicGroup:
 
 
 def _member_from(written: MemberMetadata, protocol: str | None, known: Member | None) -> Member:
-    """Return the member of a record. `known` is this member before the record, if any: its timers, pending requests and the protocols that
-    the record lacks are kept.
+    """Return the member that the record entry `written` describes. `protocol` is the generation's chosen protocol, the only one that the
+    record has. A record of version 0 has no rebalance timeout; the session timeout is used instead.
 
-    A record has only the chosen protocol. Without a rebalance timeout (version 0) the session timeout is used.
+    `known` is the same member before the record, None if it is new. Its session deadline and pending requests are kept, as are its other
+    protocols if its subscription is unchanged.
     """
     chosen = JoinProtocol(protocol or "", bytes(written.subscription))
     persisted = Member(

@@ -4,8 +4,9 @@ The checks have this order (Kafka's GroupMetadataManager.classicGroupJoinToClass
 
 1. the group's size, 2. the group is not dead, 3. the protocols match, 4. the member's identity.
 
-A member without an id gets one. A dynamic member must first show that it received it (KIP-394). A static member is identified by its
-instance id and replaces the member that had it (KIP-345), without a rebalance if the group is stable and would choose the same protocol.
+A member without a member id gets one. A dynamic member becomes a member only when it sends a second JoinGroup with that id (KIP-394). A
+static member is identified by its instance id and replaces the member that had it (KIP-345), without a rebalance if the group is stable
+and would choose the same protocol.
 """
 
 from dataclasses import dataclass, replace

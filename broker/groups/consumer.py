@@ -88,7 +88,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         return any(all(name in of for of in offered) for name in names)
 
     def end(self) -> list[GroupRecord]:
-        """Return the records that delete the group, with that of its epoch last."""
+        """Return the tombstones that delete the group; the tombstone of the group's epoch is the last."""
         group_id = self.group_id
         keys: list[ConsumerKey] = []
         for member_id in sorted(self.members):

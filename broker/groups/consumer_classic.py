@@ -73,7 +73,7 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
 
 def _downgrade(draft: Draft, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
     """Convert the group to a classic group, because its last consumer protocol member, a static one, now joins in the classic protocol.
-    Return this member, first taken one step towards its target unless that is outdated."""
+    Return this member. Before the conversion it takes one step towards its target assignment, if that is not older than the group epoch."""
     is_stale = draft.group.assignment_epoch < draft.group.epoch
     if not is_stale:
         draft.reconcile(member_id, owned, subscription_changed=subscription_changed)
@@ -84,7 +84,7 @@ def _downgrade(draft: Draft, member_id: str, owned: Assignment | None, *, subscr
 
 
 def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
-    """Return the member's current assignment, as its last join left it. Raises Rejected, with REBALANCE_IN_PROGRESS if it must rejoin."""
+    """Return the member's current assignment, set by its last JoinGroup. Raises Rejected (REBALANCE_IN_PROGRESS: it must rejoin)."""
     member = draft.group.existing_member(syncing.member_id, syncing.instance_id)
     classic = _check_generation(member, syncing.generation)
     if syncing.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or syncing.protocol_name not in {None, classic.protocols[0].name}:

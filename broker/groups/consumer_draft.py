@@ -75,7 +75,8 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
     def put_unknown_target_epoch(self, epoch: int) -> None:
-        """Write the epoch of a target assignment that was not computed here, so that the next one may follow at once."""
+        """Write the epoch of a target assignment that a conversion took from the classic group. Its time is written as unknown (0), so the
+        assignment interval does not delay the next computation."""
         self._put_target_epoch(epoch, 0)
 
     def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
@@ -144,7 +145,8 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         return assign(subscribers, {info.topic_id: info.partitions for info in known.values()})
 
     def reconcile(self, member_id: str, owned: Assignment | None, *, subscription_changed: bool = False) -> ConsumerMember:
-        """Take a member one step towards its target assignment and return it. `owned` and the error are those of `reconciliation`."""
+        """Take a member one step towards its target assignment, write the result, and return the member. `owned` are the partitions that
+        the request lists as owned, None without a list. Raises Rejected like `reconciliation.reconcile`."""
         group = self.group
         member = group.members[member_id]
         if member.is_reconciled_to(group.assignment_epoch) and not subscription_changed:

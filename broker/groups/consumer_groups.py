@@ -118,8 +118,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
                 draft.deadlines.set(DeadlineKind.REBALANCE, member.member_id, now.mono_ms + member.rebalance_timeout_ms, member.epoch)
 
     def abandon(self, group: ConsumerGroup, now: Now) -> None:
-        """After a failed write, restart all sessions and revocation deadlines, of which the decision may have removed some, and let the
-        regular expressions be resolved again."""
+        """Recover from a failed write: restart every session and revocation deadline, because the failed operation may have removed some,
+        and let the regular expressions be resolved again."""
         self._downgraded.pop(group.group_id, None)
         group.resolved_created = None
         self.on_loaded(group, now)

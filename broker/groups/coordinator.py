@@ -57,7 +57,8 @@ LAST_TIMESTAMP = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class GroupsConfig:
-    """The settings of groups and offsets; times in ms, the metadata's length in UTF-16 code units, as in Kafka."""
+    """The settings of groups and offsets; times in ms. `offset_metadata_max` (offset.metadata.max.bytes) limits the metadata of a
+    committed offset, in UTF-16 code units, as in Kafka."""
 
     classic: ClassicConfig = field(default_factory=ClassicConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
@@ -224,7 +225,8 @@ class GroupCoordinator:
         return None if group is None else group.next_deadline()
 
     def after_append(self, group_id: str, now: Now) -> Replies:
-        """To be called after an operation's records were appended and applied. Return replies of a rebalance that a conversion starts."""
+        """Finish an operation whose records were appended and applied: if it converted a consumer group to a classic one, start sessions
+        and, if needed, a rebalance. Return the replies that this rebalance causes."""
         return self.consumers.after_append(group_id, now)
 
     def next_resolution(self, group_id: str) -> Resolution | None:

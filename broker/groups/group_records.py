@@ -4,7 +4,7 @@ Invariants:
 
 * A key is a type (i16) and the fields of that type, never flexible and without tags. A value is a version (i16) and the body of that
   version. A record without a value is a tombstone.
-* Every version that Kafka ever wrote can be read. Written are those of Kafka 4.1: OffsetCommitValue 4, or 1 for a commit with its own
+* Every version that Kafka ever wrote can be read. The versions written are Kafka 4.1's: OffsetCommitValue 4, or 1 for a commit with its own
   expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2, and those of consumer, share and streams groups.
 * An unknown key type is not an error, because newer brokers write more of them. It is decoded as None and stays in the log.
 

@@ -6,8 +6,9 @@ Invariants:
   members with their last assignments; those waiting in a join or sync must rejoin. A group whose assignor uses user data is not
   converted, because that would be lost.
 * When the last consumer protocol member leaves or is removed, the others become a classic group again, whose generation is the group's
-  epoch, and rebalance. If instead a static member returns in the classic protocol and is the last to change, no rebalance is needed if
-  all members have their target assignments and these are current. No assignment is computed for a group that ends.
+  epoch, and rebalance. If the last consumer protocol member is a static one that rejoins with the classic protocol, the classic group
+  rebalances only if a member has not reached its target assignment or the target assignment is older than the group epoch. The
+  conversion never computes a new target assignment.
 * The old group's records are deleted in the batch that writes the new ones, so a crash leaves one group or the other.
 * An empty group of one type is replaced by one of the other, whatever `group.consumer.migration.policy` says; its offsets stay.
 

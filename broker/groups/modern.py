@@ -46,7 +46,7 @@ class ModernMember(Protocol):
 
 
 class SubscribedMember(ModernMember, Protocol):
-    """A member with a subscription of its own."""
+    """A member that subscribes to topics: of a consumer or a share group. (In a streams group the topology names the topics.)"""
 
     @property
     def topic_names(self) -> frozenset[str]: ...

@@ -96,7 +96,8 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
         raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {found}.")
 
     def _draft(self, group: GroupT, now: Now) -> DraftT:
-        """Return a draft of the group. Its deadlines are kept at once for a group in the table, for a new group only by `_effects`."""
+        """Return a draft of the group. The deadlines of an existing group are stored now, those of a new group only by `_effects`, because
+        the draft may still be rejected."""
         deadlines = self.deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
             self.deadlines[group.group_id] = deadlines

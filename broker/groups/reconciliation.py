@@ -4,9 +4,10 @@ Invariants, which ensure that each partition has one owner:
 
 1. Partitions that the member has outside its target are revoked first. Until the member confirms this, by its list of owned partitions, it
    stays in its epoch and gets nothing new.
-2. Then it enters the target's epoch and gets the free partitions of its target. `is_free` tells that no other member was assigned a
-   partition without having revoked it.
-3. While some are not free the member waits, is checked again at each heartbeat, and may have to revoke more meanwhile.
+2. Then it enters the target's epoch and gets the free partitions of its target. A partition is free (`is_free`) if no other member has it
+   assigned or has still to confirm its revocation.
+3. While some partitions of its target are not free, the member waits. Each heartbeat checks them again; a newer target may make the member
+   revoke more meanwhile.
 4. A topic that the member has unsubscribed from is not assigned, whatever an older target says: there may be no newer one yet.
 
 Source: Kafka's CurrentAssignmentBuilder; KIP-848 "Assignment process".
@@ -70,7 +71,8 @@ def is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
 
 
 def _without_unsubscribed(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
-    """Revoke the topics that the member has unsubscribed from; otherwise keep its state."""
+    """Return the member with its unsubscribed topics' partitions to be revoked, if this request changed its subscription; otherwise
+    return it unchanged."""
     gone = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in target.subscribed}
     if not gone or not target.subscription_changed:
         return member

@@ -39,7 +39,7 @@ class ShareConfig:
 
 
 class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
-    """One operation under way."""
+    """One operation on a share group."""
 
     CLASSES = RecordClasses(
         epoch_key=records.ShareGroupMetadataKey,

@@ -26,7 +26,7 @@ SHARE_PROTOCOL_TYPE = "share"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareMember:
-    """One member."""
+    """One member of a share group, as an immutable value."""
 
     member_id: str
     rack_id: str | None = None

@@ -65,7 +65,8 @@ class _Sharing:
         """The number of partitions that each member should have."""
 
     def keep(self, members: Mapping[str, Subscriber]) -> None:
-        """Begin with the previous target, without partitions beyond a member's wanted number and members beyond a partition's number."""
+        """Start from the previous target assignment: a member with more partitions than it should have loses its first ones, and then a
+        partition with more members than it should have loses its first ones, in Java's hash order."""
         assignable = set(self._places)
         for member_id, wanted in self._wanted.items():
             before = [(topic_id, partition) for topic_id, own in members[member_id].before.items() for partition in sorted(own)]
@@ -80,7 +81,7 @@ class _Sharing:
     def hand_out(self) -> None:
         """Give partitions that have too few members to members that have too few partitions, in turn.
 
-        If all members that lack partitions have a partition already, it stays with too few members.
+        A partition keeps too few members if every member with too few partitions already has it.
         """
         unfilled = [member_id for member_id, wanted in self._wanted.items() if len(self.kept[member_id]) < wanted]
         turn, given = 0, False
@@ -103,7 +104,7 @@ class _Sharing:
                     turn += 1
 
     def _in_order(self, places: Iterable[_Place]) -> list[_Place]:
-        """Return places in the order of a map with room for all of them (Kafka's AssignorHelpers.newHashMap)."""
+        """Return places in the iteration order of a Java HashMap that has room for all partitions (Kafka's AssignorHelpers.newHashMap)."""
         return in_hash_order(places, self._hash_of, int((len(self._places) + 1) / 0.75 + 1))
 
 

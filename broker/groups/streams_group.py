@@ -37,7 +37,8 @@ _Task = tuple[str, int]
 
 
 class OffsetReport(NamedTuple):
-    """How far a member's state of each task is, and where the task's changelogs end; sums of offsets."""
+    """What one member reported of its tasks, by (subtopology id, partition): the sum of the changelog offsets that the member's state of
+    the task has reached, and the sum of the changelogs' end offsets."""
 
     offsets: Mapping[_Task, int] = {}
     end_offsets: Mapping[_Task, int] = {}
@@ -55,7 +56,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         self.assignment_configs: Mapping[str, str] = {}
         """The assignor's settings in the group's epoch."""
         self.configured: ConfiguredTopology | None = None
-        """The topology beside the topics at the last check; None: none since the group was loaded."""
+        """The result of the last check of the topology against the existing topics; None: not checked since the group was loaded."""
         self.shutdown_requested_by: str | None = None
         """The first member that requested the shutdown of the application; it is forgotten when the last member leaves."""
         self.endpoint_epoch = 0
@@ -85,7 +86,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         return bool(self.members) and self.topology is not None and topic in self.topology.source_topics
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
-        """Return the process that holds the active task."""
+        """Return the id of the process that holds the active task, or None."""
         return self._active.get((subtopology_id, partition))
 
     def has_replica(self, process_id: str, subtopology_id: str, partition: int) -> bool:

@@ -4,7 +4,8 @@ Invariants, besides those of `modern_groups`:
 
 * A streams group replaces a classic group without members, and a classic group replaces a streams group without members; their offsets
   stay. No other group becomes a streams group, and no streams group becomes another.
-* A new group waits for more members before its first assignment, which its deadline then computes.
+* A new group delays its first target assignment by group.streams.initial.rebalance.delay.ms, so that more members can join. `expire`
+  computes it when that deadline comes.
 
 Source: Kafka's GroupMetadataManager (streams groups).
 """
@@ -47,7 +48,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
         return self._effects(draft, streams_heartbeat.heartbeat(draft, beat, client_id, client_host, exists=exists))
 
     def expire(self, group: StreamsGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Remove the members whose deadlines have come; compute the first assignment if the group has waited for it."""
+        """Remove the members whose deadlines have come. If the initial rebalance delay has ended, compute the first target assignment."""
         draft = self._draft(group, now)
         for due in draft.deadlines.take_due(now.mono_ms):
             member = draft.group.members.get(due.member_id)

@@ -9,9 +9,9 @@ Invariants:
 * A member with the epoch before its current one is accepted if it owns only tasks assigned to it: the response with the new epoch was lost.
   Any other wrong epoch fences the member, which must rejoin without tasks.
 * A request that lists the member's tasks is answered with its assignment, as in consumer groups. Kafka's client lists them after a lost
-  response. Kafka 4.3 answers only with changes: the client then leaves tasks that it got with that response unprocessed, and may go on with
-  tasks that it took away, which another member processes, too.
-* The first heartbeat of a group with a topology whose internal topics are missing asks for them, as do all later ones until they exist.
+  response. Kafka 4.3 answers only with changes: the client then never processes the tasks that the lost response assigned, and may
+  continue to process tasks that the lost response revoked, while another member processes them, too.
+* While internal topics of the topology are missing, every heartbeat of the group asks the broker to create them (`topics_to_create`).
 
 Source: Kafka's GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid, GroupMetadataManager.streamsGroupHeartbeat,
 streamsGroupLeave, streamsGroupFenceMember (4.3).
@@ -56,7 +56,7 @@ class StreamsHeartbeatAnswer:
 
 
 def check(beat: StreamsGroupHeartbeatRequest, *, is_extended: bool = False) -> None:
-    """Check the request by itself. Raises Rejected."""
+    """Check the fields of the request, without the group's state. `is_extended`: the rules of Kafka 4.4 apply. Raises Rejected."""
     _reject(None if is_extended else _unsupported_before_4_4(beat))
     if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
         _reject("Regular expressions for source topics are not supported yet.")
@@ -115,7 +115,7 @@ def _invalid_epoch(beat: StreamsGroupHeartbeatRequest) -> str | None:
 
 
 def _check_changelogs(beat: StreamsGroupHeartbeatRequest) -> None:
-    """Reject a changelog with a number of partitions: it has that of its subtopology's input."""
+    """Reject a topology that sets the partition count of a changelog topic: the subtopology's source topics determine it."""
     for subtopology in () if beat.topology is None else beat.topology.subtopologies:
         for topic in subtopology.state_changelog_topics:
             if topic.partitions:
@@ -331,7 +331,8 @@ def _by_task(draft: StreamsDraft, offsets: Sequence[TaskOffset]) -> dict[tuple[s
 
 
 def _assign(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
-    """Compute the target assignment if it is due, or add to `status` why it is delayed."""
+    """Compute the target assignment if it is older than the group epoch. If a delay or the assignment interval forbids that, add the
+    reason to `status`."""
     if draft.is_delayed:
         status.append((Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."))
         return
@@ -341,8 +342,8 @@ def _assign(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
 
 
 def _endpoints(draft: StreamsDraft, member: StreamsMember) -> list[EndpointToPartitions]:
-    """Return each member's endpoint with the input partitions of its tasks, `member`'s last; no partitions while the topics do not fit the
-    topology."""
+    """Return the endpoint of each member that has one, with the input partitions of its active and standby tasks; `member`'s is the last.
+    While the existing topics do not fit the topology, the endpoints have no partitions."""
     subtopologies = draft.configured.subtopologies
     others = [one for member_id, one in draft.group.members.items() if member_id != member.member_id]
     found = []

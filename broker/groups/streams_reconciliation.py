@@ -6,7 +6,8 @@ Invariants, which ensure that each active task has one owner, and that a process
    its epoch and gets nothing new.
 2. Then it enters the target's epoch and gets the free tasks of its target. An active task is free if no process has it as one and the
    member's own process has it in no other kind; a standby or warm-up task if the member's process has the task in no kind.
-3. While some are not free the member waits, is checked again at each heartbeat, and may have to revoke more meanwhile.
+3. While some tasks of its target are not free, the member waits. Each heartbeat checks them again; a newer target may make the member
+   revoke more meanwhile.
 4. With `in_place` (Kafka 4.4) a task that the member itself has in another kind is free: it changes its kind in one step, so that the
    client keeps the task's state. An active task is revoked nevertheless, because others must not get it before. A standby or warm-up task
    that is to become active is kept until the active one is free.
@@ -31,7 +32,7 @@ class TaskHolders(Protocol):
     """Which processes hold which tasks."""
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
-        """Return the process that holds the active task."""
+        """Return the id of the process that holds the active task, or None."""
         ...
 
     def has_replica(self, process_id: str, subtopology_id: str, partition: int) -> bool:
@@ -41,8 +42,8 @@ class TaskHolders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskTarget:
-    """A member's target assignment, its epoch, and the tasks that are held. With `in_place` (Kafka 4.4) a task that the member has in
-    another kind changes its kind in one step."""
+    """A member's target assignment, the epoch of that target, and the current holders of tasks. With `in_place` (Kafka 4.4) a task that
+    the member has in another kind (active, standby, warm-up) changes its kind in one step."""
 
     epoch: int
     tasks: TaskSet
@@ -56,7 +57,8 @@ _Task = tuple[str, int]
 
 @dataclass(slots=True)
 class _Difference:
-    """The tasks of one kind: what the member had, what it keeps, is to revoke and is assigned now; whether others are not free yet."""
+    """One kind of tasks (active, standby or warm-up) of a member: those it had, those it keeps, must revoke and is newly assigned, and
+    whether further tasks of its target are not free yet."""
 
     had: set[_Task]
     kept: set[_Task]

@@ -55,11 +55,11 @@ class TopicsView(Protocol):
         ...
 
     def by_name(self, name: str) -> TopicInfo | None:
-        """Return the topic with that name."""
+        """Return the topic with that name, or None."""
         ...
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """Return the topic with that id."""
+        """Return the topic with that id, or None."""
         ...
 
     def names(self) -> Iterable[str]:

@@ -103,7 +103,8 @@ def _next_epoch(txn: Transaction, expected: Expected | None, timeout_ms: int, ne
 def fence_and_abort(txn: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
     """Return the next state of an open transaction that the coordinator aborts: it timed out, or another producer took the id.
 
-    In version 2 every abort bumps the epoch, and that fences; a second bump would overflow at the last epoch (KAFKA-19367, KAFKA-20090).
+    In transaction version 2 every abort bumps the epoch, which fences the producer. In versions 0 and 1 the epoch is bumped for that
+    purpose. A bump in addition to the abort's would overflow at the last epoch (KAFKA-19367, KAFKA-20090).
     """
     if server_version >= 2:
         return _prepared_with_bump(txn, False, new_producer_id, now_ms)
@@ -174,7 +175,8 @@ def end_txn(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Decision:
-    """Commit or abort for the producer. The request's version decides which rules apply, not the transaction's."""
+    """Decide an EndTxn. The request's version selects the rules (`client_version`: the transaction version it implies), even if the
+    transaction was begun under another version."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if txn is None:
@@ -202,7 +204,8 @@ def _end_again(txn: Transaction, commit: bool) -> Decision:
 
 
 def _end(txn: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Decision:
-    """EndTxn in transaction versions 0 and 1: the epoch stays, so a late EndTxn cannot be told from one of the next transaction."""
+    """Decide an EndTxn of transaction version 0 or 1. The epoch is not bumped, so a delayed EndTxn cannot be distinguished from that of
+    the next transaction."""
     error = _holder_error(txn, producer_id, epoch)
     if error is not ErrorCode.NONE:
         return _refused(error)
@@ -212,8 +215,8 @@ def _end(txn: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: i
 
 
 def _end_with_bump(txn: Transaction, holder: tuple[int, int], commit: bool, new_producer_id: NewProducerId, now_ms: int) -> Decision:
-    """EndTxn in transaction version 2: a request with the epoch before the stored one is a retry; one with the stored epoch ends the
-    next transaction."""
+    """Decide an EndTxn of transaction version 2 from `holder`, the request's (producer id, epoch). A request with the epoch before the
+    stored one is a retry; one with the stored epoch ends the current transaction."""
     producer_id, epoch = holder
     if txn.state in PREPARED and holder == txn.holder:
         return _refused(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -1,6 +1,7 @@
 """The states of a transactional id and the transitions between them (Kafka's `TransactionState`).
 
-PrepareEpochFence exists on the wire only: in Kafka it lies between two writes, which are one here, so no transaction is stored in it.
+PrepareEpochFence is never stored: Kafka's coordinator uses it in memory, between bumping the epoch and writing PrepareAbort. Here both are
+one step.
 """
 
 from __future__ import annotations
