@@ -1,4 +1,4 @@
-"""Which tests are slow, how the workers of `make test` share the tests, and what every test finds and leaves.
+"""Configuration of the whole test suite: the slow tests, their distribution over the workers of `make test`, and the loggers.
 
 * A worker runs whole files, because the tests of a file share fixtures.
 * `make test` leaves out the tests with the marker `slow`; `make test-all` runs every test.
@@ -102,7 +102,7 @@ _LOGGERS = ("ottla", "ottla.broker", PEERS)
 
 
 class ByFile(LoadFileScheduling):
-    """As `--dist loadfile`, but for what shares the Spark session."""
+    """Distributes tests like `--dist loadfile`, but runs all files that share the Spark session in one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         return ONE_SPARK if nodeid.startswith(ONE_SPARK) else super()._split_scope(nodeid)
@@ -122,7 +122,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | Non
 
 @pytest.fixture(autouse=True)
 def _loggers_stay_as_they_are() -> Iterator[None]:
-    """A test that runs a command in its own process, or alters a broker's loggers, would let a later one wait for a line in vain."""
+    """Restore the loggers after each test. If a test left a logger disabled or with another level, a later test would miss the lines it
+    waits for."""
     found = [logging.getLogger(name) for name in _LOGGERS]
     before = [(each.level, each.disabled, each.propagate, list(each.filters)) for each in found]
     yield

@@ -1,4 +1,4 @@
-"""The table of APIs and its page are those that the handlers declare."""
+"""`broker/api/api_table.py` and docs/apis.md equal the declarations of the API handlers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, made as GitHub makes them."""
+    """Return the anchors of a page's headings, made as GitHub makes them."""
     texts = [LINK.sub(lambda link: link[0][1 : link[0].index("]")], heading["text"]) for heading in HEADING.finditer(prose(page))]
     slugs = [re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts]
     seen: Counter[str] = Counter()

@@ -43,7 +43,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relati
 
 
 def is_there(page: Path, name: str) -> bool:
-    """A file, a folder or a module named without its ending."""
+    """Return whether a name in a page refers to an existing file or folder, or to a module without its `.py`."""
     places = [start / name for start in (page.parent, *STARTS)]
     return PLACEHOLDER in name or any(place.exists() or place.with_suffix(".py").exists() for place in places)
 
@@ -57,7 +57,8 @@ def test_every_file_and_folder_that_a_page_names_is_there(page: Path) -> None:
 
 
 def is_importable(name: str) -> bool:
-    """A module, class or function of this project; also one that needs a package which cannot be had everywhere (python-gssapi)."""
+    """Return whether the dotted name is a module, class or function. A module that only lacks an optional dependency (python-gssapi) counts
+    as one."""
     try:
         return locate(name) is not None
     except ErrorDuringImport as error:
@@ -76,7 +77,7 @@ def test_every_make_target_that_a_page_names_is_in_the_makefile(page: Path) -> N
 
 
 def options_of(words: list[str]) -> set[str] | None:
-    """The options of the command or subcommand that a line begins with; None where there is no such."""
+    """Return the options of the command or subcommand at the start of a command line; None if no such command exists."""
     name = words[0]
     if name in OWN_PARSERS:
         return set(re.findall(r"--[a-z-]+", OWN_PARSERS[name]().format_help()))

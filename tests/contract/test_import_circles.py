@@ -1,4 +1,4 @@
-"""No module of the broker, the protocol or the audit needs one that needs it, not even for its types."""
+"""No two modules of the broker, the protocol or the audit import each other, directly or through others, not even for type checking."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import grimp
 
 
 def circle(imports: dict[str, list[str]]) -> list[str]:
-    """The modules of one circle, the first of them again at its end; none where there is no circle."""
+    """Return the modules of one import cycle, with the first one repeated at the end; an empty list if there is no cycle."""
     done: set[str] = set()
 
     def search(path: list[str]) -> list[str]:

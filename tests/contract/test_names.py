@@ -1,4 +1,4 @@
-"""Each module of ours has one name, the one that users import it by, although a checkout's root offers a second one."""
+"""Each module is imported under one name, `ottla.…`, although a checkout's root also offers it without the prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of releases is made from the tables of releases."""
+"""docs/releases.md equals the page made from the tables of releases."""
 
 from __future__ import annotations
 

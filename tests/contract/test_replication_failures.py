@@ -29,7 +29,7 @@ def rows() -> list[Row]:
 
 
 def docstrings() -> Iterator[tuple[tuple[str, str], str]]:
-    """Return all tests as file and name."""
+    """Yield ((file, test name), docstring) of every test in a file that names a scenario."""
     for path in sorted(path for folder in FOLDERS for path in (ROOT / "tests" / folder).rglob("test_*.py")):
         text = path.read_text()
         if not re.search(r"[Ss]cenarios? \d", text):

@@ -1,4 +1,4 @@
-"""The page of settings is made from the tables of settings."""
+"""docs/settings.md equals the page made from the tables of settings."""
 
 from __future__ import annotations
 

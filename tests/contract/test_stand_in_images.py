@@ -1,4 +1,4 @@
-"""Which images `make container` takes where none can be pulled: those that were made of what the checkout pins now."""
+"""`make container` uses a substitute for a base image that cannot be pulled only if it was made of what this checkout pins."""
 
 from __future__ import annotations
 

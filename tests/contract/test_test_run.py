@@ -1,4 +1,4 @@
-"""The promises of `make test`: a test that fails beside others is run again alone, and apt's lock is waited for."""
+"""`make test` runs a test that failed beside others again alone, and the installation of packages waits for apt's lock."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_collected_fails_the_run(tmp_path: Path) -> None:
     [("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7", True), ("E: Unable to locate package", False)],
 )
 def test_an_installation_waits_for_apts_lock_and_for_nothing_else(tmp_path: Path, message: str, succeeds: bool) -> None:
-    """A stand-in for apt-get refuses the first call; a stand-in for sleep makes the pause short."""
+    """A fake apt-get fails at its first call and succeeds afterwards; a fake sleep returns at once."""
     programs = {
         "apt-get": f'#!/bin/sh\n[ -e "{tmp_path}/asked" ] && exit 0\ntouch "{tmp_path}/asked"\necho "{message}" >&2\nexit 100\n',
         "sleep": "#!/bin/sh\nexit 0\n",

@@ -1,4 +1,4 @@
-"""The house rules that a reader relies on, checked over the source tree."""
+"""House rules that a reader of the code relies on, checked over the source tree."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def relative(path: Path) -> str:
 
 
 def mirrors_of(path: Path) -> list[Path]:
-    """Return the permitted places of a module's tests; an API handler is tested over a socket, or beside an in-memory cluster."""
+    """Return the permitted test files of a module. An API handler is tested over a socket, or like other modules, in a unit test."""
     inside = path.relative_to(ROOT)
     unit = ROOT / "tests" / "unit" / inside.parent
     if inside.parts[:2] == ("broker", "api") and path.stem.startswith("k"):
@@ -123,7 +123,8 @@ def test_no_two_modules_of_the_broker_make_classes_of_one_name() -> None:
 
 
 def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and name of each private name that is not the own one of a class: used, imported, or given to getattr, setattr or a patch."""
+    """Yield (line, name) of each attribute, imported name, and word given to getattr, setattr or a patch, except attributes of `self` and
+    `cls`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}):
             yield node.lineno, node.attr

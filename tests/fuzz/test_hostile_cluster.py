@@ -1,4 +1,5 @@
-"""The short form of `python -m client_compat.fuzz.hostile_cluster`: each lie once, and a good client through the same gateway."""
+"""The short form of `python -m client_compat.fuzz.hostile_cluster`: every malicious response once, beside a correct client of the same
+gateway."""
 
 from __future__ import annotations
 

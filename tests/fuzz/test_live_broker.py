@@ -1,4 +1,4 @@
-"""The short form of `make fuzz`: a few seconds of attack on a live broker, open and locked, with well-behaved clients beside it."""
+"""The short form of `make fuzz`: a few seconds of attacks on a live broker, with and without security, beside well-behaved clients."""
 
 from __future__ import annotations
 

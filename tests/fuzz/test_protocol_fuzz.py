@@ -1,6 +1,7 @@
-"""Arbitrary bytes give a message or a ProtocolError, never anything else, in memory that the input pays for.
+"""Arbitrary bytes decode to a message or raise ProtocolError, never another exception, and the memory used is proportional to the input's
+size.
 
-OTTLA_FUZZ_EXAMPLES sets how many inputs each test makes, OTTLA_FUZZ_SEED which ones.
+OTTLA_FUZZ_EXAMPLES sets the number of inputs of each test, OTTLA_FUZZ_SEED their seed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ HOSTILE = [
 
 @pytest.fixture(autouse=True, scope="module")
 def _characters() -> None:
-    """Hypothesis makes its table of Unicode once for a checkout; while allocations are traced that would take a minute."""
+    """Let Hypothesis make its Unicode table, once for a checkout, before allocations are traced, which would slow it down to a minute."""
     st.text().validate()
 
 
@@ -60,7 +61,7 @@ def _traced() -> Iterator[None]:
 
 
 def read(cls: type[Message], version: int, data: bytes) -> Message | None:
-    """Decode under watch; None for what is refused."""
+    """Decode the bytes, and assert a limit on the allocated memory; return None if they are rejected with ProtocolError."""
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     try:
@@ -73,7 +74,8 @@ def read(cls: type[Message], version: int, data: bytes) -> Message | None:
 
 
 def mutate(data: bytes, random: Random) -> bytes:
-    """One to three of: a flipped bit, a hostile length somewhere, a cut, a repeated or removed stretch, a tail."""
+    """Return the bytes with one to three random changes: a flipped bit, a malicious length, a cut, a repeated or removed part, an appended
+    tail."""
     out = bytearray(data)
     for _ in range(random.randint(1, 3)):
         at = random.randrange(len(out) + 1)
@@ -101,7 +103,7 @@ def versions(cls: type[Message]) -> st.SearchStrategy[int]:
 
 @cache
 def compile_all(cls: type[Message]) -> None:
-    """So that no compilation of readers and writers falls into a measured call."""
+    """Compile the readers and writers of every version, so that no measured call includes their compilation."""
     for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
         decode(cls, encode(cls(), version), version)
 

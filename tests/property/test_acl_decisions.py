@@ -1,4 +1,4 @@
-"""Kafka's authorizer and ours decide alike, given the same ACLs and questions."""
+"""Kafka's authorizer and Ottla's make the same decisions for the same ACLs and questions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A user without rights alters nothing, whatever the form of the request: at a standalone node, at a cluster broker and at its controller.
+"""A user without permissions changes nothing, whatever the form of the request: at a standalone node, a cluster broker, and its controller.
 
-The requests are of every API that alters something, with doubled, null and unknown parts. An answer is an authorization error, or an error
-in the request's form that Kafka returns before it authorizes; the metadata, the logs, the groups and the loggers are as before.
+The requests use every API that changes state, with duplicate, null and unknown elements. Each response has an authorization error, or an
+error in the request's form that Kafka returns before it authorizes. Metadata, logs, groups and loggers stay the same.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ WITHOUT_A_CODE: Final = (ApiKey.ELECT_LEADERS, 0)
 
 
 class Door(NamedTuple):
-    """A listener: what handles its requests, the APIs that alter something there, and all that they could alter."""
+    """A listener under attack: its dispatcher, the keys of the APIs that change state there, and `state()`, which returns all that they
+    could change."""
 
     dispatcher: Dispatcher
     keys: tuple[int, ...]
@@ -69,7 +70,7 @@ class Door(NamedTuple):
 
 
 class Scene:
-    """A standalone node and a cluster of one broker and a controller, each with a topic, on one loop without time."""
+    """A standalone node, and a cluster of one broker and a controller, each with a topic, on one loop with virtual time."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
@@ -153,7 +154,7 @@ _CODES: Final = ("error_code", "partition_error_code")
 
 
 def innermost_codes(struct: Any) -> list[int]:
-    """The error codes of what the answer is about in the end, or its own where it names nothing."""
+    """Return the error codes of a response's innermost elements; of a struct without such elements, its own."""
     inner = [each for field in fields(struct) for each in _structs(getattr(struct, field.name))]
     below = [code for each in inner for code in innermost_codes(each)]
     own = [getattr(struct, field.name) for field in fields(struct) if field.name in _CODES]

@@ -1,4 +1,4 @@
-"""Replaying the metadata log gives the state that running gave, for any requests in any order."""
+"""For any requests in any order, replaying the metadata log gives the same state as the run that wrote it."""
 
 from __future__ import annotations
 

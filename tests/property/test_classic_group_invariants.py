@@ -1,4 +1,5 @@
-"""Random lives of a classic group: whatever members, clocks and broken disks do, its rules hold and the log gives back what was said."""
+"""Random sequences of events in a classic group: whatever its members, the clock and a failing disk do, the rules of the group hold, and a
+replay of the log restores what members were told."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ timeouts = st.sampled_from([6_000, 10_000, 40_000])
 
 
 class GroupLife(RuleBasedStateMachine):
-    """Members known by index; tickets are numbers; a write fails when hypothesis says so."""
+    """Members are addressed by their index, tickets are numbers, and Hypothesis decides which writes fail."""
 
     @initialize(delay_ms=st.sampled_from([0, 0, 3_000]), max_size=st.sampled_from([2, 100]))
     def begin(self, delay_ms: int, max_size: int) -> None:
@@ -159,7 +160,7 @@ class GroupLife(RuleBasedStateMachine):
             assert answer.member_id in {member.member_id for member in answer.members}
 
     def restarted_since(self) -> bool:
-        """A generation that was never persisted may be counted again after a restart."""
+        """Return whether the current generation was not persisted; after a restart, another generation may get its number."""
         return not self.log or self.log[-1].generation < self.group.generation
 
     def restored(self) -> ClassicGroup:

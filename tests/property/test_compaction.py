@@ -1,5 +1,5 @@
-"""Compaction against a model: what a READ_COMMITTED reader of the whole log believes is what was committed, whatever was compacted,
-aborted, left open, crashed, or forgotten with the producers' snapshots."""
+"""Compaction against a model: a READ_COMMITTED reader of the whole log gets the latest committed value of each key, whatever was compacted,
+aborted, left open, lost in a crash, or forgotten with the producer snapshots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Seen = tuple[int, bytes | None, bytes | None]
 
 
 def read_committed(box: LogBox, offset: int) -> list[Seen]:
-    """(offset, key, value) of what a consumer that starts at `offset` is shown."""
+    """Return (offset, key, value) of the records that a READ_COMMITTED consumer gets from `offset` on."""
     seen: list[Seen] = []
     while True:
         found = box.log.read(offset, 600, isolation=Isolation.READ_COMMITTED, min_one_batch=True)
@@ -47,7 +47,7 @@ def read_committed(box: LogBox, offset: int) -> list[Seen]:
 
 @dataclass
 class Scene:
-    """A log, and what was written to it: (offset, key, value, number of the transaction or 0)."""
+    """A log, and the records written to it: (offset, key, value, number of the transaction or 0)."""
 
     box: LogBox
     rng: random.Random

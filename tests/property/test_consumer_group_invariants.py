@@ -1,5 +1,8 @@
-"""Random lives of a consumer group: lost answers, silent members, topics that come and go, broken disks and restarts. A second machine adds
-late, lost and repeated heartbeats of clients that are still at work on their last assignment."""
+"""Random sequences of events in a consumer group: lost responses, silent members, topics that are created and deleted, failing disks,
+restarts.
+
+A second state machine adds delayed, lost and repeated heartbeats, of clients that may still be applying their last assignment.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ Partitions = frozenset[tuple[bytes, int]]
 
 @dataclass
 class Client:
-    """A client's view. `told` is the last assignment that it received, `owned` the partitions that it works on.
+    """A client's view. `told` is the last assignment that it received, `owned` the partitions that it processes.
 
-    Like real clients, it reports its partitions only when it has carried out its assignment, and all fields after a lost response.
+    Like a real client, it reports its partitions only after it has applied its assignment, and sends all fields after a lost response.
     """
 
     member_id: str
@@ -48,7 +51,7 @@ class Client:
         self.epoch, self.owned, self.told = 0, frozenset(), frozenset()
 
     def settle(self) -> None:
-        """Carry out the assignment."""
+        """Apply the assignment."""
         self.owned = self.told
 
 
@@ -61,7 +64,7 @@ def nested(partitions: Partitions) -> Assignment:
 
 
 class GroupLife(RuleBasedStateMachine):
-    """Clients are known by index; one that the group put out learns of it when it next asks."""
+    """Clients are addressed by their index. A client that the group has removed learns it from the response to its next heartbeat."""
 
     @initialize(assignor=st.sampled_from([None, "range"]))
     def begin(self, assignor: str | None) -> None:
@@ -137,7 +140,7 @@ class GroupLife(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(index=indexes)
     def vanish(self, index: int) -> None:
-        """A process dies and sends nothing more."""
+        """Let a client's process die: it sends nothing more."""
         self.clients.remove(self.client(index))
 
     # --- what happens to them ---------------------------------------------------------------------------------------------------
@@ -166,8 +169,9 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule()
     def come_to_rest(self) -> None:
-        """Everybody goes on talking, and nothing else happens. With classic members alone, whose heartbeats compute no assignment (KAFKA:
-        GroupMetadataManager.classicGroupHeartbeatToConsumerGroup), there may never be one."""
+        """Let all clients send heartbeats for two minutes without other events, then check that the group is at rest. The check is left out
+        if all members are classic: their heartbeats compute no assignment (KAFKA:
+        GroupMetadataManager.classicGroupHeartbeatToConsumerGroup)."""
         self.driver.refuses_writes = False
         for _ in range(24):
             self.driver.pass_ms(5_000)
@@ -315,7 +319,7 @@ TestGroupLife.settings = settings(max_examples=100, stateful_step_count=40, prin
 
 
 class Fate(Enum):
-    """The fate of a heartbeat in the network."""
+    """What happens to a heartbeat in the network."""
 
     ANSWERED = "answered"
     REQUEST_LOST = "request lost"
@@ -329,7 +333,7 @@ class Fate(Enum):
 
 @dataclass
 class Flight:
-    """A heartbeat under way. `acknowledges` is the assignment of which it tells that the client has applied it."""
+    """A heartbeat in flight. `acknowledges` is the assignment that it reports as applied, None if it reports none."""
 
     fields: dict[str, Any]
     acknowledges: Partitions | None
@@ -339,8 +343,8 @@ class Flight:
 
 @dataclass
 class Peer:
-    """A client as Kafka's own and librdkafka are: one heartbeat at a time; a full one after each that failed; its partitions are reported
-    in full heartbeats and when it has applied an assignment. While it applies one, it reports the partitions of before."""
+    """A client that behaves like Kafka's own and librdkafka: it has one heartbeat in flight, and sends a full one after each failure. It
+    reports its partitions in full heartbeats and after applying an assignment; while it applies one, it reports its previous partitions."""
 
     member_id: str
     topics: frozenset[str]
@@ -358,7 +362,7 @@ class Peer:
     """The partitions of the last report that the coordinator took."""
 
     def apply(self) -> None:
-        """The application has taken what is new and has let go of what is gone."""
+        """Finish applying the assignment: the new partitions are assigned and the revoked ones released."""
         if not self.is_applied:
             self.is_applied, self.is_acknowledged = True, False
             if not self.keeps_until_answered:
@@ -383,7 +387,7 @@ class Peer:
             self.told, self.is_applied, self.is_acknowledged = flat(answer.assignment), False, True
 
     def give_up(self) -> None:
-        """The heartbeat took too long, or its connection broke."""
+        """Treat the heartbeat in flight as failed, after a timeout or a lost connection."""
         self.flight, self.is_full = None, True
 
     def begin_anew(self) -> None:
@@ -392,8 +396,8 @@ class Peer:
 
 
 class GroupOnABadNetwork(RuleBasedStateMachine):
-    """Heartbeats of one client are handled in the order in which it sent them: TCP and the order within a broker's loop see to that. A
-    request that its client has given up is handled before its next one, or never."""
+    """Heartbeats of one client are handled in the order in which it sent them, which TCP and the order within a broker's loop ensure. A
+    request whose client no longer waits is handled before that client's next one, or never."""
 
     @initialize(keep=st.lists(st.booleans(), min_size=2, max_size=3), names=topic_sets)
     def begin(self, keep: list[bool], names: frozenset[str]) -> None:
@@ -405,7 +409,7 @@ class GroupOnABadNetwork(RuleBasedStateMachine):
 
     @rule()
     def turn(self) -> None:
-        """Every client without a pending request sends a heartbeat, gets the response, and carries out its assignment."""
+        """Let every client without a pending request send a heartbeat, receive the response, and apply its assignment."""
         for peer in self.peers:
             if peer.flight is None:
                 self.handle(peer, flight := peer.request())
@@ -442,7 +446,7 @@ class GroupOnABadNetwork(RuleBasedStateMachine):
     @precondition(lambda self: self.peers)
     @rule(index=indexes)
     def go_on(self, index: int) -> None:
-        """The late heartbeat, or its late answer, is there."""
+        """Deliver the delayed heartbeat, if it was not handled yet, and its response."""
         peer = self.peer(index)
         if peer.flight is not None:
             if not peer.flight.is_handled:
@@ -452,7 +456,7 @@ class GroupOnABadNetwork(RuleBasedStateMachine):
     @precondition(lambda self: self.peers)
     @rule(index=indexes, is_handled=st.booleans())
     def give_up(self, index: int, is_handled: bool) -> None:
-        """The client waits no longer; the request may be handled even so."""
+        """Let the client stop waiting for its request, which the broker may handle nevertheless."""
         peer = self.peer(index)
         if peer.flight is not None:
             if is_handled and not peer.flight.is_handled:
@@ -473,7 +477,7 @@ class GroupOnABadNetwork(RuleBasedStateMachine):
     @precondition(lambda self: self.peers)
     @rule(index=indexes, leaves=st.booleans())
     def end(self, index: int, leaves: bool) -> None:
-        """The client leaves, or its process dies."""
+        """Let the client leave, or its process die."""
         peer = self.peer(index)
         self.peers.remove(peer)
         if leaves and peer.epoch > 0:

@@ -1,7 +1,9 @@
-"""Brokers that come, go and lose directories while partitions are made, moved and elected for: what must hold of a partition always does.
+"""Brokers start, stop and lose directories while partitions are created, reassigned and elected; after every step each partition's
+invariants hold.
 
-The invariants are those that Kafka's controller keeps, not more. A replica that was removed by a move that left the ISR below its minimum
-stays eligible, and a second move that adds nobody leaves the first one's added replicas named, though it removes them: both as in Kafka.
+They are the invariants that Kafka's controller keeps, not more. If a reassignment that removed a replica left the ISR below its minimum,
+the replica stays eligible. If a second reassignment adds no replica, the first one's adding replicas remain listed although it removes
+them.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ picks = st.integers(0, 20)
 
 
 class Partitions(RuleBasedStateMachine):
-    """Brokers 1 to 5 of two directories each, and topics, of whose replicas two should be in sync."""
+    """Brokers 1 to 5 with two directories each, and topics with min.insync.replicas=2."""
 
     @initialize(level=st.sampled_from([7, 11, 12, 16, 17, 22, 23, 30, 30, 30]), elr=st.booleans(), replicas=st.integers(2, 4))
     def begin(self, level: int, elr: bool, replicas: int) -> None:
@@ -79,7 +81,7 @@ class Partitions(RuleBasedStateMachine):
 
     @rule(broker_id=brokers)
     def unfence(self, broker_id: int) -> None:
-        """Return a process that does not shut down; one that shuts down ends before it registers again."""
+        """Unfence the broker, unless it is in controlled shutdown: such a process ends before it registers again."""
         broker = self.state.image.brokers.get(broker_id)
         if broker is not None and broker.fenced and not broker.in_controlled_shutdown:
             self.decided(broker_unfenced(self.state, broker_id))
@@ -91,7 +93,7 @@ class Partitions(RuleBasedStateMachine):
 
     @rule(broker_id=brokers, cleanly=st.booleans())
     def restart(self, broker_id: int, cleanly: bool) -> None:
-        """Return a broker that is or was registered."""
+        """Register a new incarnation of a broker that is or was registered."""
         self.decided(broker_restarted(self.state, broker_id, cleanly=cleanly))
         self.live.add_broker(broker_id, fenced=True, rack="xyx"[broker_id % 3], directories=self.directories)
 
@@ -135,7 +137,7 @@ class Partitions(RuleBasedStateMachine):
     @precondition(lambda self: self.state.image.topics)
     @rule(pick=picks, members=st.sets(brokers), by_epoch=st.booleans())
     def alter_in_sync_set(self, pick: int, members: set[int], by_epoch: bool) -> None:
-        """Return an ISR as its leader would propose it: some of the replicas, including itself."""
+        """Propose an ISR as the partition's leader would: the replicas among `members`, and the leader itself."""
         topic, index, now = self.partition(pick)
         leader = self.state.image.brokers.get(now.leader)
         if leader is None:
@@ -169,7 +171,7 @@ class Partitions(RuleBasedStateMachine):
     @precondition(lambda self: self.directories and self.state.image.topics)
     @rule(pick=picks, broker_id=brokers, choice=st.integers(0, 2))
     def assign(self, pick: int, broker_id: int, choice: int) -> None:
-        """A directory of the broker's, or one that it has not."""
+        """Report a directory for a broker's replica: one of the broker's own, or an unknown one."""
         broker = self.state.image.brokers.get(broker_id)
         if broker is not None:
             topic, index, _ = self.partition(pick)

@@ -1,4 +1,4 @@
-"""Kafka's controller and ours, told the same; `make controller-differential` does so for as long as one likes."""
+"""Kafka's controller and Ottla's get the same requests; `make controller-differential` runs as many such sequences as wanted."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_ottla_decides_what_kafka_decides(judge: ControllerJudge, seed: int) -> 
 
 
 class Forgetful(OttlasController):
-    """No broker is removed."""
+    """A controller with a bug: unregistering a broker writes no record."""
 
     def carry_out(self, order: Order, theirs: Answer) -> Verdict | None:
         verdict = super().carry_out(order, theirs)

@@ -1,7 +1,7 @@
-"""A replica is never cut below a high watermark that it had, unless an unclean election of its partition comes between.
+"""No replica is truncated below a high watermark that it had, unless its partition had an unclean election in between.
 
-The model is Kafka's ConsumerBounceTest: brokers die, freeze and are isolated, one in-sync replica is enough, and sessions are short. Each
-seed runs with unclean elections and without.
+The model is Kafka's ConsumerBounceTest: brokers are killed, paused and isolated, min.insync.replicas is 1, and sessions are short. Each
+seed runs with and without unclean elections.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 def bounces(random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
-    """Brokers that go and come again, some of them amid what the others do."""
+    """Return random faults that take brokers down and bring them back; they may overlap."""
     faults = []
     at_ms = begin_ms
     while (at_ms := at_ms + random.randint(50, 1_200)) < end_ms:
@@ -46,7 +46,7 @@ def bounces(random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
 
 
 class Bounce:
-    """One run."""
+    """One run of a simulated cluster under the faults of a seed."""
 
     def __init__(self, seed: int, *, unclean: bool) -> None:
         self.random = Random(seed)
@@ -58,7 +58,7 @@ class Bounce:
         self._looked_us = 0
 
     def run(self) -> None:
-        """Raises Violation."""
+        """Run the faults under load, and check the partition's invariants. Raises Violation."""
         run(self.loop, self._whole())
 
     async def _whole(self) -> None:
@@ -96,7 +96,7 @@ class Bounce:
 
 
 def outcome(seed: int, *, unclean: bool) -> tuple[int, int]:
-    """Cuts below a high watermark, and unclean elections. Raises Violation."""
+    """Return the number of truncations below a high watermark, and of unclean elections. Raises Violation."""
     with undisturbed():
         bounce = Bounce(seed, unclean=unclean)
         bounce.run()

@@ -1,4 +1,4 @@
-"""A fetch session that reads only what has changed answers exactly what one that reads everything would, whatever happens in between."""
+"""An incremental fetch session that reads only changed partitions responds exactly as one that reads all, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ Key = tuple[str, int]
 
 @dataclass(eq=False)
 class Fetcher:
-    """A follower (`node`) or a consumer (-1) with a session, as far as the leader's answers have to hold together."""
+    """The client side of a fetch session: a follower (`node`) or a consumer (-1), with what it needs to check that the leader's responses
+    are consistent."""
 
     node: int
     rng: Random
@@ -193,7 +194,7 @@ EVENTS: dict[Callable[[FetchingLeader, Partition, Random], None], int] = {
 
 
 class Twins:
-    """Two leaders that meet the same: one reads what is dirty, the other everything."""
+    """Two leaders that get the same requests and events: one reads only the changed partitions of a session, the other all of them."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -204,7 +205,7 @@ class Twins:
         self.read = self.walked = 0
 
     def step(self) -> None:
-        """One thing happens to both."""
+        """Apply one random event to both leaders."""
         rng = self.rng
         if rng.random() < 0.55:
             fetcher = rng.choice(self.fetchers)
@@ -225,7 +226,8 @@ class Twins:
             self.replace(rng.choice(NODES[1:]))
 
     def replace(self, node: int) -> None:
-        """The broker has registered again; its new incarnation fetches, or the old one goes on."""
+        """Register a new incarnation of the broker. Mostly its fetchers then use the new broker epoch; else the old incarnation continues
+        to fetch."""
         self.incarnation += 1
         for leader in self.leaders:
             leader.brokers.standings = leader.brokers.standings | {node: BrokerStanding(self.incarnation)}

@@ -1,5 +1,5 @@
-"""Random lives of groups of both protocols under one service: whatever clients, clocks and disks do, nobody waits for ever, no timer comes
-late, and nothing is left once all are silent."""
+"""Random sequences of events in groups of both protocols under one service: whatever clients, clocks and disks do, no request waits for
+ever, no timer is late, and no state is left once all clients are silent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WISHES: list[dict[str, Any]] = [
 
 
 class Topics:
-    """The cluster as groups see it: two topics, of which one grows."""
+    """The metadata that groups see: two topics, one of which grows."""
 
     def __init__(self) -> None:
         self.version = 1
@@ -62,7 +62,8 @@ class Topics:
 
 
 class Life:
-    """Clients know each other's ids, forget, repeat themselves and hang up; one write in fifteen fails."""
+    """Random clients of the group service. They may use each other's member ids, forget their own, repeat requests and disconnect; one
+    write in fifteen fails."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""After any operations in any order, a restart reads the state that was in memory, which equals a plain model.
+"""After any operations in any order, a restart restores the state that was in memory, which equals a plain model.
 
 The model is a list: no segments, no indexes, no files. Hypothesis prints the steps that break it.
 """
@@ -127,7 +127,8 @@ class LogMachine(RuleBasedStateMachine):
         assert state() == before
 
     def windows_in_the_log(self) -> dict[int, list[tuple[int, int]]]:
-        """Without the batches of segments that retention has taken, all but the newest, which a snapshot keeps."""
+        """Return each producer's remembered batches (first and last sequence) that a restart can restore: those in segments that retention
+        has not deleted, and the newest one, which a snapshot keeps."""
         known = windows(self.box.log)
         return {
             entry.producer_id: [
@@ -140,7 +141,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(lost=st.integers(1, 500))
     def crash_with_a_torn_tail(self, lost: int) -> None:
-        """The active segment loses bytes that were not flushed."""
+        """Crash, and cut `lost` bytes from the end of the active segment, but none that were flushed."""
         active = self.box.log.segments.active
         unflushed = [e for e in self.model if e[0] >= max(self.flushed, active.base_offset)]
         if not unflushed:

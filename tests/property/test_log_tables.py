@@ -1,4 +1,4 @@
-"""Reading logs in parts and with filters: always rows of the whole reading, all of them that are wanted, in any split."""
+"""Reading logs in parts and with filters: the parts together, however split, give exactly the wanted rows of reading the whole logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INDEX = st.sampled_from(["none", "right", "wrong"])
 
 
 def written(root: Path, batches: list[tuple[int, Codec, int, int]], index: str, damage: tuple[str, float] | None) -> None:
-    """A partition of two segments with these batches, an index that is right or not, and damage at one place."""
+    """Write a partition of two segments with these batches, an offset index that is correct, wrong or absent, and damage at one place."""
     log = PartitionWriter(root, "t", 0)
     entries, offset = b"", 0
     for i, (count, codec, time, size) in enumerate(batches):
@@ -50,7 +50,7 @@ def written(root: Path, batches: list[tuple[int, Codec, int, int]], index: str, 
 
 
 def rows(batches: Any) -> list[str]:
-    """Comparable rows, in any order."""
+    """Return the rows as text, sorted, to compare them in any order."""
     return sorted(str(row) for batch in batches for row in batch.to_pylist())
 
 

@@ -1,5 +1,5 @@
-"""ListOffsets against a model: whatever was appended, rolled, deleted, compacted or crashed, a timestamp leads where a reader of everything
-would be led, and the greatest one to the first of the batches in the files that has it."""
+"""ListOffsets against a model, whatever was appended, rolled, deleted, compacted or lost in a crash. A timestamp gives the offset that a
+reader of all records would find; the maximum timestamp gives the first record that has it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS = 40
 
 
 def visible(box: LogBox) -> list[tuple[int, int]]:
-    """(timestamp, offset) of every record."""
+    """Return (timestamp, offset) of every record from the log's start."""
     found: list[tuple[int, int]] = []
     offset = start = box.log.log_start_offset
     while offset < box.log.log_end_offset:
@@ -38,7 +38,8 @@ def visible(box: LogBox) -> list[tuple[int, int]]:
 
 
 def greatest(box: LogBox) -> tuple[int, int]:
-    """(timestamp, offset) of the first record in the first batch that claims the greatest timestamp of all that are in the files."""
+    """Return (timestamp, offset) of the first record with the greatest max timestamp of any batch in the files; NOT_FOUND if there is
+    none."""
     batches = [(header, bytes(data)) for segment in box.log.segments for _, header, data in segment.whole_batches(0)]
     newest = max((header.max_timestamp for header, _ in batches), default=-1)
     claim = next((data for header, data in batches if header.max_timestamp == newest), None)
@@ -53,7 +54,7 @@ def finish(cleaning: Cleaning) -> None:
 
 
 def steps(box: LogBox, rng: random.Random) -> list[Callable[[], object]]:
-    """The next step; an append is as likely as all others together."""
+    """Return the possible steps to draw from; appends make up half of them."""
 
     def append() -> None:
         times = [rng.choice([-1, 0, rng.randint(0, NEWEST)]) for _ in range(rng.randint(1, 4))]

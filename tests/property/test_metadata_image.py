@@ -1,4 +1,4 @@
-"""The image of the cluster is what its records say, however they are cut, and a snapshot of it says the same."""
+"""The cluster's image depends only on its records, however they are split into batches, and equals the image that its snapshot gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Through any failures of the quorum and the network, the observer has the quorum's log and publishes committed records in order."""
+"""Through any failures of the quorum and the network, the observer's log equals the quorum's, and committed records are published in
+order."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ STEPS = 150
 
 
 class Story:
-    """Random events over a quorum of three and one observer."""
+    """Random events in a quorum of three controllers and one observer."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

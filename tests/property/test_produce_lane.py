@@ -1,4 +1,4 @@
-"""The fast path does what the normal path does: two brokers get the same bytes, one with its fast path closed by an observer.
+"""The fast path behaves like the normal path: two brokers get the same bytes, and one has its fast path disabled by an observer.
 
 For any bytes in any pieces, the responses, the end of the connection, all files and the producer state are equal. With an authorizer, a
 topic and a transactional id are denied; with a quota, clients are throttled.
@@ -67,7 +67,7 @@ STEPS = 300
 
 
 class Side:
-    """One broker on a disk of its own; what it is sent it gets on one connection, which is made anew when the broker ends it."""
+    """One broker with its own disk, and one client connection, which is opened again after the broker closes it."""
 
     def __init__(self, seed: int, *, closed: bool, secured: bool, throttled: bool) -> None:
         self.files = MemoryFiles()
@@ -106,7 +106,7 @@ class Side:
         await self.network.connect("node", 9092, lambda: self.client)
 
     async def take(self, pieces: list[bytes]) -> tuple[list[bytes], bool]:
-        """The answers to what arrives in these pieces, and whether the connection ended."""
+        """Send the pieces; return the responses, and whether the broker closed the connection."""
         for piece in pieces:
             self.client.write(piece)
             await settle(8)
@@ -124,24 +124,24 @@ class Side:
         return bytes(16) if found is None else found.topic_id
 
     def last_sequence(self, topic: str, index: int, producer_id: int) -> tuple[int, int]:
-        """The epoch of a producer, and its last sequence."""
+        """Return a producer's epoch and last sequence in the partition."""
         found = self.broker.services.partitions.by_name(topic)
         partition = None if found is None else found.partitions.get(index)
         entry = None if partition is None else partition.log.producer_state.get(producer_id)
         return (0, -1) if entry is None else (entry.producer_epoch, entry.last_sequence)
 
     def holder(self, transactional_id: str) -> tuple[int, int]:
-        """The producer id and epoch that an id has."""
+        """Return the current producer id and epoch of a transactional id."""
         txns = self.broker.services.txns.shards.of(transactional_id).machine.transactions
         return txns[transactional_id].holder if transactional_id in txns else (77, 0)
 
     def throttles(self) -> tuple[int, int]:
-        """The number of requests that were throttled, and the sum of their throttle times."""
+        """Return the number of throttled requests, and the sum of their throttle times in ms."""
         quotas = self.broker.services.quotas
         return (0, 0) if quotas is None else (quotas.produce.throttled, quotas.produce.waited_ms)
 
     def state(self) -> list[object]:
-        """The state of each partition, and what the quota has measured."""
+        """Return the offsets and producers of each partition, and the throttle counts."""
         logs = [partition.log for partition in self.broker.services.partitions]
         ends = [(log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset) for log in logs]
         return [*ends, str([list(log.producers()) for log in logs]), self.throttles()]
@@ -151,7 +151,7 @@ class Side:
 
 
 class Producers:
-    """Draws requests: mostly the next batch of some producer, else what goes wrong with producers, networks and their programmers."""
+    """Draws random requests: mostly a producer's next batch, sometimes requests with the errors of producers, networks or programmers."""
 
     def __init__(self, draw: Random, side: Side) -> None:
         self.draw = draw
@@ -217,7 +217,7 @@ class Producers:
         return made
 
     def of_a_transaction(self, transactional_id: str) -> tuple[Any, int]:
-        """The questions to the transaction coordinator."""
+        """Draw a request to the transaction coordinator, with its version."""
         draw = self.draw
         producer = self.side.holder(transactional_id)
         places = [AddPartitionsToTxnTopic("t", draw.choice([[0, 1], [0], [1]]))]
@@ -229,7 +229,7 @@ class Producers:
         return AddPartitionsToTxnRequest([], transactional_id, *producer, places), 3
 
     def mutated(self, frame: bytes) -> bytes:
-        """A frame with some bytes changed, missing or added; its size says so, mostly."""
+        """Return a frame with some bytes changed, removed or added; its size prefix is mostly right."""
         draw, body = self.draw, bytearray(frame[4:])
         for _ in range(draw.choice([1, 1, 2, 5])):
             at = draw.randrange(len(body)) if draw.random() < 0.5 else draw.randrange(min(len(body), 60))
@@ -244,7 +244,7 @@ class Producers:
         return struct.pack(">i", size) + bytes(body)
 
     def pieces(self) -> list[bytes]:
-        """The bytes of one step, in the pieces that arrive."""
+        """Draw the bytes of one step, split into the pieces in which they arrive."""
         draw = self.draw
         stream = b""
         for _ in range(draw.choice([1, 1, 1, 2, 5])):
@@ -258,7 +258,7 @@ class Producers:
 
 @contextmanager
 def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Counts the requests that the fast path gets and answers, and those that began a transaction in their partition."""
+    """Count the requests that the fast path answers or passes on, those that begin a transaction in their partition, and throttled ones."""
     answer, at_once, allows, produced = ProduceLane.answer, TxnVerification.at_once, Authorizer.allows, Throttling.produced
 
     def asked(self: ProduceLane, *given: Any) -> Any:
@@ -316,7 +316,7 @@ async def compare(seed: int, *, secured: bool, throttled: bool) -> None:
 def test_what_comes_through_the_lane_is_answered_and_stored_as_by_the_ordinary_way(
     seed: int, rules: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Printed with -s: how many frames were compared."""
+    """With `pytest -s`, the counts of compared requests are printed."""
     taken: Counter[str] = Counter()
     secured, throttled = rules == "authorizer", rules == "quota"
     with counted(taken, monkeypatch), asyncio.Runner(loop_factory=TimelessLoop) as runner:

@@ -27,7 +27,7 @@ OUTPUT_MAX = 1 << 20
 
 
 def outcome(call: Any, *arguments: Any) -> Any:
-    """The result, as plain values, or the one error that bytes may cause."""
+    """Return the result as plain values, or the message of a RecordsError; any other exception is a failure."""
     try:
         found = call(*arguments)
     except RecordsError as error:

@@ -1,4 +1,4 @@
-"""Through any failures of real brokers, records acknowledged with acks=all stay, and the replicas converge."""
+"""Through any failures of real brokers, records acknowledged with acks=all are kept, and the replicas converge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 120
 
 
 class Campaign:
-    """The plan of a seed. Elections are clean, and only a broker outside the ISR loses unsynced data."""
+    """Random steps of a seed. Elections are clean, and only a broker outside the ISR loses unsynced data."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster = cluster

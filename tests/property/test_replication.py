@@ -1,4 +1,4 @@
-"""Through any losses, delays and crashes, committed records stay, and the replicas of a partition converge."""
+"""Through any losses, delays and crashes, committed records are kept, and the replicas of a partition converge."""
 
 from __future__ import annotations
 

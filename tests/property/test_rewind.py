@@ -1,4 +1,4 @@
-"""Random histories with marks in between: after a rewind, every read has the answer that it had at the mark."""
+"""Random histories with marks in between: after a rewind, every read gives the same result as at the mark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 class Moment(NamedTuple):
-    """A mark, what was read at it, and the producer of the open transaction."""
+    """A mark, the responses to all reads at that time, and the producer of the open transaction."""
 
     mark: Mark
     answers: list[tuple[str, Any]]
@@ -52,7 +52,7 @@ class Moment(NamedTuple):
 
 @dataclass
 class Scene:
-    """A broker on a virtual clock, and its marks."""
+    """A broker on a virtual clock, and the marks that were set."""
 
     broker: InProcessBroker
     rng: random.Random
@@ -90,7 +90,7 @@ class Scene:
             self.sequence += 1
 
     def transact(self, client: Client) -> None:
-        """Begin a transaction, write, or end it."""
+        """Begin, continue or end a transaction."""
         if self.holder is None:
             find_transaction_coordinator(client)
             made = client.call(InitProducerIdRequest("tx", 60_000))

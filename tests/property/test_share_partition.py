@@ -1,4 +1,5 @@
-"""A share partition under random members, lock timeouts, failing writes, crashes, compaction and deleted records."""
+"""A share partition under random members, lock timeouts, failing writes, crashes, compaction and deleted records, checked against a
+model."""
 
 from __future__ import annotations
 

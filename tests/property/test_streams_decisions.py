@@ -1,4 +1,4 @@
-"""The assignment of tasks and the configuration of topologies: Kafka's classes and ours, given the same groups and topics."""
+"""Kafka's classes and Ottla's assign the same tasks and configure the same topologies, given the same groups and topics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Random lives of a streams group on a bad network: heartbeats and responses are lost, members fall silent, topics come and go, the
-coordinator restarts. The threads of two processes share their tasks' state, so no process may have a task twice."""
+"""Random sequences of events in a streams group on an unreliable network: heartbeats and responses are lost, members fall silent, topics
+are created and deleted, and the coordinator restarts. The threads of each of two processes share task state, so no process may have a task
+twice."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ class Fate(Enum):
 
 @dataclass
 class Thread:
-    """A member as Kafka Streams is: it works on `owned` and reports it with all fields after a lost response, and when it has applied new
-    tasks."""
+    """A member that behaves like Kafka Streams: it processes `owned`, and reports it with all fields after a lost response and after
+    applying new tasks."""
 
     member_id: str
     process_id: str
@@ -63,7 +64,7 @@ class Thread:
         self.epoch, self.owned, self.told, self.is_full, self.confirmed = 0, TaskSet(), TaskSet(), True, TaskSet()
 
     def apply(self) -> None:
-        """Close the tasks that are gone and open the new ones."""
+        """Apply the assigned tasks: close the revoked ones and open the new ones."""
         if self.owned != self.told:
             self.owned, self.is_full = self.told, True
 
@@ -94,7 +95,7 @@ class StreamsGroupLife(RuleBasedStateMachine):
 
     @rule()
     def turn(self) -> None:
-        """Every thread applies what it was told and sends a heartbeat."""
+        """Let every thread apply its assigned tasks and send a heartbeat."""
         for thread in self.threads:
             thread.apply()
             self.send(thread, Fate.ANSWERED)
@@ -102,7 +103,7 @@ class StreamsGroupLife(RuleBasedStateMachine):
     @precondition(lambda self: self.threads)
     @rule(index=indexes, leaves=st.booleans())
     def end(self, index: int, leaves: bool) -> None:
-        """The thread leaves, or its process dies."""
+        """Let the thread leave, or its process die."""
         thread = self.threads.pop(index % len(self.threads))
         if leaves and thread.epoch > 0:
             self.handle(thread, {"epoch": -1})
@@ -129,7 +130,7 @@ class StreamsGroupLife(RuleBasedStateMachine):
 
     @rule()
     def come_to_rest(self) -> None:
-        """Everybody goes on talking, and nothing else happens."""
+        """Let all threads send heartbeats without other events, then check that the group is at rest."""
         self.driver.topics.set("t", 3)
         self.driver.topics.set("log", 3)
         self.driver.topics.set("u", 2)

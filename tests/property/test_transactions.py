@@ -1,4 +1,5 @@
-"""Any requests in any order: the moves stay in their table, zombies stay out, and the log gives back what was live."""
+"""For any requests in any order: only the permitted state transitions happen, fenced producers are rejected, and a replay of the log
+restores the state of the run."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ steps = st.lists(
 
 
 class Coordinator:
-    """One machine, its log as bytes, and every identity that was ever handed out."""
+    """The transaction state machine, its log as bytes, and every producer id and epoch that was ever returned."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -119,7 +120,7 @@ class Coordinator:
 
 
 def persisted(txn: Transaction) -> Transaction:
-    """Without what is known in memory only."""
+    """Return the transaction without the fields that are kept in memory only."""
     rotated = txn.prev_producer_id if txn.prev_producer_id != txn.producer_id else -1
     return txn._replace(last_producer_epoch=-1, prev_producer_id=rotated)
 
@@ -168,7 +169,7 @@ def test_who_initialises_last_is_the_only_one_who_may_act(story: list[Step], ver
 @settings(max_examples=80)
 @given(steps)
 def test_in_version_2_no_two_transactions_have_the_same_epoch(story: list[Step]) -> None:
-    """The transaction version, which makes a late EndTxn and a late marker recognisable."""
+    """This property of transaction version 2 (KIP-890) lets the coordinator and the partitions recognise a late EndTxn or marker."""
     environment = Coordinator(2)
     opened: set[tuple[str, int, int]] = set()
     for step in story:
