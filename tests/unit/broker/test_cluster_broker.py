@@ -1,4 +1,4 @@
-"""A broker that finds no controller stops with the reason and releases its directory. Whole clusters: tests/scenario."""
+"""A broker that finds no controller stops with the reason and releases its directory. Clusters with a controller: tests/scenario."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_broker_that_cannot_register_stops_after_its_timeout() -> None:
 
 
 def started_with(caplog: pytest.LogCaptureFixture, of_controller: str | None, of_brokers: str | None) -> list[str]:
-    """Return the log lines about min.insync.replicas at a broker's start."""
+    """Start a broker with these values of min.insync.replicas; return its log lines about them."""
 
     async def scene(cluster: OwnedCluster) -> None:
         assert cluster.members[1].broker is not None

@@ -1,4 +1,4 @@
-"""A controller-only node: its APIs and its metadata over restarts."""
+"""A controller-only node: its APIs, and its metadata over restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.scenes import played_by
 
 
 def alone(scene: Callable[[OwnedCluster], Awaitable[None]]) -> None:
-    """The controller without brokers."""
+    """Run the scene with a controller and no brokers."""
     in_an_owned_cluster(scene, size=0)
 
 

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Machine:
-    """One disk, network and clock for any number of starts."""
+    """One disk, network and clock, which outlive any number of starts of the cluster."""
 
     def __init__(self, **given: str) -> None:
         self.clock = VirtualClock()
@@ -63,7 +63,7 @@ class Machine:
         )
 
     def link(self, cluster: LocalCluster, port: int, user: str, password: str) -> SecuredNodeClient:
-        """Authenticate a user to a node by PLAIN."""
+        """Return a link to the node at that port that authenticates the user by PLAIN."""
         sasl = ClientSasl("PLAIN", lambda _: tokens_of("PLAIN", user, password, self.random.randbytes))
         common: dict[str, Any] = {"network": self.network, "clock": self.clock, "timers": cluster.timers, "random": self.random}
         return SecuredNodeClient(Node(-1, "127.0.0.1", port), client_security=ClientSecurity(None, sasl), client_id=user, **common)

@@ -1,4 +1,4 @@
-"""The next data directory, opened as a copy with another name before a rewind needs it."""
+"""The next data directory, which is copied and opened under another name before a rewind needs it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.topic_calls import produce
 
 
 class CountedReads(UnsyncedFiles):
-    """Counts the files that each thread opens."""
+    """Files that count the opened files of each thread."""
 
     def __init__(self) -> None:
         self.by_thread: dict[str, int] = {}

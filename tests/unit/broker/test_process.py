@@ -1,4 +1,4 @@
-"""A process that runs a node: its output and its end."""
+"""A process that runs a node: its output, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public face: small, cheap to import, and as docs/public-api.md says; that page's examples run."""
+"""The public API: few names, cheap to import, as docs/public-api.md says; the examples of that page run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IN_PROCESS, FIXTURES, CLUSTER, _CONTAINER, AUDIT, SPARK, PROTOCOL = re.findall(r
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of one topic in `data`, below where the test stands."""
+    """Make a log of one topic in `data`, and make its parent the working directory."""
     monkeypatch.chdir(tmp_path)
     with InProcessBroker(tmp_path / "data") as broker:
         broker.topics.create("orders")

@@ -25,7 +25,7 @@ VERSIONS = {ApiKey.METADATA: (0, 9), ApiKey.HEARTBEAT: (5, 6), ApiKey.API_VERSIO
 
 @contextmanager
 def peer(answer: Answer) -> Iterator[int]:
-    """A server for one connection: each frame goes to `answer`, which gives the bytes to send, or None to close. Yields its port."""
+    """Run a server for one connection: `answer` gets each frame and returns the bytes to send, or None to close. Yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -55,7 +55,7 @@ def reply_to(frame: bytes, response: Any, version: int | None = None, shift: int
 
 
 def broker(frame: bytes) -> bytes:
-    """Knows ApiVersions and Metadata."""
+    """Answer like a broker that knows only ApiVersions and Metadata."""
     body = decode_request(frame).body
     return reply_to(frame, MetadataResponse(cluster_id="c") if isinstance(body, MetadataRequest) else api_versions())
 

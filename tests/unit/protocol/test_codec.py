@@ -98,7 +98,7 @@ def test_classes_are_found_by_key() -> None:
 
 
 def test_bytes_behind_a_request_are_not_looked_at() -> None:
-    """librdkafka 2.16 asks for all topics so: the empty rest of a four-byte count stands after the null array."""
+    """A request for all topics by librdkafka 2.16: after the null array (-1) one byte of another four-byte count follows."""
     frame = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
     request = decode_request(frame)
     assert request.body.topics is None

@@ -65,7 +65,7 @@ FULL = Sample(1, -2, True, "näme", None, [Partition(5, b"rec"), Partition(6, No
 
 
 def with_tags(section: bytes) -> bytes:
-    """A Sample of version 1 with all defaults and this section of tagged fields."""
+    """Return the bytes of a Sample, version 1, with default fields and this section of tagged fields."""
     return encode(Sample(cursor=Leader()), 1)[:-1] + section
 
 

@@ -90,7 +90,7 @@ class Maybe(Message, versions="0", flexible="0+"):
 
 
 def test_a_tagged_struct_that_is_not_null_by_itself_says_that_it_is_null() -> None:
-    """As Kafka's generated classes write it: an empty one is left out, null is a zero."""
+    """As Kafka's generated classes do: a tagged struct with default contents is left out, and null is written as zero."""
     assert encode(Maybe(), 0).hex() == "00"
     assert encode(Maybe(None), 0).hex() == "01000100"
     assert encode(Maybe(Node(5)), 0).hex() == "0100" + "07" + "01" + "00000005" + "01" + "00"

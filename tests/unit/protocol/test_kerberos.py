@@ -1,4 +1,4 @@
-"""The client's half of GSSAPI without a KDC; tests/unit/broker/net/test_kerberos_authentication.py has one, and a broker's half."""
+"""The client side of GSSAPI without a KDC. With a KDC and the broker side: tests/unit/broker/net/test_kerberos_authentication.py."""
 
 from __future__ import annotations
 

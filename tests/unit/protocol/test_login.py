@@ -1,4 +1,4 @@
-"""The client's half of a log-in: against the broker's own, and against servers that are not what they say."""
+"""The client side of SASL authentication: against the broker's own server side, and against servers that break the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Committed offsets as Kafka writes them."""
+"""Offset commit records, compared with bytes written by Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schemas of `__share_group_state`; `tests/unit/broker/share/test_state_records.py` has Kafka's bytes."""
+"""The record schemas of `__share_group_state`; `tests/unit/broker/share/test_state_records.py` compares them with Kafka's bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the states; the bytes of the records are tested with the coordinator that writes them."""
+"""The names of transaction states; the bytes of the records are tested with the coordinator that writes them."""
 
 from __future__ import annotations
 

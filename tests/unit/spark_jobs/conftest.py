@@ -1,4 +1,4 @@
-"""Fixtures of the audit's tests."""
+"""Fixtures for the tests of the audit."""
 
 from tests.support.spark import spark
 

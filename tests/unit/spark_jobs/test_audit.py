@@ -1,4 +1,4 @@
-"""The audit as a user calls it; corpus/test_corpus.py has the findings of each rule."""
+"""The audit's Python function as a user calls it. The findings of each rule: corpus/test_corpus.py."""
 
 from __future__ import annotations
 

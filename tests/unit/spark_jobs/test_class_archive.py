@@ -13,7 +13,7 @@ from ottla.spark_jobs.session import find_java
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Spark's home; user caches are in `tmp_path`, too."""
+    """Return a directory that stands for Spark's home; user caches are below `tmp_path`."""
     (tmp_path / "spark" / "jars").mkdir(parents=True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user's cache"))
     return tmp_path / "spark"
@@ -28,7 +28,7 @@ def fake_java(directory: Path) -> str:
 
 
 def java_with_classes() -> str:
-    """A real Java; the test is skipped if there is none that writes archives."""
+    """Return a Java that has an archive of its own classes; skip the test without one."""
     java = find_java()
     if java is None or not (Path(java).resolve().parents[1] / "lib" / "server" / "classes.jsa").is_file():
         pytest.skip("no Java with an archive of its own classes")

@@ -28,7 +28,8 @@ def written(path: Path, table: str = "records") -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three orders, of which an application without a producer id sent one twice; and two equal ones of one idempotent producer."""
+    """A log with two topics: three orders, of which a producer without a producer id sent one twice, and two equal records of an idempotent
+    one."""
     path = tmp_path_factory.mktemp("dedup") / "data"
     with InProcessBroker(path) as broker, Client("127.0.0.1", broker.port) as client:
         create(client, "orders", 2)
@@ -41,7 +42,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def double(log: Path, topic: str) -> None:
-    """Append the last batch once more, at the next offset, as a broker that forgets its producers would."""
+    """Append the first batch once more, at the next offset, as a broker that has lost its producer state would."""
     file = log / f"{topic}-0" / f"{0:020d}.log"
     data = bytearray(file.read_bytes())
     length = 12 + int.from_bytes(data[8:12], "big")

@@ -1,4 +1,4 @@
-"""The estimate of an audit, compared with what the audit then does."""
+"""The estimate of an audit, compared with the requests and bytes of the audit itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUESTION = Question((), None, False, False, 10, {})
 
 @pytest.fixture
 def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """The listings, opens and reads that an object store would see as LIST, HEAD and GET."""
+    """Count the listings, opens and reads that would be LIST, HEAD and GET requests to an object store."""
     seen: Counter[str] = Counter()
 
     def counted(owner: type, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Logs on file systems: local, in memory through fsspec, and on a real S3 server."""
+"""Logs on file systems: local, in memory by fsspec, and on a real S3 server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.object_store import ACCESS_KEY, SECRET_KEY, find_server, s3_s
 
 
 def written(root: Path) -> None:
-    """Two partitions, one of them of two segments, and a checkpoint."""
+    """Write two partitions, one of which has two segments, and a log start offset checkpoint."""
     log = PartitionWriter(root, "t", 0)
     log.data(3)
     log.data(40)
@@ -28,7 +28,7 @@ def written(root: Path) -> None:
 
 
 def rows(where: str, level: str) -> list[dict[str, object]]:
-    """The rows without the columns that name the place."""
+    """Return the rows of a level without the columns `log_dir` and `file`."""
     found = [row for batch in read(level, [where]) for row in batch.to_pylist()]
     return [{name: value for name, value in row.items() if name not in {"log_dir", "file"}} for row in found]
 

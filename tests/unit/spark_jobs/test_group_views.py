@@ -1,4 +1,4 @@
-"""The views of groups and share groups: what is compared with what. corpus/test_corpus.py has the findings."""
+"""The SQL views of groups and share groups: which rows are compared. The findings: corpus/test_corpus.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A directory of logs that somebody else made: nothing in it stops an audit, takes its memory, or passes for clean."""
+"""A maliciously made directory of logs: it neither stops an audit, nor exhausts its memory, nor passes as clean."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_is_no_file_beside_a_segment_is_a_problem_and_the_log_is_judged(tmp
     [(f"{FIRST}.index", 8 << 30), (f"{FIRST}.timeindex", 1 << 30), (f"{FIRST}.snapshot", 8 << 30), (LEADER_EPOCHS, 8 << 30)],
 )
 def test_a_sparse_file_takes_no_memory_and_is_named(tmp_path: Path, name: str, size: int) -> None:
-    """In a process that may not have half of what the file says it has."""
+    """The audit runs in a process whose memory limit is less than half of the file's apparent size."""
     sound_log(tmp_path)
     with (tmp_path / "t-0" / name).open("wb") as file:
         file.truncate(size - 1)
@@ -107,7 +107,7 @@ def test_a_preallocated_index_of_zeros_is_clean(tmp_path: Path) -> None:
 
 
 def test_a_bomb_of_records_is_not_opened_and_said_to_be(tmp_path: Path) -> None:
-    """A million and one empty records, which compress to next to nothing; nine million took 25 s and 400 MB."""
+    """A million and one empty records compress to almost nothing; before the limit, nine million took 25 s and 400 MB."""
     log = sound_log(tmp_path)
     log.batch(build_batch([SimpleRecord(None, None, 0)] * 1_000_001, codec=Codec.ZSTD))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
@@ -162,7 +162,7 @@ def test_what_has_the_name_of_a_partition_and_is_no_directory_is_a_problem(tmp_p
 
 
 def test_headers_made_to_keep_the_search_for_batches_busy_end_it(tmp_path: Path) -> None:
-    """Each of 61 bytes, of a batch up to the end of the file: without a bound the search takes the square of its length."""
+    """Each 61-byte header claims a batch up to the end of the file. Without a limit the search for the next batch takes quadratic time."""
     log = sound_log(tmp_path)
     sound, count = log.file.stat().st_size, 60_000
     size = count * HEADER_BYTES

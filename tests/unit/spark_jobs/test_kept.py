@@ -1,4 +1,4 @@
-"""What a killed audit has judged is taken over, and only that."""
+"""A repeated audit takes over the results that a killed one has stored, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEADLINE_S = 300
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
-    """Where the audit would judge by DuckDB in one process, it does in a task per partition, whose results are kept."""
+    """Let `audit` judge in one task per partition, with stored results, instead of by DuckDB in one process."""
     judge = SharedJudge(shares=3, resume=tmp_path / "kept")
 
     @contextmanager
@@ -54,7 +54,7 @@ def judged(paths: Path | list[Path], **options: Any) -> list[dict[str, object]]:
 
 
 def results(directory: Path) -> dict[str, int]:
-    """The name and inode of each kept result: a result that is written anew has another inode."""
+    """Return the inode of each stored result by file name; a result that is written again has another inode."""
     return {path.name: path.stat().st_ino for path in directory.iterdir()}
 
 
@@ -159,7 +159,7 @@ def test_a_truncated_or_overwritten_result_is_judged_again(tmp_path: Path, share
 
 
 class Planted:
-    """An object whose unpickling creates a file."""
+    """An object that makes a directory when it is unpickled."""
 
     def __init__(self, trace: Path) -> None:
         self.trace = trace

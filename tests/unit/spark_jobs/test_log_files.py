@@ -1,4 +1,4 @@
-"""Finding partition logs: what is read, what is passed over, and what keeps a verdict from being complete."""
+"""Finding partition logs: the files that are read, those that are ignored, and those that make a verdict incomplete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merged answers have the same first findings and the same counts as all answers."""
+"""Merged partial answers have the same first findings and counts as one complete answer."""
 
 from __future__ import annotations
 

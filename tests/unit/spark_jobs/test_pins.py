@@ -1,4 +1,4 @@
-"""A directory that is written to while it is judged."""
+"""Auditing a directory that is written to meanwhile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def told(verdict: DirectoryVerdict) -> list[tuple[str, str, str]]:
 
 
 def begin(root: Path) -> Callable[[], None]:
-    """A transaction in two partitions; what is given ends it."""
+    """Write an open transaction in two partitions; return a function that commits it."""
     first, second, states = logs(root)
     states.state("t", 1, 0, "Ongoing", 0, 0, 1)
     first.data(1, 0, 0, 0)

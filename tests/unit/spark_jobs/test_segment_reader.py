@@ -1,4 +1,4 @@
-"""Reading a segment in windows, and going on behind damage."""
+"""Reading a segment in windows of bytes, and continuing behind damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.kafka_logs import PartitionWriter, flip
 
 
 def outline(root: Path, window_bytes: int = 1 << 20, *, bodies: bool = True) -> list[tuple[str, int]]:
-    """(what, base offset or bytes) of each item of the only segment."""
+    """Return (kind, base offset or size in bytes) of each item in the only segment."""
     (segment,) = find_logs(root).segments
     items = []
     for item in file_runs(whole(segment), bodies=bodies, window_bytes=window_bytes):

@@ -1,4 +1,4 @@
-"""What is judged in many tasks, and in many shares of what they hand on, is judged as in one."""
+"""Judging in many tasks, and in many shares of the rows that they pass on, gives the same findings as in one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUESTION = Question((), None, False, False, 10, {"expiration_ms": 1, "transactio
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
-    """Where the audit would judge by DuckDB in one process, it does in many tasks."""
+    """Let `audit` judge in many tasks instead of by DuckDB in one process."""
     judge = SharedJudge(shares=3)
 
     @contextmanager
@@ -61,7 +61,7 @@ def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(
 def test_the_corpus_is_judged_alike_in_slices(
     tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, first: int, options: dict[str, Any]
 ) -> None:
-    """The log of every fourth case, cut at every batch. `make spark-releases` judges all of them on Spark."""
+    """Every fourth case's log is split at every batch. `make spark-releases` judges all cases on Spark."""
     paths = cut_corpus(tmp_path, slice(first, None, 4))
     _make_each_segment_a_slice(monkeypatch)
     in_slices = audit(paths, engine="duckdb", **options).directories

@@ -1,4 +1,4 @@
-"""The `kafka_log` data source, as a Spark user meets it."""
+"""The `kafka_log` data source, used as a Spark user does."""
 
 from __future__ import annotations
 

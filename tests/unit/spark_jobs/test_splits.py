@@ -16,7 +16,7 @@ ALL = Filters()
 
 
 def written(root: Path, *, index: bool = True, batches: int = 40, value: str = "x" * 500) -> list[int]:
-    """A log of batches with one record each, its offset index; where each batch begins."""
+    """Write a log of batches with one record each, and its offset index; return each batch's position in bytes."""
     log = PartitionWriter(root, "t", 0)
     starts, entries = [], b""
     for offset in range(batches):

@@ -1,4 +1,4 @@
-"""Each rule is judged in the step that has what it reads."""
+"""Each rule is judged in the first step that has the rows it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of what is appended to logs: progress, bounds, growth and deletion."""
+"""The stream of data appended to logs: progress, limits, growth and deletion."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def reader(root: Path, columns: Sequence[str] = ("topic", "partition", "base_off
 
 
 def step(stream: KafkaLogStreamReader, start: Offset, limit: ReadLimit = ALL) -> tuple[Offset, list[tuple[str, int, int | None]]]:
-    """One micro-batch: where it ends, and (topic, partition, base offset; None for damage) of its rows."""
+    """Run one micro-batch; return its end offset, and (topic, partition, base offset; None for damage) of its rows."""
     end = json.loads(json.dumps(stream.latestOffset(start, limit)))
     rows = [row for part in stream.partitions(start, end) for batch in stream.read(part) for row in batch.to_pylist()]
     return end, sorted(((row["topic"], row["partition"], None if row["error"] else row["base_offset"]) for row in rows), key=str)

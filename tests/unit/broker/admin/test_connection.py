@@ -1,4 +1,4 @@
-"""Connections of the admin port that ask nothing, ask slowly, or take no answer."""
+"""Clients of the admin port that send no request, send one slowly, or do not read the response."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def connected(admin: Console) -> socket.socket:
 
 
 def read_to_its_end(connection: socket.socket) -> bytes:
-    """Raises TimeoutError where it is not closed."""
+    """Read until the peer closes or resets the connection. Raises TimeoutError if it stays open."""
     found = b""
     try:
         while chunk := connection.recv(1 << 16):
@@ -57,7 +57,7 @@ def read_to_its_end(connection: socket.socket) -> bytes:
 
 
 def closed_by_peer(connection: socket.socket) -> bool:
-    """Within the connection's timeout."""
+    """Return whether the peer closes the connection before the connection's timeout; it may send nothing first."""
     try:
         return not connection.recv(1)
     except TimeoutError:
@@ -65,7 +65,7 @@ def closed_by_peer(connection: socket.socket) -> bool:
 
 
 def held(admin: Console) -> int:
-    """Connections that the broker holds."""
+    """Return the number of open connections at the admin port."""
     mine = psutil.Process().net_connections("tcp")
     return sum(1 for each in mine if each.laddr.port == admin.port and each.status != psutil.CONN_LISTEN)
 
@@ -113,7 +113,8 @@ def test_who_takes_no_answer_is_cut(admin: Console) -> None:
 
 @asynccontextmanager
 async def serving(app: Callable[[Any, Any, Any], Awaitable[None]]) -> AsyncIterator[tuple[asyncio.Event, tuple[str, int]]]:
-    """An application behind such connections, with small buffers; set when one is lost, and where it is."""
+    """Serve an ASGI application over BoundedConnection with small buffers; yield an event that is set when a connection is lost, and the
+    address."""
     config, state, lost = uvicorn.Config(app, lifespan="off"), ServerState(), asyncio.Event()
     config.load()
 

@@ -15,7 +15,8 @@ async def behind(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def asked(client: str | None, headers: dict[bytes, bytes], method: str = "GET", kind: str = "http", **options: Any) -> dict[str, Any]:
-    """Return the first message of the response. `options` are the guard's; reading from this machine is open unless they say otherwise."""
+    """Return the first message of the guard's response to a request from the address `client`. `options` are the guard's; by default reads
+    from this machine are allowed without a token."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:

@@ -1,4 +1,4 @@
-"""The admin port over HTTP, as a test in any language drives it."""
+"""The admin port over HTTP, used as a test in any language would."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ def test_whatever_changes_something_asks_for_the_token(admin: Admin, method: str
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9644", "127.0.0.1:1", "[::1]:9644"])
 def test_this_machine_reads_only_health_without_it_unless_that_was_asked_for(admin: Admin, host: str) -> None:
-    """A reverse proxy on this machine connects from 127.0.0.1, and nginx names the proxied address as the host."""
+    """A reverse proxy on this machine connects from 127.0.0.1, and nginx sends the proxied address as Host, so neither proves a local
+    user."""
     assert admin.read("/health", {"Host": host}) == 200
     for path in ("/metrics", "/faults", "/openapi.json", "/clock", "/held", "/health/", "//health"):
         assert admin.read(path, {"Host": host}) == 401, path

@@ -46,7 +46,7 @@ class Scraped:
         self.broker, self._port = broker, port
 
     def __call__(self) -> dict[tuple[str, Labels], float]:
-        """By name and labels."""
+        """Return the value of each metric by name and labels."""
         from prometheus_client.parser import text_string_to_metric_families
 
         text = get_text(self._port, "/metrics")
@@ -113,7 +113,7 @@ def test_who_waits_for_records_is_counted(scrape: Scraped, client: Client) -> No
 
 
 def test_topics_that_are_gone_are_told_no_longer_and_count_on_in_the_sums(scrape: Scraped, client: Client) -> None:
-    """A counter that goes back is taken for one of a new process, and what is left of it for what happened since."""
+    """A counter that decreases is taken for a restarted process: Prometheus would count its remaining value as new events."""
     names = [f"kafka_server_brokertopicmetrics_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]
     for topic in "t", "u":
         create(client, topic)
@@ -211,7 +211,7 @@ def test_the_lag_of_a_topic_is_told_where_all_of_it_is_known(tmp_path: Path) -> 
 
 
 def _add_groups(count: int, broker: Broker, *, as_offsets: bool) -> None:
-    """Add groups, or committed offsets of one group, where a coordinator keeps them."""
+    """Add `count` groups to a coordinator's state, or with `as_offsets` that many committed offsets of one group."""
     machine = next(iter(broker.services.groups.machines()))
     for number in range(count):
         if as_offsets:

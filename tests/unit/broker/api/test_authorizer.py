@@ -77,7 +77,7 @@ def test_an_acl_counts_while_it_is_in_the_newest_metadata_also_as_another_object
 
 
 def test_decisions_on_names_longer_than_a_topics_are_not_cached() -> None:
-    """A client without permissions that names different resources of 32 KiB each: 20,000 cached decisions took 650 MiB."""
+    """A client without permissions names different resources of 32 KiB each: when they were cached, 20,000 decisions took 650 MiB."""
     scene = Scene()
     scene.may(name="orders")
     tracemalloc.start()

@@ -27,7 +27,7 @@ def change(kind: int, name: str, key: str, value: str | None) -> incremental.Alt
 
 
 def agrees(request: Request) -> Any:
-    """A controller that accepts every change except those of topics whose names begin with "no"."""
+    """Respond like a controller that rejects the changes of topics whose names begin with "no", and accepts all others."""
     inner = inside(request)
     messages = incremental if inner.header.api_key == incremental.IncrementalAlterConfigsRequest.API_KEY else alter
     answers = [

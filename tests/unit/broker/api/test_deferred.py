@@ -76,7 +76,7 @@ async def disk() -> AsyncIterator[SlowDisk]:
 
 @pytest.fixture
 async def broker(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Broker]:
-    """A broker that syncs every record, on a disk whose syncs the test releases."""
+    """A broker that syncs after every record, on a disk whose syncs wait until the test releases them."""
     of_one = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "log.flush.interval.messages": "1"}
     wanted = {"log.dir": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", **of_one}
     broker = Broker(load(wanted, {}, None).settings, Faults(), Environment(files=disk), exit_now=pytest.fail)

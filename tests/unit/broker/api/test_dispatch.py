@@ -44,7 +44,8 @@ def dispatcher(
     timers: Timers | None = None,
     observed: bool = False,
 ) -> Dispatcher:
-    """Return a dispatcher that handles every key by `handle`. Its clock is stopped at 0."""
+    """Return a dispatcher that handles every API with `handle`. `faults` are fault rules, `stops` collects errors that stop the broker; the
+    clock stands at 0."""
     route = Route(0, 99, 0, lambda: handle)
     services = cast(
         Services,
@@ -227,7 +228,7 @@ async def test_drain_drops_requests_that_a_removed_rule_delays() -> None:
 
 
 class Lane(SimpleNamespace):
-    """Partitions without any topic; `broken` ones raise."""
+    """A stand-in for the broker's partitions without any topic; if `broken`, the lookup of a topic raises LookupError."""
 
     def by_name(self, name: str) -> None:
         if self.broken:

@@ -30,7 +30,7 @@ def guarded(super_users: str) -> dict[str, str]:
 
 
 async def handed_on(cluster: OwnedCluster, request: Message, user: str, version: int) -> Any:
-    """Return the response to the request that `user` sent to a broker."""
+    """Return the controller's response to a request that `user` sent to a broker, and that the broker forwards."""
     return await cluster.ask_in_envelope(request, principal_bytes("User", user), version)
 
 
@@ -74,7 +74,7 @@ def framed(request: Message, version: int) -> bytes:
 
 
 def acls(size: int) -> CreateAclsRequest:
-    """Return a request of this size."""
+    """Return a CreateAcls request of `size` bytes."""
     request = CreateAclsRequest([AclCreation(2, "t" * 32_000, 3, "User:ann", "*" * 20_000, 2, 3) for _ in range(size // 52_100)])
     while (missing := size - len(framed(request, CREATE_ACLS_VERSION))) > 0:
         request.creations.append(AclCreation(2, "t" * min(missing, 32_000), 3, "User:ann", "*", 2, 3))
@@ -87,7 +87,7 @@ def acls(size: int) -> CreateAclsRequest:
 
 @played_by(run_owned, 0)
 async def test_a_clients_request_never_closes_its_brokers_connection(cluster: OwnedCluster) -> None:
-    """A broker resends requests whose connection broke; until then no other client's request would be handled."""
+    """A broker resends requests whose connection to the controller broke, and handles no other client's request meanwhile."""
     # with an unknown resource type
     frame = framed(CreateAclsRequest([AclCreation(0, "t", 3, "User:ann", "*", 2, 3)]), CREATE_ACLS_VERSION)
     for sent in (frame, frame[:-1], b""):

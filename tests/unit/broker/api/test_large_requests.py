@@ -38,7 +38,7 @@ KEY, VERSION = ApiKey.DELETE_GROUPS, 2
 
 
 class WorkClock(VirtualClock):
-    """A clock that advances a millisecond with each reading."""
+    """A clock whose `spent_ns` advances by a millisecond with each reading."""
 
     __slots__ = ("looks",)
 

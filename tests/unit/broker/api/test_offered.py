@@ -1,4 +1,4 @@
-"""What Ottla offers of a release, derived from its declarations."""
+"""The APIs and features of a release that Ottla offers, derived from the declarations of its handlers."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def run(scene: Any, size: int) -> None:
 async def ask(
     cluster: OwnedCluster, node: int, request: Message, who: Principal = ANN, protocol: SecurityProtocol = SecurityProtocol.SASL_SSL
 ) -> Any:
-    """Return a broker's response to an authenticated client."""
+    """Return the response of broker `node` to a request by the authenticated principal `who`, over `protocol`."""
     peer = Peer("127.0.0.1", "h", 1, Listener("L", "h", 1, protocol=protocol), principal=who)
     broker = cluster.members[node].broker
     assert broker is not None

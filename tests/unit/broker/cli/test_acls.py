@@ -1,4 +1,4 @@
-"""`ottla acls` at a broker that asks, and at its directory."""
+"""`ottla acls` against a running broker, and on a stopped broker's directory."""
 
 from __future__ import annotations
 

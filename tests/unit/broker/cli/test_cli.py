@@ -1,4 +1,4 @@
-"""The commands without a broker: arguments, lines, times, help. The rest is in tests/scenario/test_cli.py."""
+"""The commands without a broker: arguments, output lines, times, help. Commands against a broker: tests/scenario/test_cli.py."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_nothing_is_deleted_without_a_yes() -> None:
 
 
 def ottla(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own: which packages there are is a matter of the whole interpreter."""
+    """Run the command in its own process, because a missing package has to be missing for the whole interpreter."""
     command_line = [sys.executable, "-m", "ottla", *arguments]
     return subprocess.run(command_line, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False)
 

@@ -34,7 +34,7 @@ def quorum(*observers: ReplicaState, error: int = 0) -> DescribeQuorumResponse:
 
 
 def topic(name: str, *partitions: tuple[int, list[int], list[int]]) -> MetadataResponseTopic:
-    """Each with its leader, replicas and in-sync set."""
+    """Return a topic's metadata; each partition is (leader, replicas, ISR)."""
     made = [
         MetadataResponsePartition(partition_index=index, leader_id=leader, replica_nodes=replicas, isr_nodes=in_sync)
         for index, (leader, replicas, in_sync) in enumerate(partitions)

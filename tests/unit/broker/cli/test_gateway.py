@@ -1,4 +1,4 @@
-"""`ottla gateway` as a process."""
+"""`ottla gateway` as a process: errors at its start, and its admin port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMAND = (*OTTLA, "gateway")
 
 
 def failed(*options: str) -> str:
-    """Run the command; return what it prints about its failure."""
+    """Run a command that must fail without a traceback; return its standard error in one line."""
     done = subprocess.run([*COMMAND, *options], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
@@ -130,7 +130,7 @@ def test_the_console_opens_the_admin_port_and_its_address_with_the_token_is_prin
 
 
 def asked(port: int, path: str, body: dict[str, object] | None = None) -> Any:
-    """Return what the admin port answers. Raises HTTPError."""
+    """Send a request with the token to the admin port, a POST if there is a body; return the JSON. Raises HTTPError."""
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
     request = Request(f"http://{HOST}:{port}{path}", None if body is None else json.dumps(body).encode(), headers)
     with urlopen(request, timeout=TIMEOUT_S) as answer:

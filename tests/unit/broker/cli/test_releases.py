@@ -1,4 +1,4 @@
-"""`ottla releases`."""
+"""The output of `ottla releases`."""
 
 from __future__ import annotations
 

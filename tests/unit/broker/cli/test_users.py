@@ -1,4 +1,4 @@
-"""The commands at a locked broker: `--config client.properties`, and `ottla users`."""
+"""Commands against a broker that requires authentication: `--config client.properties`, and `ottla users`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments that `ottla verify` rejects before anything runs. The rest is in tests/scenario/test_verify.py."""
+"""Arguments that `ottla verify` rejects before it starts a program. Runs with programs: tests/scenario/test_verify.py."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_map_difference_compares_values() -> None:
 
 
 def elected(leader: int, isr: list[int], elr: list[int]) -> list[tuple[str, int, tuple[int, ...]]]:
-    """Return the unclean elections between two images, with the previous ISR."""
+    """Return (topic, partition, previous ISR) of each unclean election that a change to this leader and ISR is."""
     made = PartitionRecord(0, ID, [1, 2, 3], isr, leader=1, leader_epoch=4, eligible_leader_replicas=elr)
     before = made_of(TopicRecord("a", ID), made)
     after = made_of(PartitionChangeRecord(0, ID, leader=leader, isr=[leader]), image=before)

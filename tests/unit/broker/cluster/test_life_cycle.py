@@ -15,7 +15,7 @@ EPOCH = 77
 
 
 class Told:
-    """A life cycle, its clock, and a scripted controller. Each request must be due in exactly the expected millisecond."""
+    """A life cycle with its clock and a scripted controller, which checks that each request is due in exactly the expected millisecond."""
 
     def __init__(self, rack: str | None = None, previous_epoch: int = -1, *, is_resumed: bool = False) -> None:
         listeners = [Endpoint("PLAINTEXT", "h", 9092, 0)]

@@ -44,7 +44,7 @@ ONE, TWO = QuorumNode(1, "one", 9093), QuorumNode(2, "two", 9093)
 
 @dataclass
 class Log:
-    """Epochs with the offsets where they end."""
+    """A stand-in for the metadata log: `ends` are its epochs with their end offsets."""
 
     ends: list[tuple[int, int]] = field(default_factory=lambda: [(3, 10), (5, 20)])
     high_watermark: int = 0
@@ -72,7 +72,7 @@ def observer(*, leader: int = -1, epoch: int = 5, log: Log | None = None, bootst
 
 
 def follower(log: Log | None = None) -> ObserverState:
-    """Return an observer that follows node 1 in epoch 5."""
+    """Return an observer in the state that follows node 1 in epoch 5, with node 2 as another bootstrap server."""
     return observer(leader=1, log=log, bootstrap=(ONE, TWO))
 
 

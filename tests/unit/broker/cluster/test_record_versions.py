@@ -22,7 +22,8 @@ ID = bytes(range(16))
 
 
 def rises(record: MetadataRecord) -> dict[int, int]:
-    """Return each level at which the record's version changes, with that version, without the levels that lack the record."""
+    """Return {metadata level: record version} of each level at which the record's version changes; levels that cannot write it are left
+    out."""
     found: dict[int, int] = {}
     for level in LEVELS:
         try:

@@ -20,7 +20,7 @@ def live() -> LiveCatalog:
 
 
 def refusal(live: LiveCatalog, key: str, value: str | None, op: OpType = SET, name: str = "1") -> tuple[ErrorCode, str] | None:
-    """Return error and message for changing one setting, or None."""
+    """Return (error code, message) of changing one setting of broker `name`; None if the change is accepted."""
     resource = AlterResource(BROKER, name, [ConfigOp(key, op, value)])
     (error,) = live.alter(resource)
     return None if error is None else (error.code, error.message)

@@ -19,7 +19,7 @@ TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BR
 
 
 class Described:
-    """A catalog with one topic `t`, and a broker of node id 1."""
+    """A catalog with topic `t`, and the settings of the broker with node id 1, which tests describe."""
 
     def __init__(self, settings: BrokerSettings | None = None) -> None:
         self.settings = settings or BrokerSettings()

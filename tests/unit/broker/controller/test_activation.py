@@ -1,4 +1,4 @@
-"""Activation: an empty log gets the formatted records in one transaction; an open transaction is aborted."""
+"""Activation of the controller: an empty log gets the records from formatting in one transaction; an unfinished transaction is aborted."""
 
 from __future__ import annotations
 

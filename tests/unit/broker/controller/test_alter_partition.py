@@ -23,7 +23,7 @@ ID = (1).to_bytes(16, "little")
 
 @pytest.fixture
 def live() -> LiveController:
-    """Brokers 1 to 4, and topic a of one partition whose replicas 1, 2 and 3 are in sync."""
+    """A controller with brokers 1 to 4, and topic a with one partition whose replicas 1, 2 and 3 are in sync."""
     made = LiveController()
     for broker_id in (1, 2, 3, 4):
         made.add_broker(broker_id)
@@ -32,7 +32,8 @@ def live() -> LiveController:
 
 
 def wanted(isr: Sequence[int], **fields: object) -> PartitionData:
-    """A request about partition 0 of topic a, without broker epochs."""
+    """Return the element of an AlterPartition request that proposes this ISR for partition 0, without broker epochs; `fields` replace
+    others."""
     asked = PartitionData(0, LEADER_EPOCH, new_isr_with_epochs=[BrokerState(member) for member in isr], partition_epoch=PARTITION_EPOCH)
     for name, value in fields.items():
         setattr(asked, name, value)
@@ -86,7 +87,8 @@ def test_a_request_with_another_broker_epoch_is_refused_entirely(live: LiveContr
     ],
 )
 def test_the_first_failed_check_gives_the_error(asked: PartitionData, code: ErrorCode) -> None:
-    """Leader epoch and partition epoch are 5; a request has several errors where possible, to test the order of the checks."""
+    """The partition's leader epoch and partition epoch are 5. A request has several errors where possible, which shows the order of the
+    checks."""
     live = LiveController()
     for broker_id in (1, 2, 3, 4):
         live.add_broker(broker_id)

@@ -12,7 +12,7 @@ from tests.support.controllers import LiveController, directory, replicas
 
 @pytest.fixture
 def live() -> LiveController:
-    """Brokers 1 and 2 with two directories each, and topic a."""
+    """A controller with brokers 1 and 2, each with two directories, and topic a."""
     made = LiveController()
     for broker_id in (1, 2):
         made.add_broker(broker_id, directories=2)
@@ -21,7 +21,7 @@ def live() -> LiveController:
 
 
 def ask(live: LiveController, place: bytes, topic_id: bytes, *indexes: int) -> list[int]:
-    """Return the error of each partition of broker 1's request."""
+    """Return the error code of each partition in broker 1's AssignReplicasToDirs request for the directory `place`."""
     asked = DirectoryData(place, [TopicData(topic_id, [PartitionData(index) for index in indexes])])
     (answer,) = live.run(assign_directories(live.state, AssignReplicasToDirsRequest(1, live.broker(1).epoch, [asked]))).directories
     assert answer.id == place

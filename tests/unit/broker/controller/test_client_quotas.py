@@ -16,7 +16,7 @@ ALICE, APP, LOCAL = ("user", "alice"), ("client-id", "app"), ("ip", "127.0.0.1")
 
 
 def entry(*parts: Part, **ops: float | None) -> EntryData:
-    """Set quotas, or with None remove them."""
+    """Return the quotas to set for an entity with these (type, name) parts; None as a value removes the quota."""
     return EntryData([EntityData(*part) for part in parts], [OpData(key, value or 0.0, value is None) for key, value in ops.items()])
 
 

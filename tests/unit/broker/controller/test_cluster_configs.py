@@ -19,7 +19,7 @@ TOPIC, BROKER, LOGGER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, Resource
 
 
 def resource(kind: int, name: str, replace: bool = False, **values: str | None) -> AlterResource:
-    """Set configs, or with None delete them; `_` stands for `.`."""
+    """Return a change of a resource's configs, where None deletes one. In the names of configs, `_` stands for `.`."""
     ops = [ConfigOp(key.replace("_", "."), OpType.DELETE if value is None else OpType.SET, value) for key, value in values.items()]
     return AlterResource(kind, name, ops, replace)
 

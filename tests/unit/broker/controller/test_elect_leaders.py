@@ -23,7 +23,7 @@ Answers = dict[tuple[str, int], tuple[int, str | None]]
 
 
 def cluster(*partitions: PartitionRegistration, fenced: Sequence[int] = ()) -> LiveController:
-    """Brokers 1, 2 and 3, and topic a."""
+    """A controller with brokers 1, 2 and 3, of which `fenced` are fenced, and topic a with these partitions."""
     live = LiveController()
     for broker_id in (1, 2, 3):
         live.add_broker(broker_id, fenced=broker_id in fenced)

@@ -1,4 +1,5 @@
-"""Feature updates: all or nothing, supported by every node, and metadata.version only goes down without loss."""
+"""Feature updates: all or none are applied, every node must support the level, and metadata.version is lowered only without losing
+metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state that a heartbeat leads to, the records in order, and the fencing of silent brokers."""
+"""The broker state and the records that follow a heartbeat, in order, and the fencing of brokers whose session expires."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHUTDOWN, NOW = BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
 
 
 def beat(controller: LiveController, broker_id: int, offset: int | None = None, **wants: Any) -> tuple[Beat, list[MetadataRecord]]:
-    """Return the response and the written records. By default the broker has caught up with all metadata."""
+    """Send a heartbeat; return the response and the records that it wrote. By default the broker has read all metadata."""
     epoch = controller.broker(broker_id).epoch
     before = len(controller.log)
     controller.state.sessions.touch(Contact(broker_id, epoch), controller.now_ms)

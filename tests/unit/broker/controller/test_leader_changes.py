@@ -28,7 +28,7 @@ from tests.support.controllers import LiveController, directory, replicas
 
 
 def cluster(*, elr: bool = False, directories: int = 1) -> LiveController:
-    """Brokers 1, 2 and 3."""
+    """A controller with brokers 1, 2 and 3."""
     live = LiveController(features={ELR_VERSION: 1} if elr else {})
     for broker_id in (1, 2, 3):
         live.add_broker(broker_id, directories=directories)

@@ -18,7 +18,7 @@ def place(broker: int) -> bytes:
 
 
 def partition(*replicas: int, isr: Collection[int] | None = None, leader: int | None = None, **fields: object) -> PartitionRegistration:
-    """A partition with the first ISR member as leader, in epoch 7."""
+    """Return a partition in leader epoch and partition epoch 7, led by the first ISR member."""
     in_sync = replicas if isr is None else tuple(isr)
     leads = (in_sync[0] if in_sync else NO_LEADER) if leader is None else leader
     made = PartitionRegistration(replicas, tuple(map(place, replicas)), in_sync, leads, 7, 20)

@@ -19,7 +19,7 @@ ID = b"i" * 16
 
 
 def cluster(*fenced: int, elr: bool = False) -> LiveController:
-    """Brokers 1, 2 and 3."""
+    """A controller with brokers 1, 2 and 3, of which `fenced` are fenced."""
     live = LiveController(features={ELR_VERSION: 1} if elr else {})
     for broker_id in (1, 2, 3):
         live.add_broker(broker_id, fenced=broker_id in fenced)
@@ -27,7 +27,7 @@ def cluster(*fenced: int, elr: bool = False) -> LiveController:
 
 
 def create(live: LiveController, *topics: NewTopic) -> tuple[Sequence[MetadataRecord], Sequence[Rejected | None]]:
-    """Decide, apply the decision, and return it."""
+    """Create topics; return the written records, and each topic's error or None."""
     effects = create_topics(live.state.catalog, topics, Placement.in_cluster(live.state), lambda _: None, lambda: ID)
     live.run(effects)
     return effects.records, [created.error for created in effects.response]

@@ -23,7 +23,7 @@ from tests.support.controllers import LiveController, directory, replicas
 
 
 def cluster(*partitions: PartitionRegistration) -> LiveController:
-    """Brokers 1 to 6, with 6 fenced, and topic a."""
+    """A controller with brokers 1 to 6, of which 6 is fenced, and topic a with these partitions."""
     live = LiveController()
     for broker_id in range(1, 7):
         live.add_broker(broker_id, fenced=broker_id == 6)

@@ -183,7 +183,8 @@ def test_a_new_incarnation_has_left_every_isr_and_leadership(controller: LiveCon
 
 
 def elr_scene() -> tuple[LiveController, int]:
-    """Broker 1 was in sync last, together with broker 2, and is in the ELR; min.insync.replicas is 2."""
+    """A controller with a partition whose ISR is broker 2 and whose ELR is broker 1, and min.insync.replicas=2; return it and broker 1's
+    epoch."""
     controller = LiveController(features={ELR_VERSION: 1})
     epoch = controller.run(decide(controller, registration()))
     controller.add_broker(2)

@@ -1,4 +1,4 @@
-"""Altering SCRAM credentials: once per user and request, valid credentials, and what is stored."""
+"""Altering SCRAM credentials: at most one change of each user in a request, valid credentials, and the stored record."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.java_random import JavaRandom
 
 
 def brokers(*racks: str | None, fenced: tuple[int, ...] = ()) -> list[UsableBroker]:
-    """Broker 1 in the first rack, broker 2 in the second, and so on."""
+    """Return the brokers with ids from 1, each in the rack at its position."""
     return [UsableBroker(broker_id, rack, broker_id in fenced) for broker_id, rack in enumerate(racks, 1)]
 
 

@@ -1,4 +1,4 @@
-"""The tables of core: limits, topic keys and settings without effect."""
+"""The tables of broker/core: limits, topic configs, and settings without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the open-file limit, each in a separate process."""
+"""Raising the limit of open files, each test in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Freed memory is reused for the next large buffer: measured by the page faults of a process that does nothing else."""
+"""Freed memory is reused for the next large buffer: a separate process counts its page faults."""
 
 from __future__ import annotations
 

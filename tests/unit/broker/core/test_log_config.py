@@ -1,4 +1,4 @@
-"""LogConfig has Kafka's defaults (TopicConfig), and the derived properties follow the cleanup policy."""
+"""LogConfig has Kafka's defaults (TopicConfig), and its derived properties follow the cleanup policy."""
 
 import dataclasses
 

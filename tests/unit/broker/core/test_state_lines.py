@@ -12,7 +12,7 @@ LOGGER = logging.getLogger("ottla.broker.test_state_lines")
 
 
 class Place:
-    """The clock and the logger of StateLines, and the lines that were written."""
+    """The clock and the logger that StateLines uses, and the lines that it wrote."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.clock = VirtualClock()

@@ -1,4 +1,4 @@
-"""The engine: adding and removing rules, releasing held requests, and asking which rules were not met."""
+"""The engine of fault rules: adding and removing rules, releasing held requests, and finding the rules that no request met."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ def framed(frame: bytes) -> bytes:
 
 
 class Taken:
-    """A stream whose frames' second byte says what happens to them, so that deciding needs two bytes. Collected frames are put back in
-    capitals, to see their place among those that pass."""
+    """A frame stream that reads each frame's fate from its second byte, so that the decision needs two bytes. Collected frames are sent on
+    in capitals, which shows their place among those that pass."""
 
     def __init__(self, max_collected: int = 1_000) -> None:
         self.out: list[bytes | bytearray | memoryview] = []

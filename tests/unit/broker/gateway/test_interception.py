@@ -1,4 +1,4 @@
-"""Which requests rules and observers meet at a gateway, and what passes beside them (the rules: tests/scenario/test_faults.py)."""
+"""The requests that fault rules and observers meet at a gateway, and those that pass them. What rules do: tests/scenario/test_faults.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class Scene:
-    """One connection through a gateway with fault rules, played by hand."""
+    """One connection through a gateway with fault rules; the test plays the client and the cluster."""
 
     def __init__(self, *rules: str) -> None:
         self.faults = Faults(map(parse_rule, rules), refused=NEEDS_A_BROKER)
@@ -166,7 +166,7 @@ def large_metadata() -> MetadataResponse:
 
 
 class HeldThreads(ThreadPoolExecutor):
-    """An executor whose work is done by `run`."""
+    """An executor whose work is done when the test calls `run`."""
 
     def __init__(self) -> None:
         super().__init__(1)

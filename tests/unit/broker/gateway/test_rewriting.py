@@ -32,7 +32,7 @@ VIEW = ClientsView(AddressBook([], lambda node_id: 20_000 + node_id), "gw")
 
 
 def made_of(api_key: int, version: int, frame: memoryview) -> list[Buffer]:
-    """Return what is sent in place of a response."""
+    """Return the buffers that the gateway sends in place of a response frame."""
     steps = rewritten(api_key, version, frame, VIEW)
     while True:
         try:
@@ -43,7 +43,7 @@ def made_of(api_key: int, version: int, frame: memoryview) -> list[Buffer]:
 
 
 def through(response: Any, version: int) -> Any:
-    """Return the response as a client gets it."""
+    """Return the response as a client of the gateway decodes it."""
     frame = b"".join(encode_response(response.API_KEY, version, 77, response))[4:]
     made = b"".join(made_of(response.API_KEY, version, memoryview(frame)))
     assert int.from_bytes(made[:4], "big") == len(made) - 4

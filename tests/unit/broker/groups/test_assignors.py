@@ -86,7 +86,7 @@ topic_counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 6), min_s
 
 @st.composite
 def groups(draw: st.DrawFn) -> tuple[dict[str, Subscriber], dict[bytes, int]]:
-    """Members with any subscriptions and previous assignments, also overlapping and obsolete ones."""
+    """Draw members with random subscriptions and previous assignments, which may overlap or be out of date, and the topics."""
     topics = draw(topic_counts)
     same = draw(st.booleans())
     common = frozenset(draw(st.sets(st.sampled_from(sorted(topics)))))

@@ -1,4 +1,4 @@
-"""JoinGroup of a classic group: order of the checks, effects by state, KIP-345, KIP-394, KIP-814."""
+"""JoinGroup of a classic group: order of the checks, effects in each state, KIP-345, KIP-394, KIP-814."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def driver() -> GroupsDriver:
 
 
 def settled(driver: GroupsDriver) -> tuple[str, int]:
-    """Let a classic member join and get half of the partitions; return its id and generation."""
+    """Let a classic member join and get half of the partitions; return its member id and generation."""
     first = driver.joined()
     keeps = driver.beat("new", 2).assignment
     driver.beat("new", 2, owned=keeps)

@@ -16,7 +16,7 @@ JOIN: dict[str, Any] = {"topic_names": frozenset({"t"}), "rebalance_timeout_ms":
 
 
 def two_members(**config: Any) -> GroupsDriver:
-    """a has half of t; b waits until a has revoked the other half."""
+    """Return a group in which a owns half of the partitions of t, and b waits until a has revoked the other half."""
     driver = GroupsDriver(**config)
     driver.join("a")
     driver.join("b")
@@ -24,7 +24,7 @@ def two_members(**config: Any) -> GroupsDriver:
 
 
 def stable_pair(driver: GroupsDriver) -> None:
-    """Both members have their halves."""
+    """Let both members finish the rebalance; each then owns its half."""
     keeps = driver.beat("a", 2).assignment
     assert keeps is not None
     driver.beat("a", 2, owned=keeps)
@@ -325,8 +325,9 @@ def test_an_unused_regular_expression_is_removed() -> None:
 
 
 def test_a_full_heartbeat_releases_unreported_partitions() -> None:
-    """A client that is still taking its partitions reports those of before. The coordinator cannot tell that from a lost answer (KAFKA:
-    CurrentAssignmentBuilder), so the application may hold a partition, unreported, for a moment longer than the coordinator knows."""
+    """A client that is still revoking partitions reports its previous ones. The coordinator cannot distinguish that from a lost response
+    (KAFKA: CurrentAssignmentBuilder), so the application may own an unreported partition for a moment after the coordinator has released
+    it."""
     driver = two_members()
     assert driver.beat("a", 2, owned={}, rebalance_timeout_ms=30_000, topic_names=frozenset({"t"})).epoch == 3
     given = driver.beat("b", 3).assignment

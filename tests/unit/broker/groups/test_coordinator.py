@@ -24,7 +24,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Driver:
-    """Stands in for the runtime: every decision is in the log at once."""
+    """A stand-in for the runtime, which appends and applies every decision at once."""
 
     def __init__(self, config: GroupsConfig | None = None) -> None:
         self.machine = GroupCoordinator(config or GroupsConfig())

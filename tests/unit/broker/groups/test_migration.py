@@ -20,12 +20,12 @@ T = topic_id("t")
 
 
 def user_data_of(data: bytes) -> bytes:
-    """Return the assignor's own data as bytes at the end of an assignment; null if there is none."""
+    """Return the assignor's user data as the assignment's last bytes; null is encoded as a length of -1."""
     return (len(data) if data else -1).to_bytes(4, "big", signed=True) + data
 
 
 def with_classic_pair(user_data: bytes = b"", **config: object) -> tuple[GroupsDriver, list[str]]:
-    """A stable classic group of two members, each with half of t and the given assignor data; the leader first."""
+    """Return a stable classic group whose two members each have half of t and this assignor data, and their ids; the leader first."""
     driver = GroupsDriver(**config)
     first = driver.joined()
     assert driver.classic_join(new_member_id="second") is None

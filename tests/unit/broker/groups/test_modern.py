@@ -17,7 +17,7 @@ KINDS = pytest.mark.parametrize(
 
 
 def apply(group: ModernGroup[Any], records: Any, name: str, *key: str, value: tuple[Any, ...] | None) -> None:
-    """Apply the record `<prefix><name>`."""
+    """Apply the record type `name` of `records` for group "g"; value None is a tombstone."""
     made = None if value is None else getattr(records, f"{name}Value")(*value)
     group.apply(getattr(records, f"{name}Key")("g", *key), made)
 

@@ -13,7 +13,7 @@ REGEX_TYPE = b"\0\x10"
 
 
 def waiting_group(**config: int) -> GroupsDriver:
-    """A member with a regular expression that is not resolved yet."""
+    """A group whose member subscribes to a regular expression that is not resolved yet."""
     driver = GroupsDriver(FakeTopics(t1=1, t2=1, u=1), **config)
     driver.resolves = False
     driver.join("a", (), topic_regex="t.*")
@@ -28,7 +28,7 @@ def resolved_group(**config: int) -> GroupsDriver:
 
 
 def is_planned(driver: GroupsDriver) -> bool:
-    """Return whether a heartbeat plans a resolution."""
+    """Return whether a heartbeat plans a resolution of regular expressions."""
     driver.beat("a", driver.member("a").epoch)
     return driver.resolve()
 

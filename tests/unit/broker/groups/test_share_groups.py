@@ -1,4 +1,4 @@
-"""What happens to share partitions: initialization, altered and deleted offsets, deleted topics and groups."""
+"""Share partitions of a group: initialization, altered and deleted offsets, deleted topics and groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOTH = SharedTopic("t", frozenset({0, 1}))
 
 
 def left_alone(driver: ShareDriver) -> ShareDriver:
-    """Settle a member and let it leave."""
+    """Return the driver of a group whose only member has left; its partitions are initialized."""
     driver.settled("a")
     driver.beat("a", -1)
     return driver

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat on a group without a broker."""
+"""ShareGroupHeartbeat, handled by a group without a broker."""
 
 from __future__ import annotations
 

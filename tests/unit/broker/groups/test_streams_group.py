@@ -23,7 +23,7 @@ def metadata(member_id: str, process_id: str = "p") -> Pair:
 
 
 def current(member_id: str, epoch: int, active: Iterable[int] = (), *, standby: Iterable[int] = (), **changes: Any) -> Pair:
-    """Return a current assignment; `epochs` are those of the active tasks."""
+    """Return the record of a member's current assignment in subtopology `0`; `epochs` are those of the active tasks."""
     tasks = [OwnedTaskIds("0", list(active), changes.get("epochs"))], [OwnedTaskIds("0", list(standby))]
     value = records.StreamsGroupCurrentMemberAssignmentValue(epoch, epoch - 1, changes.get("state", 1), *tasks)
     return records.StreamsGroupCurrentMemberAssignmentKey("g", member_id), value
@@ -78,7 +78,7 @@ def test_a_member_that_changes_its_process_takes_its_tasks_along() -> None:
 
 
 def test_a_task_stays_with_the_process_that_got_it_last() -> None:
-    """Compaction can leave the record of the next owner before that of the last one."""
+    """After compaction, the record of a task's new owner may precede that of its previous owner."""
     group = group_of(metadata("a"), current("a", 2, [0]), metadata("b", "q"), current("b", 3, [0]))
     group.apply(*current("a", 3))
     assert group.active_process("0", 0) == "q"

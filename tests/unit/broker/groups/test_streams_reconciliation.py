@@ -1,4 +1,4 @@
-"""Kafka's CurrentAssignmentBuilderTest (streams) has the same cases."""
+"""Reconciliation of streams members, with the cases of Kafka's CurrentAssignmentBuilderTest (streams)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.streams_groups import active
 
 
 class Holders:
-    """Processes that hold tasks of subtopology `0`, by partition."""
+    """The processes that own each active task of subtopology `0`, and those that have its standby or warm-up tasks, by partition."""
 
     def __init__(self, held: dict[int, str] | None = None, replicas: dict[int, str] | None = None) -> None:
         self.held, self.replicas = held or {}, replicas or {}

@@ -26,7 +26,7 @@ LARGEST = 1 << 20
 
 
 class Pipe(asyncio.Transport):
-    """A transport that keeps all written data; `take` simulates the peer reading it."""
+    """A transport that stores all written data until `take`, which simulates the peer's reading."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
@@ -92,7 +92,7 @@ async def scene() -> Clocked:
 
 
 def begun(size: int) -> bytes:
-    """Return a part of a 1 MiB request."""
+    """Return the first `size` bytes of the largest permitted request."""
     return (LARGEST.to_bytes(4, "big") + bytes(LARGEST))[:size]
 
 

@@ -45,7 +45,7 @@ def client_of(gateway: InProcessGateway, node_id: int | None = None) -> Client:
 
 @contextmanager
 def scripted(serve: Callable[[socket.socket], None]) -> Iterator[int]:
-    """A cluster of one node that does with each connection what `serve` says, on a thread of its own; yields its port."""
+    """Run a cluster of one node on a thread, which calls `serve` with each connection; yield its port."""
     with closing(socket.create_server((HOST, 0))) as listening:
 
         def accept() -> None:
@@ -74,7 +74,7 @@ def scripted(serve: Callable[[socket.socket], None]) -> Iterator[int]:
 
 
 def answering_with(*answers: bytes) -> Callable[[socket.socket], None]:
-    """Send one of these bytes for each read, and then nothing more until the peer closes."""
+    """Return a function that sends one of `answers` after each read, and then nothing until the peer closes the connection."""
 
     def serve(connected: socket.socket) -> None:
         for answer in answers:
@@ -87,7 +87,7 @@ def answering_with(*answers: bytes) -> Callable[[socket.socket], None]:
 
 
 def read_to_the_end(client: Client, data: bytes) -> None:
-    """Send bytes, and read responses. Raises ConnectionError when the peer closes the connection."""
+    """Send the data, and read until the peer closes the connection, which raises ConnectionError."""
     client.send_raw(data)
     while True:
         client.read_frame()
@@ -255,7 +255,7 @@ def test_a_client_of_a_broker_whose_host_name_cannot_be_one_is_closed() -> None:
 
 
 class BusyClock(Clock):
-    """A clock by which each step of a computation takes longer than a slice of the loop."""
+    """A clock by which each step of a computation takes a whole time slice of the event loop."""
 
     def __init__(self) -> None:
         self._spent_ns = 0

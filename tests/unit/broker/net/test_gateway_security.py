@@ -1,4 +1,4 @@
-"""A gateway that ends TLS, begins it anew towards the cluster, and lets SASL pass."""
+"""A gateway that ends a client's TLS, uses its own TLS towards the cluster, and passes SASL through."""
 
 from __future__ import annotations
 

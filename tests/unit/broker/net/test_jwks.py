@@ -1,4 +1,4 @@
-"""Tests of keys in a file and at a URL: a real server, with a clock that the test advances."""
+"""Keys from a file and from a URL: a real HTTP server, and a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RHYTHM = Rhythm(3_600_000, 100, 10_000)
 
 
 class KeyServer:
-    """Answers with the configured body, and counts requests."""
+    """An HTTP server that responds with the configured body and counts requests."""
 
     def __init__(self, certificate: Path | None = None) -> None:
         self.text, self.status, self.location, self.asked = key_set(jwk(rsa_key(), "a")), 200, "", 0
@@ -70,7 +70,7 @@ def served() -> Iterator[KeyServer]:
 
 
 class Scene:
-    """Return the keys at the server's URL."""
+    """A key set at the server's URL, and a clock that the test advances."""
 
     def __init__(self, served: KeyServer) -> None:
         self.clock, self.timers, self.served = VirtualClock(), Timers(), served

@@ -1,4 +1,4 @@
-"""Tests of GSSAPI listeners with a real keytab and real tickets, without a connection."""
+"""GSSAPI listeners with a real keytab and real tickets, without a connection."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def locked(given: dict[str, str], env: dict[str, str] | None = None) -> MakeMech
 
 
 def begun(realm: Realm, user: str = "ann") -> tuple[Any, bytes]:
-    """Return a client's context and its first token."""
+    """Return a client's GSSAPI context and its first token."""
     import gssapi
 
     store = {"client_keytab": str(realm.keytab(user)), "ccache": realm.tickets(user)}
@@ -174,7 +174,7 @@ def test_a_rewritten_keytab_is_read_at_the_next_authentication(tmp_path: Path) -
 
 
 def elsewhere(realm: Realm, who: str = BROKER, **changed: str) -> ClientSasl:
-    """Return the client side of a broker's connections to others."""
+    """Return the SASL client with which a broker authenticates to other brokers as `who`."""
     given = {
         "listener.name.a.sasl.enabled.mechanisms": "GSSAPI",
         "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(who),

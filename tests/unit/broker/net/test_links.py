@@ -57,7 +57,7 @@ def test_client_contexts_follow_store_changes_that_remain_compatible(tmp_path: P
     before = {name: key.context for name, key in links.client_tls.items()}
 
     def now() -> set[str]:
-        """Return the names whose context was replaced."""
+        """Return the listener names whose TLS context was replaced since the start."""
         return {name for name, key in links.client_tls.items() if key.context is not before[name]}
 
     changes.take({})

@@ -212,7 +212,7 @@ def test_a_paused_connection_resumes_when_the_request_that_held_the_memory_is_ha
 
 
 def _until_closed(running: RunningBroker, other: Client, clock: MovableClock, attackers: int) -> None:
-    """Wait until only `other` is connected; it keeps getting responses."""
+    """Wait until the broker has closed the attackers' connections; `other` keeps getting responses meanwhile."""
     for _ in range(10):
         assert other.call(MetadataRequest([]), 9).brokers
         running.call(lambda _: clock.advance(limits.LOOK_MS))
@@ -239,7 +239,7 @@ def test_peers_that_do_not_read_cannot_hold_the_memory_that_others_need(tmp_path
 
 
 def test_slowly_sent_requests_block_nobody_and_their_memory_is_released(tmp_path: Path) -> None:
-    """Seven connections exceed the budget, each in the middle of an announced request of which it sends a byte now and then."""
+    """Seven connections exceed the memory budget. Each is in the middle of a request, of which it sends one byte now and then."""
     clock = MovableClock()
     with (
         RunningBroker(

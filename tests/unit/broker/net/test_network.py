@@ -20,7 +20,7 @@ def network(request: pytest.FixtureRequest) -> Network:
 
 
 class End(asyncio.Protocol):
-    """One end of a connection: its received data, and how it ended."""
+    """One end of a connection: the received data, and whether and how the connection ended."""
 
     def __init__(self) -> None:
         self.came = bytearray()

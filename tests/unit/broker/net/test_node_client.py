@@ -174,7 +174,7 @@ def test_a_silent_peer_times_out_although_the_loop_is_busy() -> None:
 
 
 def stall(place: Place, ms: int) -> None:
-    """Block the loop for this time."""
+    """Block the event loop for `ms` of virtual time."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, TimelessLoop)
     loop.stalled_ms += ms

@@ -36,7 +36,7 @@ WHO = b"\0\0\0\3who"
 
 
 class Telling:
-    """A dispatcher that answers every frame with its principal."""
+    """A dispatcher that responds to every frame with the name of its connection's principal."""
 
     decode = staticmethod(decode_request)
 
@@ -69,7 +69,7 @@ class Scene:
 
 @asynccontextmanager
 async def connected(scene: Scene) -> AsyncIterator[Callable[[bytes], asyncio.Future[bytes]]]:
-    """A connection: sends frames, and returns the next line, or the data before the end."""
+    """Open a connection; yield a function that sends bytes and returns a future of the next line, or of the data before the end."""
     await scene.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.server.listeners[0].port)
 
@@ -119,7 +119,7 @@ async def test_a_closed_connection_cancels_the_delayed_response() -> None:
 
 @pytest.mark.parametrize("password", ["pass word", "nope"])
 async def test_a_closed_connection_is_freed_without_the_garbage_collector(password: str) -> None:
-    """The collector runs seldom, so a cycle would let failed log-ins fill the memory."""
+    """The garbage collector runs seldom, so a reference cycle would let failed authentications fill the memory."""
     scene = Scene(secured(connection_failed_authentication_delay_ms="0"))
     gc.disable()
     try:

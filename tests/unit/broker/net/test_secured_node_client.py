@@ -86,7 +86,8 @@ class Place(LinkedPlace):
         return SecuredNodeClient(node, client_security=client_security, network=self.network, **common)
 
     async def asked(self, link: Link, request: Any, version: int | None = None) -> Any:
-        """Return the response or raise its error; the response to a failed authentication is delayed."""
+        """Send a request over a link; return the response or raise its error. The response to a failed authentication is delayed by the
+        broker."""
         call = asyncio.ensure_future(link.call(request, timeout_ms=10_000, version=version))
         for _ in range(4):
             if (found := await self.outcome(call)) is not None:
@@ -100,7 +101,7 @@ class Place(LinkedPlace):
         return not answer.error_code
 
     async def give_password(self) -> None:
-        """Store the node's SCRAM credential in the metadata."""
+        """Write the node's SCRAM credential to the metadata."""
         salted = salted_password(SHA_512, SCRAM_PASSWORD, b"salt", 4096)
         request = AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion(USER, SHA_512.number, 4096, b"salt", salted)])
         (result,) = (await self.asked(self.link(way("LOGIN", "SASL_PLAINTEXT")), request)).results
@@ -280,14 +281,14 @@ def ports(tmp_path_factory: pytest.TempPathFactory, made: Certificates) -> Itera
 
 
 class OverSockets:
-    """Links on a separate loop."""
+    """Makes links over real sockets to the listeners of one broker."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._clock, self._timers = Clock(), Timers()
 
     async def known(self, at: str, client_security: ClientSecurity) -> bool:
-        """Return whether the broker authenticates the client. Raises LinkBroken."""
+        """Return whether the broker authenticates the client at listener `at`. Raises LinkBroken."""
         driver = TimerDriver(self._timers, self._clock)
         driver.start()
         node = Node(7, HOST, self._ports[at])

@@ -18,7 +18,7 @@ def frame(body: bytes) -> bytes:
 
 
 class Scene:
-    """A session whose handler echoes, unless the frame's first letter selects another behaviour."""
+    """A session whose handler returns the frame, unless the frame's first letter selects another behaviour."""
 
     def __init__(self, budget: ByteBudget | None = None, max_request_bytes: int = 1 << 20) -> None:
         self.handled: list[bytes] = []
@@ -68,7 +68,7 @@ def test_requests_are_answered_equally_when_fed_byte_by_byte(scene: Scene) -> No
 
 
 def test_a_turn_ends_after_a_time_slice() -> None:
-    """With ten requests of half a slice each, a turn handles two, by the fast path or from the backlog."""
+    """The handler takes half a time slice for a request. Of ten requests a turn handles two, on the fast path as from the backlog."""
     now_ns, handled = [0], []
 
     def handle(data: Buffer) -> Reply:
@@ -350,7 +350,7 @@ def test_nothing_is_handled_after_a_close_on_the_fast_path(scene: Scene) -> None
 
 
 def test_received_data_is_freed_when_invalid_bytes_close_the_connection() -> None:
-    """Without the garbage collector, which runs seldom: the session is part of a reference cycle."""
+    """The session is part of a reference cycle, and the garbage collector, which would free it, runs seldom."""
     gc.disable()
     try:
         scene = Scene(max_request_bytes=50)

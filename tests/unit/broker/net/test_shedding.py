@@ -10,7 +10,7 @@ LIMIT, LARGEST = 16_000, 4_000
 
 
 class Holder:
-    """A connection as Shedding sees it; `move` simulates data from its peer."""
+    """A connection as Shedding sees it; `move` simulates the arrival of data from its peer."""
 
     def __init__(self, scene: Scene, held: int) -> None:
         self._scene = scene

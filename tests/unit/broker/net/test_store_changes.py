@@ -1,4 +1,4 @@
-"""Tests of changing a listener's certificate and truststore at run time: real handshakes, changed by the admin API."""
+"""Changing a listener's certificate and truststore at run time by the admin API, with real handshakes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Scene:
         return Client(HOST, self.broker.port, wrap=lambda connected: context.wrap_socket(connected, server_hostname=HOST))
 
     def shown(self) -> bytes | None:
-        """Return the server's certificate of a new connection."""
+        """Return the server's certificate in a new connection; None if the handshake fails."""
         context = ssl.create_default_context(cafile=self.made.ca)
         with Client(HOST, self.broker.port, wrap=lambda connected: self._kept(context, connected)):
             return self._wrapped.getpeercert(binary_form=True)

@@ -174,7 +174,7 @@ def test_large_responses_are_complete_and_output_to_a_client_that_does_not_read_
 def test_requests_before_the_end_are_handled_and_nothing_is_sent_to_a_closed_peer(
     tmp_path: Path, made: Certificates, caplog: pytest.LogCaptureFixture, tells: bool
 ) -> None:
-    """Far more requests than one turn handles, followed directly by TLS's closing alert, or by none."""
+    """More requests than one turn handles are followed directly by TLS's closing alert (`tells`), or by the end of the connection."""
     batch = build_batch([SimpleRecord(None, b"v")])
     sent = frame(ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])]), 9)
     with broker(tmp_path, made) as running:

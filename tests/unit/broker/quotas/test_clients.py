@@ -1,4 +1,4 @@
-"""Tests of the meters of clients' usage. Throttle times are compared with Kafka's own classes in tests/golden/test_quotas.py."""
+"""Meters of clients' usage. Throttle times are compared with Kafka's own classes in tests/golden/test_quotas.py."""
 
 from __future__ import annotations
 

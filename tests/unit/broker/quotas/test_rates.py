@@ -1,4 +1,4 @@
-"""Tests of rates and token buckets; their numbers are compared with Kafka's own classes in tests/golden/test_quotas.py."""
+"""Rates and token buckets; their numbers are compared with Kafka's own classes in tests/golden/test_quotas.py."""
 
 from __future__ import annotations
 

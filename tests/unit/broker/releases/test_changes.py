@@ -1,4 +1,4 @@
-"""What changed between two releases."""
+"""The differences between two releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from a release's table for a broker that is like the release."""
+"""The behaviour of a broker that is like a release, derived from the release's table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of releases and their files."""
+"""Tables of releases, and the files that store them."""
 
 from __future__ import annotations
 

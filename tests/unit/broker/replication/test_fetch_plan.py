@@ -22,7 +22,8 @@ T, U = b"t" * 16, b"u" * 16
 
 
 def plan(*keys: tuple[bytes, int]) -> tuple[FetchPlan, dict[tuple[bytes, int], ListLog]]:
-    """Broker 2, in epoch 72, follows `keys` in leader epoch 7; each log has one record of epoch 1."""
+    """Return the fetch plan of broker 2 (broker epoch 72), which follows `keys` in leader epoch 7, and their logs of one record of
+    epoch 1."""
     made = FetchPlan(2, Brokers(own_epoch=72), FetchLimits(wait_max_ms=50, partition_max_bytes=1000))
     logs = {key: ListLog(1) for key in keys}
     for key, log in logs.items():
@@ -205,7 +206,7 @@ def test_what_cannot_be_used_is_asked_for_again_after_a_pause() -> None:
 
 
 class Looks:
-    """Counts how often a log is looked at."""
+    """A log that counts its accesses."""
 
     def __init__(self, log: ListLog) -> None:
         self.log = log

@@ -108,7 +108,7 @@ def test_a_pause_is_not_made_longer_by_another_error() -> None:
 
 
 def test_a_pause_of_no_time_is_one_all_the_same() -> None:
-    """replica.fetch.backoff.ms=0: a fetch that fails at once would be repeated without end, and nothing else would run."""
+    """With replica.fetch.backoff.ms=0, a fetch that fails at once would otherwise be repeated without end, and nothing else would run."""
     made = Follower(ListLog(1), 7, backoff_ms=0)
     made.back_off(50)
     assert (made.is_delayed(50), made.is_delayed(51)) == (True, False)
@@ -188,7 +188,7 @@ def test_where_a_log_is_cut_by_what_the_leader_says_of_an_epochs_end(epoch: int,
 
 
 def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> None:
-    """KAFKA-6361, scenario 3: fast unclean elections left each with epochs that the other does not know."""
+    """KAFKA-6361, scenario 3: after fast unclean elections each log has epochs that the other never saw."""
     leaders = ListLog(1, 1, 2, 4, 6)
     made, log = follower(1, 1, 3, 5, 5)
     cuts = []

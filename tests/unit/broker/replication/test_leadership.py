@@ -12,7 +12,7 @@ LAG_MS = 30
 
 
 def leadership(*isr: int, replicas: tuple[int, ...] = (1, 2, 3), epoch_start: int = 10) -> Leadership:
-    """Broker 1 leads since time 0; brokers n live in epoch 70 + n."""
+    """Return broker 1's leadership, which began at time 0; broker n has the broker epoch 70 + n."""
     brokers = Brokers(own_epoch=71)
     brokers.standings = {node: BrokerStanding(70 + node) for node in (1, 2, 3)}
     made = Leadership(brokers, LAG_MS)
@@ -39,7 +39,7 @@ def test_a_replica_joins_with_all_that_is_committed_and_all_that_the_leadership_
 
 @pytest.mark.parametrize(("leader_end", "now_ms", "joins"), [(50, LAG_MS, True), (50, LAG_MS + 1, False), (51, 0, False)])
 def test_a_replica_that_would_have_to_leave_at_once_does_not_join(leader_end: int, now_ms: int, joins: bool) -> None:
-    """KAFKA-19996, scenario 27."""
+    """KAFKA-19996, scenario 27: below min.insync.replicas the high watermark stands still, so a replica that reaches it may still lag."""
     made = leadership(1, 2)
     fetch(made, 3, 50, leader_end=leader_end)
     assert (made.expansion(3, 10, 100, now_ms) is not None) == joins
@@ -118,7 +118,7 @@ def test_as_much_is_committable_as_every_member_has(isr: tuple[int, ...], ends: 
 
 
 def test_a_replica_that_had_all_a_moment_ago_is_waited_for_and_one_of_long_ago_is_not() -> None:
-    """KAFKA-4485, scenario 22."""
+    """KAFKA-4485, scenario 22: the high watermark waits for a follower outside the ISR that was caught up within the lag limit."""
     made = leadership(1)
     fetch(made, 2, 50, leader_end=50)
     assert made.committable(100, 100, LAG_MS) == 50

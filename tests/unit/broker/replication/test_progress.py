@@ -6,7 +6,7 @@ from ottla.broker.replication.progress import NEVER, UNKNOWN_END, FollowerFetch,
 
 
 def after(*fetches: tuple[int, int, int]) -> Progress:
-    """Fetches as (follower's end, leader's end, time)."""
+    """Return the follower's progress after fetches of (follower's log end, leader's log end, time in ms)."""
     progress = Progress()
     for offset, leader_end, now_ms in fetches:
         progress.fetched(FollowerFetch(2, offset, log_start=1, broker_epoch=9), leader_end, now_ms)

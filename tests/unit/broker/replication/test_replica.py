@@ -17,7 +17,7 @@ LATER = 10**6
 
 
 def brokers() -> Brokers:
-    """Brokers n live in epoch 70 + n; this one is 1."""
+    """Return the registered brokers: broker n has the broker epoch 70 + n, and this broker is 1."""
     made = Brokers(own_epoch=71)
     made.standings = {node: BrokerStanding(70 + node) for node in (1, 2, 3)}
     return made
@@ -30,7 +30,7 @@ def registration(
 
 
 def leader(*isr: int, log_end: int = 10, high_watermark: int = 10, replicas: tuple[int, ...] = (1, 2, 3)) -> Replica:
-    """Broker 1 leads since time 0, in epoch 3 and partition epoch 5."""
+    """Return broker 1's replica, which leads since time 0 in leader epoch 3 and partition epoch 5."""
     replica = Replica(log_end=log_end, synced=log_end, high_watermark=high_watermark, brokers=brokers(), lag_max_ms=LAG_MS)
     replica.lead(registration(*isr, replicas=replicas), 0)
     return replica
@@ -81,7 +81,8 @@ def test_a_leadership_after_another_brokers_knows_nothing_of_its_followers() -> 
 
 
 def test_a_leadership_after_an_epoch_that_was_not_told_of_knows_nothing_of_its_followers() -> None:
-    """KAFKA-13790, scenario 30: another broker may have led in between."""
+    """KAFKA-13790, scenario 30: another broker may have led in a skipped leader epoch, and followers may have truncated their logs
+    for it."""
     replica = leader(1, 2)
     fetch(replica, 2, 9)
     replica.lead(registration(1, 2, epoch=5, partition_epoch=7), LATER)
@@ -194,7 +195,7 @@ def test_the_low_watermark_waits_for_every_replica_that_lives() -> None:
 
 
 def shrinking() -> tuple[Replica, Proposal]:
-    """A leader that has asked to drop 3, which holds back what it and 2 have."""
+    """Return a leader with its pending proposal to remove lagging replica 3 from the ISR, which holds back records that 1 and 2 have."""
     replica = leader(1, 2, 3)
     fetch(replica, 3, 10, now_ms=0)
     replica.appended(12, LATER)

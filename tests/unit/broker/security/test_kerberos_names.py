@@ -1,4 +1,4 @@
-"""Tests of Kerberos rules. The first three tests have the cases of Kafka's own KerberosNameTest and KerberosRuleTest."""
+"""Kerberos name rules. The first three tests have the cases of Kafka's own KerberosNameTest and KerberosRuleTest."""
 
 from __future__ import annotations
 

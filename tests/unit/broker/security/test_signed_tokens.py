@@ -38,7 +38,7 @@ class Known:
 
 
 def validated(token: str, rules: ClaimRules | None = None, known: Known | None = None) -> Bearer | str:
-    """Return the user name, or the logged problem of an invalid token."""
+    """Return the Bearer of a valid token, or the logged problem of an invalid one."""
     problems: list[str] = []
     try:
         return SignedTokens(known or Known(), rules or ClaimRules(), lambda: NOW_S * 1000, problems.append).validate(token)
@@ -59,14 +59,14 @@ def tampered(token: str, **claims: Any) -> str:
 
 
 def hmac_with_the_public_key() -> str:
-    """A token that is signed with HS256 and a public key: valid for a validator that trusts the token's own algorithm."""
+    """Return a token signed with HS256, whose secret is a public key: valid only for a validator that trusts the algorithm in the token."""
     pem = RSA.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     head = f"{part({'alg': 'HS256', 'kid': 'a'})}.{part(GOOD)}"
     return f"{head}.{part(hmac.digest(pem, head.encode(), hashlib.sha256))}"
 
 
 def by_hand(header: dict[str, Any], claims: dict[str, Any]) -> str:
-    """A token with any header and claims, signed with a valid key."""
+    """Return a token with any header and claims, signed with a valid key."""
     head = f"{part({'alg': 'RS256', 'kid': 'a', **header})}.{part(claims)}"
     return f"{head}.{part(RSAAlgorithm(RSAAlgorithm.SHA256).sign(head.encode(), RSA))}"
 

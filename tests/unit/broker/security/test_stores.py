@@ -1,4 +1,4 @@
-"""Tests of reading keys and certificates from PEM, PKCS12 and Java keystores that OpenSSL and keytool made."""
+"""Reading keys and certificates from PEM, PKCS12 and Java keystores that OpenSSL and keytool made."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ def test_a_truststore_of_keytool_is_read(made: Certificates, kind: str) -> None:
 @needs_keytool
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_only_the_keys_own_certificate_is_trusted_from_a_key_entry(made: Certificates, kind: str) -> None:
-    """Java's TrustManagerFactory does the same. If the whole chain were trusted, every certificate of the authority would be accepted."""
+    """Java's TrustManagerFactory does the same: if the key's whole chain were trusted, every certificate of its authority would be
+    accepted."""
     ca = load_pem_x509_certificate(made.ca.read_bytes()).public_bytes(Encoding.DER)
     chain = made.of(f"chain-{kind}", "localhost")
     chain.write_bytes(chain.read_bytes() + made.ca.read_bytes())
@@ -145,7 +146,7 @@ def test_missing_stores_return_none(made: Certificates) -> None:
 
 
 def written(made: Certificates, kind: str) -> Path:
-    """Write a key of the wrong kind with a certificate."""
+    """Write a PEM file with a key of an unsupported `kind` (type or format), and the authority's certificate."""
     key = ed25519.Ed25519PrivateKey.generate() if kind == "Ed25519" else ec.generate_private_key(ec.SECP256R1())
     form = PrivateFormat.TraditionalOpenSSL if kind == "SEC1" else PrivateFormat.PKCS8
     file = made.ca.with_name(f"{kind}.pem")

@@ -15,7 +15,7 @@ ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
 
 @pytest.fixture
 def partition() -> SharePartition:
-    """A share partition of whose offsets 0 to 9 member "m" has acquired all, in two batches."""
+    """A share partition of which member "m" has acquired the offsets 0 to 9, in two batches."""
     settings = ShareSettings()
     partition = SharePartition(lambda: settings, leader_epoch=0)
     partition.load(ReadState(0, 0), 0)

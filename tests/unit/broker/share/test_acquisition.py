@@ -11,7 +11,7 @@ LOCK_MS = 30_000
 
 
 class Partition:
-    """A share partition, and a member that lets every lock expire."""
+    """A share partition, and a member whose locks all expire."""
 
     def __init__(self, limit: int = 5, locks: int = 2_000) -> None:
         settings = ShareSettings(delivery_count_limit=limit, partition_max_record_locks=locks)

@@ -151,7 +151,8 @@ def test_an_older_state_epoch_is_fenced() -> None:
 
 
 def test_a_repeated_write_does_not_move_the_start_offset_back() -> None:
-    """A leader repeats a write whose response was lost, maybe after a later one: accepted records would be delivered again."""
+    """The leader repeats a write whose response was lost; a later write may have succeeded, and the records it accepted would be delivered
+    again."""
     log = Log()
     log.initialize(start_offset=0)
     log.write(StateBatch(0, 9, 2, 1))

@@ -1,4 +1,4 @@
-"""A power loss in memory; tests/unit/broker/storage/test_files.py has the tests of every kind of files."""
+"""Power loss of the disk in memory; tests/unit/broker/storage/test_files.py tests every kind of files alike."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE = Path("/d/f")
 
 
 def after_a_power_loss(seed: int) -> bytes:
-    """Return the content of a file, of which four bytes were synced and four were not, after a power loss."""
+    """Write four bytes, sync, write four more; return the file's content after a power loss."""
     files = MemoryFiles()
     files.make_dir(FILE.parent)
     fd = files.open(FILE)

@@ -1,4 +1,4 @@
-"""The judge of metadata: which image may follow which. Here: when a partition may be left without anybody who could lead it."""
+"""The judge of metadata, which decides whether one image may follow another: when a partition may lose every replica that could lead it."""
 
 from __future__ import annotations
 

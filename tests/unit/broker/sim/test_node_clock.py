@@ -6,7 +6,7 @@ from ottla.broker.sim.node_clock import NodeClock
 
 
 def test_a_nodes_clock_reads_no_time_of_the_computer() -> None:
-    """One inherited method is enough for a seed to give two different runs."""
+    """If one method read the computer's time, two runs of a seed could differ."""
     reads = {name for name, value in vars(Clock).items() if callable(value) and not name.startswith("_")}
     assert reads == {"now_ms", "mono_ms", "spent_ns"}
     assert reads <= vars(NodeClock).keys()

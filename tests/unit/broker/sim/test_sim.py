@@ -114,7 +114,7 @@ def test_a_seed_holds(seed: int) -> None:
 
 
 def slow_disks_lose_power(seed: int) -> Plan:
-    """Three times, the power fails on all brokers while the disks of two of them are slow."""
+    """Return a plan in which the power of all brokers fails three times while the disks of two brokers are slow."""
     faults = []
     for at_ms in (1_000, 4_000, 7_000):
         faults += [Fault(at_ms, STALLS, (seed + i) % 3 + 1, 1, 2_000, 0.5) for i in range(2)]
@@ -123,7 +123,7 @@ def slow_disks_lose_power(seed: int) -> Plan:
 
 
 def test_a_follower_that_fetches_more_before_it_has_synced_is_found() -> None:
-    """Draws of faults seldom cut the power within the milliseconds of a sync."""
+    """Random plans seldom cut the power within the milliseconds of a sync, so this plan does so on purpose."""
     (broken,) = (each for each in MUTATIONS if "fetches more" in each.rule)
     with broken.made():
         assert any(simulate(slow_disks_lose_power(seed)).violations for seed in range(1, 9))
@@ -148,7 +148,7 @@ def stands_at(part: Mutation) -> Callable[..., Any]:
 
 
 def test_what_breaks_a_rule_can_be_called_as_the_rule_is() -> None:
-    """Else a campaign would find that it cannot, and say that it has found the broken rule."""
+    """A replacement with another signature would make a campaign fail with TypeError, which would count as having found the broken rule."""
     for part in (part for each in MUTATIONS for part in parts_of(each)):
         wanted = signature(stands_at(part)).parameters.values()
         named = {each.name: None for each in wanted if each.kind is Parameter.KEYWORD_ONLY}

@@ -1,4 +1,4 @@
-"""The judge of logs: the committed records that an unclean election may lose, and those that it may not."""
+"""The judge of logs: committed records that an unclean election may lose, and those that it may not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Replica:
-    """A broker with a replica of `t-0`: its log is real, its leader is set by the scene."""
+    """A broker with a replica of `t-0`: the log is real, and the test sets its leader."""
 
     def __init__(self, node: int) -> None:
         self.log = LogDir.open(Path(f"/{node}"), BrokerSettings(), NOW_MS, files=MemoryFiles()).create_log("t", 0, TOPIC_ID, LogConfig())
@@ -47,7 +47,7 @@ class Replica:
         return {0: self}
 
     def leads(self, epoch: int, *values: bytes) -> None:
-        """From now on, and has committed these, a batch each."""
+        """Make this the leader in a new epoch; append each value as a batch, and commit them."""
         self.log.become_leader(epoch)
         self.replica.leads, self.replica.leader_epoch = True, epoch
         for value in values:
@@ -55,14 +55,14 @@ class Replica:
         self.replica.high_watermark = self.log.log_end_offset
 
     def follows(self, leader: Replica) -> None:
-        """From its own end on it takes what the leader has."""
+        """Make this a follower; append all that the leader's log has beyond its own end."""
         self.replica.leads = False
         data = leader.log.read(self.log.log_end_offset, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
         self.log.append(bytes(data), origin=Origin.REPLICATION, leader_epoch=leader.replica.leader_epoch, now_ms=NOW_MS)
 
 
 class Scene:
-    """Two of those, their controller, and the judge."""
+    """Two replicas on brokers, their controller, and the judge."""
 
     def __init__(self, *, unclean: bool = True) -> None:
         self.first: Any = Replica(1)
@@ -76,7 +76,7 @@ class Scene:
         self.tells()
 
     def decides(self, isr: list[int], leader: int) -> int:
-        """The leader epoch."""
+        """Let the controller change the ISR and the leader; return the new leader epoch."""
         self.tells(PartitionChangeRecord(0, TOPIC_ID, isr=isr, leader=leader))
         return self.image.topics[TOPIC_ID].partitions[0].leader_epoch
 
@@ -85,7 +85,7 @@ class Scene:
         self.controller.on_committed(self.image)
 
     def both_have_one_record_and_the_second_goes_on_alone(self) -> None:
-        """The second broker is alone in the ISR, and dies before the first one has what it committed."""
+        """Both replicas have one record. Then broker 2, alone in the ISR, commits three more and dies before broker 1 has them."""
         self.first.leads(0, b"a")
         self.second.follows(self.first)
         self.watch.look()
@@ -95,7 +95,7 @@ class Scene:
         self.second.replica.leads = False
 
     def the_first_is_elected_uncleanly(self) -> None:
-        """And commits other records at the same offsets."""
+        """Let broker 1 be elected uncleanly, and commit other records at the same offsets."""
         self.first.leads(self.decides([1], 1), b"x", b"y")
         self.watch.look()
         self.first.replica.leads = False
@@ -156,7 +156,7 @@ def test_nothing_may_be_lost_where_unclean_elections_are_not_allowed() -> None:
 
 
 def cut(scene: Scene, node: Any, offset: int, epoch: int) -> None:
-    """The replica follows in this epoch, and drops what its leader lacks."""
+    """Let the node become a follower in this leader epoch and truncate its log to `offset`; then let the judge look."""
     node.replica.leads, node.replica.leader_epoch = False, epoch
     node.log.truncate_to(offset, NOW_MS)
     node.replica.high_watermark = min(node.replica.high_watermark, offset)

@@ -1,4 +1,4 @@
-"""Directories that are cut at an earlier moment."""
+"""Data directories that are cut at an earlier point in time."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def append(log: PartitionLog, data: bytes) -> None:
 
 
 def timed(sequence: int, *times_ms: int) -> bytes:
-    """Return a batch of producer 7 with records of these times."""
+    """Return a batch of producer 7 whose records have these timestamps."""
     return build_batch(
         [SimpleRecord(b"", bytes(60), time_ms) for time_ms in times_ms], producer_id=7, producer_epoch=0, base_sequence=sequence
     )
 
 
 def filled(path: Path, batches: list[list[int]]) -> None:
-    """Write one partition with batches of records of these times."""
+    """Write one partition; each batch is given by the timestamps of its records."""
     log_dir, sequence = opened(path), 0
     log = log_dir.create_log("t", 0, TOPIC_ID, SMALL)
     for times in batches:
@@ -49,7 +49,7 @@ def filled(path: Path, batches: list[list[int]]) -> None:
 
 
 def times_in(path: Path) -> list[int]:
-    """Return the newest time of each batch; the directory must have been shut down cleanly."""
+    """Return the max timestamp of each batch in the directory, after checking that it was shut down cleanly."""
     log_dir = opened(path)
     assert log_dir.was_clean
     assert not log_dir.findings

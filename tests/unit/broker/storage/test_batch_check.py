@@ -37,7 +37,7 @@ def packed(header: BatchHeader, section: bytes) -> bytes:
 
 
 def changed(records: list[SimpleRecord] = RECORDS, codec: Codec = Codec.NONE, **fields: Any) -> bytes:
-    """A batch with other header fields and the CRC that goes with them."""
+    """Return a batch with changed header fields and the matching CRC."""
     batch = build_batch(records, codec=codec)
     return packed(read_header(batch)._replace(**fields), batch[HEADER_BYTES:])
 
@@ -299,7 +299,7 @@ def test_a_recompressed_section_equals_the_records_in_the_topics_codec() -> None
 
 
 def alike(count: int, codec: Codec = Codec.ZSTD) -> bytes:
-    """Return that many empty records, all with the offset delta 0."""
+    """Return a batch of `count` empty records, all with offset delta 0."""
     return with_section(encode_record(0, 0, None, None) * count, count, codec)
 
 

@@ -32,7 +32,7 @@ def memory_box(config: LogConfig | None = None) -> tuple[LogBox, MemoryFiles]:
 
 
 def read(box: LogBox, offset: int) -> list[int]:
-    """Base offsets of the whole batches of one read."""
+    """Return the base offsets of the whole batches that one read returns."""
     records = box.log.read(offset, 1 << 20, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
     return [h.base_offset for _, h in split_batches(records)]
 
@@ -194,7 +194,7 @@ def test_an_abort_whose_index_cannot_be_read_is_not_written() -> None:
 
 
 def stamped_at(offset: int) -> bytes:
-    """A batch as a leader has it."""
+    """Return a batch as a leader has stored it at `offset`."""
     data = bytearray(batch())
     data[:8] = offset.to_bytes(8, "big")
     return bytes(data)

@@ -1,4 +1,4 @@
-"""Forks of data directories: what is shared, what is left out, and that neither directory ever changes the other."""
+"""Forks of data directories: which files are shared, which are left out, and that a change of either directory never changes the other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONFIGS = {"plain": SMALL_SEGMENTS, "keyed": KEYED}
 
 
 def opened(path: Path) -> LogDir:
-    """Open a directory, as the leader of everything in it."""
+    """Open a directory, and commit all of its records as the leader of every partition."""
     made = LogDir.open(path, BrokerSettings(transaction_partition_verification_enable=False, log_segment_delete_delay_ms=0), NOW_MS)
     for log in made.logs.values():
         log.config = CONFIGS[log.topic]
@@ -70,7 +70,7 @@ def hashes(path: Path) -> dict[str, str]:
 
 
 def everything(log_dir: LogDir) -> dict[str, bytes]:
-    """Return what readers get of each log."""
+    """Return all batches of each partition, by its name."""
     return {f"{topic}-{index}": b"".join(batches(log)) for (topic, index), log in log_dir.logs.items()}
 
 
@@ -85,7 +85,7 @@ def batches(log: PartitionLog) -> Iterator[bytes]:
 
 @pytest.fixture
 def original(tmp_path: Path) -> Path:
-    """A directory that was shut down cleanly."""
+    """Return a data directory that was shut down cleanly."""
     log_dir = opened(tmp_path / "original")
     fill(log_dir)
     log_dir.close()

@@ -76,7 +76,7 @@ def fill(log: PartitionLog, rounds: int = 20) -> dict[bytes, bytes | None]:
 
 
 def finish(cleaning: Cleaning) -> int:
-    """Run a pass as its owner would, with the syncs."""
+    """Run a cleaning pass to its end, with the syncs that the caller has to do."""
     while True:
         try:
             ticket = next(cleaning)
@@ -293,11 +293,11 @@ def test_a_delete_retention_without_end_keeps_tombstones_for_ever(tmp_path: Path
 
 
 class Crash(Exception):
-    """The process ends here."""
+    """Raised where the process is killed."""
 
 
 class DyingFiles(Files):
-    """Ends the process at the n-th step that renames or removes files."""
+    """Files that kill the process at the n-th rename or removal."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
@@ -346,7 +346,7 @@ def test_a_crash_between_any_two_steps_loses_nothing(tmp_path: Path) -> None:
 
 
 class FullFiles(Files):
-    """A disk without room for new files of batches."""
+    """Files that reject writes with ENOSPC while `full`."""
 
     full = False
 

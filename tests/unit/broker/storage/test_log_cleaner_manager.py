@@ -1,4 +1,4 @@
-"""The choice of the log to clean, and the checkpoint."""
+"""The choice of the log to clean next, and the cleaner's checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fill(log: PartitionLog, batches: int) -> None:
 
 
 def manager_of(cleaned: dict[Key, int], saved: list[dict[Key, int]] | None = None) -> LogCleanerManager:
-    """Stores its checkpoint in `saved`."""
+    """Return a manager that begins with the checkpoint `cleaned` and appends each stored checkpoint to `saved`."""
     return LogCleanerManager(cleaned, lambda: lambda: (saved if saved is not None else []).append(dict(cleaned)))
 
 

@@ -1,4 +1,4 @@
-"""A data directory: lock, identity, checkpoints, and partitions over every kind of stop."""
+"""A data directory: lock, identity, checkpoints, and partitions after a clean stop, a kill and a failed write."""
 
 from __future__ import annotations
 

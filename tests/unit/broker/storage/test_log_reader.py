@@ -1,4 +1,4 @@
-"""Reading damaged logs gives an error with the position, never bytes that cannot be a batch."""
+"""Reading a damaged log raises an error with the position, and never returns bytes that cannot be a batch."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_damage_after_the_first_batch_is_found_by_the_next_read(box: LogBox) -> 
 
 
 class CountedReads(Files):
-    """Counts how often the disk is read."""
+    """Files that count reads."""
 
     reads = 0
 

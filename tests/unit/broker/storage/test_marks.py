@@ -1,4 +1,4 @@
-"""Exchanged directories, and a process that is killed while it marks and rewinds."""
+"""Exchanging two directories, and a process that is killed while it sets a mark or rewinds."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ MEMBER = {"process.roles": "broker", "node.id": "1", "controller.quorum.bootstra
 
 
 def opened_by_a_member(files: MemoryFiles) -> LogDir:
-    """Return a directory, formatted if it was not."""
+    """Open a directory as a cluster broker does, formatting it first if needed."""
     path, settings = Path("/data"), load({**MEMBER, "listener.security.protocol.map": "C:PLAINTEXT,PLAINTEXT:PLAINTEXT"}, {}, None).settings
     if not files.exists(path):
         files.make_dir(path)
@@ -179,7 +179,7 @@ def opened_by_a_member(files: MemoryFiles) -> LogDir:
 
 
 def test_a_cluster_brokers_partition_metadata_is_durable_before_its_first_record() -> None:
-    """A directory without it would be stray in the cluster, even with records."""
+    """Without this file the partition's directory would be stray in the cluster even if it had records."""
     files = MemoryFiles()
     log = opened_by_a_member(files).create_log("topic", 0, TOPIC_ID, LogConfig())
     assert not files.exists(Path("/data/topic-0"))

@@ -1,4 +1,4 @@
-"""Appending, rolling, reading, deleting, truncating. Flushing, and a disk that refuses, are in test_flush.py."""
+"""Appending, rolling, reading, deleting, truncating. Flushing and disk errors: test_flush.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def box(tmp_path: Path) -> LogBox:
 
 
 def read(box: LogBox, offset: int, max_bytes: int = 1 << 20, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[int]:
-    """Base offsets of the whole batches of one read."""
+    """Return the base offsets of the whole batches that one read returns."""
     records = box.log.read(offset, max_bytes, isolation=isolation, min_one_batch=True).records
     return [h.base_offset for _, h in split_batches(records)]
 
@@ -299,7 +299,7 @@ def test_the_special_timestamps_mean_kafkas_offsets(box: LogBox) -> None:
 
 
 def test_the_largest_timestamp_is_known_while_its_segment_exists(tmp_path: Path) -> None:
-    """Also for a record that DeleteRecords has removed, as in Kafka."""
+    """As in Kafka, this includes a record that DeleteRecords has removed."""
     box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=0))
     for first in (1000, 5000, 2000, 3000, 1000):
         box.append(batch(count=3, timestamp=first))
@@ -438,7 +438,7 @@ def test_truncating_removes_the_batch_with_the_offset_and_all_after_it(tmp_path:
 
 @pytest.mark.parametrize("offset", [2, 3])
 def test_truncating_at_or_past_the_end_removes_an_epoch_that_started_there(box: LogBox, offset: int) -> None:
-    """A leader that appended nothing in its epoch (KAFKA-10706, scenario 5)."""
+    """KAFKA-10706, scenario 5: the leader of that epoch has appended nothing."""
     for _ in range(2):
         box.append(batch())
     box.log.become_leader(5)
@@ -448,7 +448,8 @@ def test_truncating_at_or_past_the_end_removes_an_epoch_that_started_there(box: 
 
 
 def test_truncating_a_marker_reopens_its_transaction(tmp_path: Path) -> None:
-    """Scenarios 13 and 14 (KAFKA-9807): the next leader may end it otherwise; a snapshot of producers past the cut is gone."""
+    """Scenarios 13 and 14 (KAFKA-9807): the next leader may end the transaction otherwise. The producer snapshot past the cut is
+    removed."""
     box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=2 * BATCH + 20))
     box.append(batch(5, 0, 0, transactional=True))
     box.append(marker(5, 0, committed=False), origin=Origin.COORDINATOR)

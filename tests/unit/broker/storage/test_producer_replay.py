@@ -26,7 +26,7 @@ def box(tmp_path: Path) -> LogBox:
 
 
 def five(box: LogBox, *, between: int = 0, first: int = 0, epoch: int = 0) -> list[AppendInfo]:
-    """Five batches of the producer, each after `between` batches of others."""
+    """Append five batches of the producer, and `between` batches of other producers before each."""
     infos = []
     for sequence in range(first, first + 5):
         for other in range(between):
@@ -36,7 +36,7 @@ def five(box: LogBox, *, between: int = 0, first: int = 0, epoch: int = 0) -> li
 
 
 def again(box: LogBox, *sequences: int, epoch: int = 0) -> list[int | ErrorCode]:
-    """Return the result of retrying each batch: the original offset, or the error."""
+    """Send each batch again; return the original offset of a duplicate, or the error."""
     answers: list[int | ErrorCode] = []
     for sequence in sequences:
         try:
@@ -177,7 +177,7 @@ def test_a_batch_removed_by_compaction_ends_the_window(box: LogBox) -> None:
 
 
 def test_a_truncation_reduces_the_window(box: LogBox) -> None:
-    """Scenario 14."""
+    """Scenario 14: after the truncation only batches that are still in the log are duplicates."""
     five(box, between=3)
     box.log.roll(NOW_MS)
     cut = five(box, first=5, between=3)

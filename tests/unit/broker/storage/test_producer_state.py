@@ -1,4 +1,4 @@
-"""The fast check of a producer's next batch agrees with the full rules; markers."""
+"""The fast check of a producer's next batch agrees with the full rules; transaction markers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_transaction_of_the_last_epoch_ends_in_that_epoch() -> None:
 
 
 def opens(state: ProducerState, guard: VerificationGuard | None, epoch: int = 0, sequence: int = 0) -> ErrorCode:
-    """Return the result for a batch that would start a transaction."""
+    """Return the error of a batch that would begin a transaction; NONE if it is accepted."""
     batch = header(sequence, epoch=epoch, transactional=True)
     try:
         state.check_verified(batch, guard)

@@ -24,7 +24,7 @@ def opened(files: MemoryFiles, retention: MetadataRetention | None = None, confi
 
 
 def filled(files: MemoryFiles, count: int = 10, retention: MetadataRetention | None = None) -> RaftLog:
-    """Committed records of epoch 1, three in each segment."""
+    """Return a metadata log with `count` committed records of epoch 1, three in each segment."""
     log = opened(files, retention, SMALL_SEGMENTS)
     log.append(batches(0, count), 1, NOW_MS)
     log.log.advance_high_watermark(count)

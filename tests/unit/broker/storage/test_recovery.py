@@ -254,7 +254,7 @@ def test_a_corrupt_producer_snapshot_is_removed_and_the_log_replayed(tmp_path: P
 
 
 def test_producer_snapshots_above_the_log_end_are_removed(tmp_path: Path) -> None:
-    """Scenario 14."""
+    """Scenario 14: a snapshot of a producer's state may be newer than the truncated log."""
     box = filled(tmp_path, 3, LogConfig())
     box.log.close()
     path = box.file(".log")

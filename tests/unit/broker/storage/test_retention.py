@@ -17,7 +17,7 @@ NOTHING = frozenset[str]()
 
 @pytest.fixture
 def segments(tmp_path: Path) -> list[Segment]:
-    """One batch a segment, with the timestamps 100, 300, 200, 400."""
+    """Return segments with one batch each, with the timestamps 100, 300, 200, 400."""
     box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=SIZE, segment_ms=10**6))
     for timestamp in (100, 300, 200, 400):
         box.append(batch(timestamp=timestamp))

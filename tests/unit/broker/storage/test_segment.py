@@ -16,7 +16,7 @@ SIZE = len(batch())
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Segment:
-    """Ten batches of one record each, an index entry every second one."""
+    """A segment with ten batches of one record each, and an index entry for every second batch."""
     box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=SIZE))
     for i in range(10):
         box.append(batch(timestamp=NOW_MS + i))

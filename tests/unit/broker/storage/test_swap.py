@@ -1,4 +1,4 @@
-"""After a crash at any point of cleaning or deleting, the start finishes or reverts it."""
+"""After a crash at any point of cleaning or deleting segments, the next start finishes or reverts the operation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_leftovers_are_removed(tmp_path: Path, suffix: str) -> None:
 
 
 def swap_for_the_first_two(box: LogBox) -> bytes:
-    """A finished segment that replaces offsets 0 to 3 and has only the batch at 3."""
+    """Return the finished segment (.swap) that replaces offsets 0 to 3 and has only the batch at 3."""
     kept = box.file(".log", 2).read_bytes()[len(batch()) :]
     box.file(".log.swap").write_bytes(kept)
     box.file(".index.swap").write_bytes(b"")

@@ -12,7 +12,7 @@ from ottla.protocol.streams_group_log import StreamsGroupTopologyValue
 def subtopology(
     name: str, sources: str = "", *, inner: str = "", sinks: str = "", changelogs: str = "", joins: bool = False, fixed: int = 0
 ) -> Subtopology:
-    """Make a subtopology; topics have one letter. With `joins` its inputs are a copartition group."""
+    """Return a subtopology; each letter of an argument is a topic. With `joins`, its inputs are one copartition group."""
     group = CopartitionGroup(list(range(len(sources))), [], list(range(len(inner))))
     return Subtopology(
         name,

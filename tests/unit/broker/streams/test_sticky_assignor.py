@@ -11,7 +11,7 @@ STATELESS = {"0": ConfiguredSubtopology(4)}
 
 
 def members(*names: str, before: dict[str, TaskSet] | None = None) -> dict[str, MemberSpec]:
-    """Return members `process/member`."""
+    """Return members named `process/member`, with the tasks that they had `before`."""
     return {name: MemberSpec(name.split("/")[0], (before or {}).get(name, TaskSet())) for name in names}
 
 
@@ -81,7 +81,7 @@ def test_a_member_with_the_standby_task_comes_before_one_with_a_higher_offset() 
 
 @pytest.mark.parametrize(("by_offsets", "holder"), [(False, "s0/1"), (True, "z/1")])
 def test_a_standby_task_stays_although_another_candidate_has_become_active(by_offsets: bool, holder: str) -> None:
-    """Until 4.3 no candidate is looked at after one whose process has the task."""
+    """Up to Kafka 4.3, no candidate is examined after the first one whose process already has the task."""
     had = TaskSet(standby={"0": frozenset({0})})
     before = {"a/1": had, "z/1": had, "s0/1": TaskSet()}
     after = assign(members(*before, before=before), STATEFUL, 1, by_offsets=by_offsets)

@@ -1,6 +1,5 @@
-"""Tests of when a client may get its subscription and push. Each rule is compared with Apache Kafka in
-client_compat/differential/scenarios/telemetry.py.
-"""
+"""When a client may get its telemetry subscription and push. Each rule is compared with Apache Kafka in
+client_compat/differential/scenarios/telemetry.py."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ MAX_BYTES = 1_000
 
 
 class Scene:
-    """ClientTelemetry with its own clock."""
+    """ClientTelemetry with a clock that the test advances."""
 
     def __init__(self) -> None:
         self.clock, self.timers = VirtualClock(), Timers()

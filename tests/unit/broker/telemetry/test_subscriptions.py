@@ -1,4 +1,4 @@
-"""Tests of combined subscriptions. Apache Kafka 4.3.1 answered the expected ids to the same client."""
+"""Combined telemetry subscriptions. The expected subscription ids are those that Apache Kafka 4.3.1 gave the same client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PUSHER = Pusher(1, "client", "software", "1.25", "0:0:0:0:0:0:0:1", 40_000)
 
 
 def wanted(*subscriptions: Mapping[str, str], **changes: Any) -> Wanted:
-    """Return the combined subscription of `PUSHER` with these changes."""
+    """Return the subscription that `PUSHER`, with these changes, gets from all of these resources."""
     found = MetricsSubscriptions()
     for number, configs in enumerate(subscriptions):
         found.change(f"telemetry-{number}", configs)

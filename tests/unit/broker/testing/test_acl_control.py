@@ -1,4 +1,4 @@
-"""Roles of a test, at a broker that asks who may do what."""
+"""Users with roles that a test gives them, at a broker with an authorizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each anomaly in the smallest history that has it, and legal histories that have none."""
+"""The smallest history that has each anomaly, and legal histories that have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread and the loop that a broker of this process runs on."""
+"""The thread and the event loop of an in-process broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster in the test's own process, and what can be done to it."""
+"""A cluster in the test's own process, and the faults that a test can inject."""
 
 from __future__ import annotations
 

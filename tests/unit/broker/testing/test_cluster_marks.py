@@ -1,4 +1,4 @@
-"""A cluster in this process returns to earlier states: every broker answers as at the mark, with the same leaders."""
+"""A cluster in this process returns to earlier states: every broker gives the same responses as at the mark, with the same leaders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster() -> Iterator[InProcessCluster]:
 
 
 def all_answers(cluster: InProcessCluster) -> list[list[tuple[str, Any]]]:
-    """Return what each broker answers; which broker it names as the controller is drawn by chance."""
+    """Return each broker's responses to all reads, with the controller id set to 0, because a broker names a random one."""
     found = []
     for broker in cluster.brokers.values():
         with Client("127.0.0.1", broker.port) as client:
@@ -38,20 +38,20 @@ def all_answers(cluster: InProcessCluster) -> list[list[tuple[str, Any]]]:
 
 
 def placed(cluster: InProcessCluster) -> list[tuple[int, list[int], int]]:
-    """Return leader, ISR and leader epoch of each partition."""
+    """Return (leader, ISR, leader epoch) of each partition."""
     found = [each for name in TOPICS for each in cluster.partitions_of(name).values()]
     return [(each.leader, list(each.isr), each.leader_epoch) for each in found]
 
 
 def write(cluster: InProcessCluster, value: bytes) -> None:
-    """Produce a record to each topic; each value may be there once."""
+    """Produce one record with this value to each topic."""
     for name in TOPICS:
         leader = cluster.wait_until_led(name)
         assert produce_to(cluster.brokers[leader], value + name.encode(), name).error_code == 0
 
 
 def coordinator(cluster: InProcessCluster, key: str, kind: int) -> Client:
-    """Connect to a coordinator, once it is there."""
+    """Return a connection to the key's coordinator, as soon as there is one."""
     with Client("127.0.0.1", cluster.brokers[1].port) as client:
         found: Any = None
 
@@ -65,7 +65,7 @@ def coordinator(cluster: InProcessCluster, key: str, kind: int) -> Client:
 
 
 def began(cluster: InProcessCluster, client: Client) -> Holder:
-    """Return a transactional producer, once the coordinator has producer ids."""
+    """Return a transactional producer, as soon as the coordinator can allocate a producer id."""
     found: Any = None
 
     def has_an_id() -> bool:

@@ -18,7 +18,7 @@ def cluster() -> Iterator[InProcessCluster]:
 
 
 def lose_the_leader(cluster: InProcessCluster) -> int:
-    """Kill the leader; return the new one."""
+    """Kill the leader of t-0; return the next leader."""
     cluster.kill(cluster.leader_of("t"))
     cluster.clock.advance(10)
     return cluster.wait_until_led("t")

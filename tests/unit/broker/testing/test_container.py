@@ -11,7 +11,7 @@ from tests.support.running_broker import RunningBroker
 
 
 class Target:
-    """A container as a wait strategy sees it, with its port mapped to `port`."""
+    """A stand-in for a container, as a testcontainers wait strategy sees it, with its port mapped to `port`."""
 
     def __init__(self, port: int, status: str = "running") -> None:
         self.port = port

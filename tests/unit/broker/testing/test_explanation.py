@@ -11,7 +11,7 @@ from tests.support.histories import send, stored
 
 
 def duplicates(copies: int) -> list[Anomaly]:
-    """One record that was retried without a producer id."""
+    """Return the anomalies of one record that is stored `copies` times after retries without a producer id."""
     sends = tuple(send(b"a", offset, seen=offset == copies - 1) for offset in range(copies))
     return judge(Observations(sends, (), tuple(stored(b"a", offset) for offset in range(copies)), by_value))
 

@@ -1,4 +1,4 @@
-"""The history of a real client's requests."""
+"""The recorded history of a real client's requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links between nodes over real sockets: what is held back, what is slow, and that nothing is lost or changes places."""
+"""Links between nodes over real sockets: data that is held back or delayed, and neither lost nor reordered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.broker.net.test_network import HOST, End
 
 
 class Pair:
-    """Node 1 has dialled node 2."""
+    """Two ends of a connection that node 1 opened to node 2."""
 
     def __init__(self, links: Links) -> None:
         self.links = links
@@ -38,7 +38,7 @@ async def pair() -> AsyncIterator[Pair]:
 
 
 async def turns() -> None:
-    """Several times as many turns as loopback needs: bytes that do not arrive in them are held."""
+    """Run many more turns of the event loop than loopback needs, so that data which has not arrived is held back."""
     for _ in range(200):
         await asyncio.sleep(0)
 

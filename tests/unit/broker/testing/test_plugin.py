@@ -1,4 +1,4 @@
-"""The plugin in test suites of somebody else, each run by pytest itself."""
+"""The pytest plugin in a user's test suites, each run by pytest in its own process."""
 
 from __future__ import annotations
 

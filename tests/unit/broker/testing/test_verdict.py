@@ -36,7 +36,7 @@ def client(broker: InProcessBroker) -> Iterator[Client]:
 
 
 def lose_the_ack(broker: InProcessBroker, value: bytes, producer_id: int) -> None:
-    """Send the record again, as a producer does whose acknowledgement was lost."""
+    """Produce the value twice, as a producer does whose first acknowledgement was lost."""
     broker.faults.add("drop-ack:api=Produce,times=1")
     sequence = 0 if producer_id >= 0 else -1
     with Client("127.0.0.1", broker.port) as first, pytest.raises(ConnectionError):

@@ -40,7 +40,7 @@ def client_of(gateway: InProcessGateway) -> Client:
 
 
 def lose_the_ack(gateway: InProcessGateway, value: bytes, producer_id: int) -> None:
-    """Send the record again, as a producer does whose acknowledgement was lost."""
+    """Produce the value twice, as a producer does whose first acknowledgement was lost."""
     gateway.faults.add("drop-ack:api=Produce,times=1")
     sequence = 0 if producer_id >= 0 else -1
     with client_of(gateway) as first, pytest.raises(ConnectionError):

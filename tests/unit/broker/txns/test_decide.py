@@ -1,4 +1,4 @@
-"""Each row of the reference's tables 3.2, 4.3, 4.6 and 4.7."""
+"""The decisions of the transaction coordinator: each row of the reference's tables 3.2, 4.3, 4.6 and 4.7."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_an_added_partition_is_not_written_again() -> None:
 @pytest.mark.parametrize("state", PREPARED)
 @pytest.mark.parametrize("producer", [(PID, 4), (PID, 3), (99, 0)])
 def test_no_partition_is_added_during_marker_writes(state: TxnState, producer: tuple[int, int]) -> None:
-    """For any caller: after a rotation the valid producer has an id that is not current yet."""
+    """This holds for every producer id: after a rotation, the id that the producer will use next is not yet the current one."""
     assert add(txn(state), A, producer=producer) == Decision(CONCURRENT)
 
 
@@ -256,7 +256,7 @@ def test_ending_an_open_transaction_keeps_the_epoch_in_version_1(commit: bool, s
 
 
 def test_the_requests_transaction_version_applies() -> None:
-    """A client of version 0 that took over from one of version 2."""
+    """A client with transaction version 0 takes over from one with version 2."""
     assert end(txn(TxnState.COMPLETE_COMMIT, version=2), 0, True).error is OK
 
 
@@ -342,7 +342,7 @@ def test_an_abort_without_a_transaction_rotates_at_the_last_epoch() -> None:
 
 
 def test_a_delayed_commit_ends_the_next_transaction_in_version_1_and_is_refused_in_version_2() -> None:
-    """The gap that KIP-890 closes."""
+    """In transaction version 1 a late EndTxn can end the producer's next transaction; KIP-890 closes that gap."""
     first = txn(TxnState.ONGOING)
     for version, error in [(0, OK), (2, FENCED)]:
         done = end(first, version, True).write

@@ -59,7 +59,7 @@ def test_a_tombstone_has_a_key_and_no_value() -> None:
 
 
 def test_the_previous_producer_id_is_written_only_if_different() -> None:
-    """Kafka writes neither; a value without them equals Kafka's byte for byte."""
+    """Kafka leaves out a previous producer id that equals the current one, so the value equals Kafka's byte for byte."""
     same = OPEN._replace(prev_producer_id=4711)
     assert encode_record(TxnRecord("tx-ü", same), 1) == encode_record(TxnRecord("tx-ü", OPEN), 1)
 

@@ -25,7 +25,7 @@ def once(on: Stage) -> Script:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A producer that wrote `record-0` … `record-19`, all in order."""
+    """Yield the stage after a producer has written `record-0` … `record-19` in order."""
     with stage(tmp_path_factory.mktemp("played"), program("idempotent")) as on:
         on.play(once(on))
         on.settle()

@@ -1,4 +1,4 @@
-"""The program's processes: their environment, and that none outlives the run."""
+"""The processes of the program under test: their environment, and that none outlives the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOW = (
 
 
 def pids(directory: Path) -> list[int]:
-    """Wait for the program's output, and return it."""
+    """Wait until the program has written its process ids, and return them."""
     told = directory / "work" / "pids"
     while not told.exists():
         os.sched_yield()
@@ -26,7 +26,7 @@ def pids(directory: Path) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether that process ends; one that is dead and that nobody has waited for does nothing any more."""
+    """Wait until that process has ended or is a zombie, and return True."""
     try:
         process = psutil.Process(pid)
         while process.status() != psutil.STATUS_ZOMBIE:

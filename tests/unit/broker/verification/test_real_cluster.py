@@ -1,4 +1,4 @@
-"""The verification on a cluster that is not its own: what runs, what is left out, and what it leaves behind."""
+"""Verification on an existing cluster: which scenarios run, which are left out, and what is left in the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole verification: what is run, what is said, and what cannot be judged."""
+"""A whole verification: which scenarios run, what is reported, and what cannot be judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verification's own client finds whom to ask, and says where nobody is."""
+"""The verifier's own client finds leaders and coordinators, and reports which address cannot be reached."""
 
 from __future__ import annotations
 

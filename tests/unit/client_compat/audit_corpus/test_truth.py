@@ -17,7 +17,7 @@ MISSING, WHOLE = "payments-1", "payments-0"
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A log with a decision for two partitions, whose marker is in one of them."""
+    """Return a log with the decision of a transaction over two partitions, of which only one has the marker."""
     CASES["lost_with_its_marker"].write(tmp_path / "data")
     return tmp_path / "data"
 

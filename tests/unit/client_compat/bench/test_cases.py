@@ -1,4 +1,4 @@
-"""The list of cases: names are unique, and every figure that a load gives is one that its case declares."""
+"""The list of benchmark cases: names are unique, and every figure that a load returns is declared by its case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bench of the gateway, in small, in front of this broker."""
+"""The gateway's benchmark with small loads, in front of an Ottla broker."""
 
 from __future__ import annotations
 

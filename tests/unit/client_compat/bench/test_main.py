@@ -1,4 +1,4 @@
-"""The command: a quick run of one case against this broker leaves tables, charts and every measurement, and renders them again."""
+"""The benchmark command: a quick run of one case against Ottla writes tables, charts and measurements, and can render them again."""
 
 from __future__ import annotations
 

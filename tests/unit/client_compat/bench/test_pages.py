@@ -1,4 +1,4 @@
-"""The page and its charts: what a reader of the documentation sees."""
+"""The benchmark's page and charts, as readers of the documentation see them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from client_compat.bench.peers.all import PEERS
 
 
 def results() -> Results:
-    """Apache Kafka is twice as good in everything, the others are as good as we are."""
+    """Return results in which Apache Kafka is twice as good as Ottla in every figure, and all other peers equal Ottla."""
     found = Results(1, list(PEERS), about={"cores": "2", "machine": "m", "python": "3", "ottla": "4"})
     for case in CASES:
         for peer in PEERS.values():

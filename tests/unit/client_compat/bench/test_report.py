@@ -1,4 +1,4 @@
-"""The benchmark's figures: ratios are of pairs, medians are of runs, blanks have reasons, missed targets are named."""
+"""The benchmark's report: ratios come from paired runs, values are medians of runs, blanks have reasons, and missed targets are named."""
 
 from __future__ import annotations
 

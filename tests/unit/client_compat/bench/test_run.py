@@ -1,4 +1,4 @@
-"""The whole of the bench against this broker alone, in small: each load runs and gives the figures that its case declares."""
+"""The whole benchmark with small loads against Ottla alone: each load runs and returns the figures that its case declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A large log is listed and planned with few tasks and little memory; a small one of the same kind is judged."""
+"""A large log is planned with few tasks and little memory; a small log of the same kind is judged."""
 
 from __future__ import annotations
 

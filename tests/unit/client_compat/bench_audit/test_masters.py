@@ -1,4 +1,4 @@
-"""Which processes of the machine belong to an audit on Spark."""
+"""The processes of this machine that belong to an audit on Spark."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from client_compat.support.stage import Stage
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClaimEnvironment:
-    """A environment whose broker never runs, for checks that ask it nothing."""
+    """An environment whose broker never runs, for checks that do not contact it."""
     monkeypatch.setattr(AdminPort, "reset", lambda self: None)
     return ClaimEnvironment(Stage(ottla(tmp_path / "data", port=1), AdminPort(1), print), tmp_path, Pool(tmp_path), "no mvn here")
 

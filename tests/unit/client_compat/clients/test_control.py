@@ -1,4 +1,4 @@
-"""The programs' side of the control protocol, with a client that is made of plain functions."""
+"""The client programs' side of the control protocol, with a client made of plain functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from client_compat.clients.control import Failure, Program, Request, Unsupported
 
 
 class Thing:
-    """A producer and a consumer in one."""
+    """A stand-in for both a producer and a consumer."""
 
     def __init__(self, request: Request) -> None:
         self.request, self.closed = request, False

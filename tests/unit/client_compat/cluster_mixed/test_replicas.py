@@ -1,4 +1,4 @@
-"""Brokers' directories against each other: what `compare` must see, and what it must not mind."""
+"""Comparing brokers' data directories: the differences that `compare` must report, and those that it must ignore."""
 
 from __future__ import annotations
 

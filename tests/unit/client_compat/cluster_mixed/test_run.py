@@ -1,4 +1,4 @@
-"""The plan of a run, and when a run is good."""
+"""The plan of a run, and the conditions for a good run."""
 
 from __future__ import annotations
 

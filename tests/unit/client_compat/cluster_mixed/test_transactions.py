@@ -8,7 +8,7 @@ PARTITIONS = 3
 
 
 def judged(outcome: Outcome, partitions: list[int]) -> TxnVerdict:
-    """One committed transaction that is there, and one of `outcome` that is in `partitions`."""
+    """Return the verdict on one committed transaction that is readable, and a second one of `outcome` that is readable in `partitions`."""
     seen = [(partition, value_of("java", 0)) for partition in range(PARTITIONS)]
     more = [(partition, value_of("java", 1)) for partition in partitions]
     return judge({"java": [Outcome.COMMITTED, outcome]}, {"java": 2 if 0 in partitions else 1}, PARTITIONS, [*seen, *more])

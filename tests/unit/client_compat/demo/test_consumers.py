@@ -1,4 +1,4 @@
-"""The comparison of consumed records with what was sent: it must notice everything that can go wrong."""
+"""The comparison of consumed with produced records must detect every kind of error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live view of an act, on a terminal and in a pipe."""
+"""The live view of an act of the demo, on a terminal and in a pipe."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ def looked(at_ms: int, leader: int | None, mark: int, answered: int, dead: int |
 
 
 def judged(tmp_path: Path, *, lost: int = 2) -> Judged:
-    """Ten seconds; leader 1 dies at four, with two records that it alone acknowledged, and 2 leads from seven on."""
+    """Return the verdict on ten seconds: leader 1 dies after four, with `lost` records that it alone had acknowledged; 2 leads after
+    seven."""
     recording = Recording(("aiokafka",))
     recording.samples = [looked(1_000, 1, 0, 0), looked(5_000, 1, 8, 10, 1), looked(8_000, 2, 8, 10, 1), looked(11_000, 2, 18, 20, 1)]
     recording.events = [Event(at, kind, 1, f"<{kind}>") for at, kind in ((5_000, Kind.KILL), (5_001, Kind.START), (9_000, Kind.STILL))]

@@ -1,4 +1,4 @@
-"""The pipeline's loop over an instance that keeps its log and offsets in memory: whatever step fails, taking over again repairs it."""
+"""The pipeline's loop over an instance with its log and offsets in memory: whatever step fails, starting again repairs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ CHUNK = 6
 
 
 class InMemory(PipelineInstance):
-    """One partition; `mishaps` are raised in order, one a call of the step they name. Taking over aborts what is open, as in a broker."""
+    """A partition in memory. `mishaps` are raised one by one, at each call of the step that they name. As in a broker, starting again
+    aborts the open transaction."""
 
     def __init__(self, mishaps: list[tuple[str, Exception]], *, transactional: bool = True) -> None:
         self.mishaps, self.transactional = mishaps, transactional

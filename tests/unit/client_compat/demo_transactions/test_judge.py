@@ -1,4 +1,4 @@
-"""The judge must notice everything that can go wrong with the output of the pipeline."""
+"""The judge of the pipeline's output must detect every kind of error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls of Maven, with one that makes empty jars."""
+"""Calls of Maven, with a stand-in that makes empty jars."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ echo asked >> "$ASKED"
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file in which that Maven records its calls."""
+    """Return the file in which the stand-in for Maven records its calls."""
     programs = tmp_path / "bin"
     programs.mkdir()
     for name, text in (("mvn", MAVEN), ("java", "#!/bin/sh\n")):

@@ -1,4 +1,4 @@
-"""A client program is driven by lines of JSON; whatever it does, the caller gets an answer or a reason in time."""
+"""A client program that is controlled by lines of JSON: whatever it does, the caller gets a response or an error in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stopped run is taken up where it was."""
+"""A matrix run that was stopped continues where it was."""
 
 from __future__ import annotations
 

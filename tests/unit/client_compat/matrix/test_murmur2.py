@@ -1,4 +1,4 @@
-"""The hash agrees with the values that Apache Kafka's own tests pin."""
+"""The murmur2 hash has the values that Apache Kafka's own tests expect."""
 
 from __future__ import annotations
 

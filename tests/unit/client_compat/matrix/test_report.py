@@ -1,4 +1,4 @@
-"""The report says what a run found, and nothing that would differ in the next run of the same versions."""
+"""The report has the results of a run, and nothing that differs in the next run of the same versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell ends in one of four ways, whatever its scenario, its program or its broker do."""
+"""A cell of the matrix has one of four outcomes, whatever its scenario, program or broker do."""
 
 from __future__ import annotations
 

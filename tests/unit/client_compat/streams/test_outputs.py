@@ -1,4 +1,4 @@
-"""The judge of `make streams`: that it would see a count that came twice, one that never came, and one that stopped short."""
+"""The judge of `make streams` detects a count that was written twice, one that is missing, and a word whose counts end early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The admin port as programs see it that know only sockets, on a broker that runs as a process."""
+"""The client of the admin port without an HTTP library, on a broker that runs as a process."""
 
 from __future__ import annotations
 

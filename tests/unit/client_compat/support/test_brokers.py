@@ -1,4 +1,4 @@
-"""Processes and ports, with a stand-in program for the broker."""
+"""Broker processes and their ports, with a stand-in program for the broker."""
 
 from __future__ import annotations
 

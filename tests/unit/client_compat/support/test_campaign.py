@@ -15,7 +15,7 @@ from client_compat.support.campaign import RECORD, Expectations, Outcome, conduc
 
 @dataclass
 class Told:
-    """An outcome with a line of its own."""
+    """An outcome of a campaign with its own report line."""
 
     good: bool
 

@@ -1,4 +1,4 @@
-"""Links between nodes, over real sockets: both nodes are this process, each by a port of its own."""
+"""Links between nodes over real sockets: this process plays both nodes, each on its own port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 def connected(links: Links, port: int, listener: socket.socket) -> tuple[socket.socket, socket.socket]:
-    """The end of node 1, which dialled, and that of node 2."""
+    """Return both ends of a connection: that of node 1, which opened it, and that of node 2."""
     dialled = socket.create_connection((HOST, port), PATIENCE_S)
     accepted, _ = listener.accept()
     accepted.settimeout(PATIENCE_S)

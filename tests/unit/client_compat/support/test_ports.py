@@ -1,4 +1,4 @@
-"""A port that is given is given to nobody else, in this process or another, while nothing listens on it."""
+"""A reserved port is given to nobody else, in this process or another, even while nothing listens on it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ottla.testing import InProcessBroker
 
 
 class Three(Feed):
-    """Three records, and the client is lost when the second one has been handed over."""
+    """A workload of three records, in which the client fails when it sends the second one."""
 
     def __init__(self) -> None:
         self.answers: dict[int, str] = {}

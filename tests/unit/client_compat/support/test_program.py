@@ -52,7 +52,7 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_removed_itself_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mount point is such a directory."""
+    """A directory that is a mount point cannot be removed."""
     (tmp_path / MARKER).touch()
     monkeypatch.setattr("os.rmdir", lambda *_, **__: (_ for _ in ()).throw(OSError("busy")))
     replace(quiet(), tmp_path, MARKER)

@@ -1,4 +1,4 @@
-"""A topic is read to its end only where no transaction holds readers back."""
+"""A topic is read to its end only if no open transaction holds the last stable offset back."""
 
 from __future__ import annotations
 

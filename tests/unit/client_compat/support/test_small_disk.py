@@ -1,4 +1,4 @@
-"""A disk that is full and has space again, where one can be mounted."""
+"""A disk that gets full and has space again; skipped if no file system can be mounted."""
 
 from __future__ import annotations
 

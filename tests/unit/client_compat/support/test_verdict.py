@@ -1,4 +1,4 @@
-"""Acknowledgements against the log: what `judge` must see in them."""
+"""The comparison of acknowledgements with the log: what `judge` must detect."""
 
 from __future__ import annotations
 

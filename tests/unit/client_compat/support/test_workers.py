@@ -1,4 +1,4 @@
-"""Client processes of a stage: they end well and in time, or the stage fails."""
+"""Client processes of a stage: either they end in time with exit code 0, or the stage fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The walker over batch headers, each test on its compiled and on its interpreted form."""
+"""The walker of batch headers; each test runs on the compiled and the interpreted form."""
 
 from __future__ import annotations
 

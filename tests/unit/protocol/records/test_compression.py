@@ -1,4 +1,4 @@
-"""The five codecs: Kafka's framing both ways, and hostile input in bounded memory."""
+"""The five compression codecs: Kafka's framing in both directions, and malicious input in limited memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def raw_snappy(data: bytes) -> bytes:
 
 
 def streamed_zstd(data: bytes) -> bytes:
-    """A frame that does not say how large its content is, as streaming producers write it."""
+    """Return a zstd frame without its content size, as streaming compressors write it."""
     squeeze = zstandard.ZstdCompressor().compressobj()
     return squeeze.compress(data) + squeeze.flush()
 
@@ -180,7 +180,7 @@ print("safe")
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the address space of a process, which only Linux does reliably")
 @pytest.mark.parametrize(("codec", "form"), [(c, "plain") for c in COMPRESSED] + [(Codec.ZSTD, "streamed")], ids=str)
 def test_a_bomb_of_256_mib_is_refused_within_bounded_memory(codec: Codec, form: str) -> None:
-    """The process that opens it may not even reserve the memory that the bomb would need."""
+    """The process that decompresses it may not even reserve as much memory as the content would need."""
     done = subprocess.run([sys.executable, "-c", _BOMB, str(int(codec)), form], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.returncode) == ("safe\n", 0), done.stderr[-2000:]
 

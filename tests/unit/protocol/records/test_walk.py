@@ -1,4 +1,4 @@
-"""The record walker, each test on its compiled and on its interpreted form."""
+"""The walker of records; each test runs on the compiled and the interpreted form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def section(*records: SimpleRecord) -> bytes:
 
 
 def framed(body: bytes) -> bytes:
-    """A record of this body, which has less than 64 bytes."""
+    """Return a record with this body of less than 64 bytes, preceded by its length."""
     return bytes([len(body) * 2]) + body
 
 
@@ -161,7 +161,7 @@ def test_any_buffer_can_be_walked(walk: ModuleType, kind: type) -> None:
 
 
 def filler(walk: ModuleType, rows: int, size: int, *, values: bool = True) -> tuple[Any, dict[str, Any]]:
-    """A filler and its buffers, by name."""
+    """Return a filler of columns and its buffers by name."""
     ends = array("i", bytes(4 * (rows + 1)))
     buffers = {
         "offsets": array("q", bytes(8 * rows)),

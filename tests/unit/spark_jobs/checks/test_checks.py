@@ -1,4 +1,4 @@
-"""Rules as data: the properties that readers of a verdict and the audit's one query rely on. corpus/test_corpus.py has their findings."""
+"""The audit's rules as data: the properties that a verdict's readers and the audit's query rely on. Findings: corpus/test_corpus.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corpus: what was planted is found, what is legal is not; and how the score counts what is not so."""
+"""The corpus: planted damage is found, legal logs have no findings, and the score counts false and missing findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of a broker in which transactions went wrong: what a finding tells."""
+"""The findings in a broker's directory with faulty transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rows go from step to step on Spark: over RDDs and over DataFrames; and how a failure comes back."""
+"""How rows pass between the steps on Spark, over RDDs and over DataFrames, and how a failure is reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Over = Callable[..., Iterable[Row]]
 
 
 def to_shares(rows: Iterable[Row]) -> Iterator[Row]:
-    """Each row to two shares, and the number of rows that came together."""
+    """Yield each row for two shares; the second copy's content is the number of rows in the task."""
     there = list(rows)
     for number, content in there:
         yield number % 3, content

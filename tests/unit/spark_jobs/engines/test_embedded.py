@@ -1,4 +1,4 @@
-"""Spark's SQL in DuckDB: the places where the two would differ if nothing were done about it."""
+"""Spark's SQL executed by DuckDB: the functions whose results would differ without translation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_interrupt_while_rows_are_read_is_an_interrupt(engine: EmbeddedEngine
 
 @pytest.fixture
 def _interruptible() -> Iterator[None]:
-    """A shell starts a background job with SIGINT ignored; the query would then run to its end."""
+    """Let SIGINT raise KeyboardInterrupt: a shell starts background jobs with SIGINT ignored, and the query would then run to its end."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -102,7 +102,7 @@ def test_a_small_directory_is_judged_in_well_under_a_second(tmp_path: Path) -> N
 
 
 def many_batches(root: Path, count: int) -> None:
-    """A partition of that many batches, each of another producer."""
+    """Write a partition of `count` batches, each of another producer."""
     template = build_batch([SimpleRecord(None, b"x", 1)], producer_id=0, producer_epoch=0, base_sequence=0, leader_epoch=0)
     head, tail = read_header(template), template[HEADER_BYTES:]
     directory = root / "rows-0"

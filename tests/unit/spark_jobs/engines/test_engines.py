@@ -1,4 +1,4 @@
-"""Which engine judges, and that both say the same: the whole corpus, in one run each."""
+"""The choice of the engine; and both engines give the same verdict on the whole corpus, each in one run."""
 
 from __future__ import annotations
 

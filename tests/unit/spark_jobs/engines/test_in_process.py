@@ -1,4 +1,4 @@
-"""Both steps on one engine, and pictures of what is still there."""
+"""Both steps of the audit on one engine, and queries of its views for the report's pictures afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging piece by piece says what judging the whole log says: over the whole corpus, however it is cut."""
+"""Judging a log piece by piece gives the same findings as judging it whole: on the whole corpus, however it is split."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def rows_of(root: Path) -> pa.Table:
 
 
 def followed(rows: pa.Table, size: int) -> tuple[list[Told], list[int]]:
-    """What is told (rule, severity, kind, place) when `size` batches arrive at a time, and how many rows are remembered after each."""
+    """Judge the rows in pieces of `size` batches; return the findings (rule, severity, kind, place), and after each piece the rows
+    remembered."""
     return told_of([rows.slice(at, size) for at in range(0, rows.num_rows, size)])
 
 
@@ -51,7 +52,7 @@ def place(f: dict[str, Any]) -> str:
 
 
 def whole(roots: list[Path]) -> list[Counter[Told]]:
-    """What the audit says of each, in one run."""
+    """Return each root's findings by the audit of the whole logs, in one run."""
     verdicts = audit(roots, engine="duckdb", samples=10_000, deep=False).directories
     found = [[finding for name in CONTINUOUS for finding in verdict.rules[name].samples] for verdict in verdicts]
     kept = [[f for f in each if f.severity != "info" and f.rule != HANGING] for each in found]
@@ -59,7 +60,7 @@ def whole(roots: list[Path]) -> list[Counter[Told]]:
 
 
 def without_hanging(told: list[Told]) -> Counter[Told]:
-    """Whether a transaction hangs is the one judgement that lacks something here: what `__transaction_state` says."""
+    """Leave out the findings about hanging transactions, whose judgement needs `__transaction_state`, which is missing here."""
     return Counter(each for each in told if each[0] != HANGING)
 
 
@@ -67,14 +68,14 @@ ALONE = [name for name, case in CASES.items() if not case.directories]
 
 
 def written(directory: Path, names: Iterable[str]) -> dict[str, Path]:
-    """The logs of these cases of the corpus."""
+    """Write the logs of these corpus cases, each to its directory."""
     for name in names:
         CASES[name].write(directory / name)
     return {name: directory / name for name in names}
 
 
 def test_piece_by_piece_says_what_the_whole_log_says(tmp_path: Path) -> None:
-    """All logs arrive together, in two pieces; their partitions have other numbers then, for many are called the same."""
+    """All logs are judged together, in two pieces. Their partitions are renumbered, because many logs have the same names."""
     roots = written(tmp_path, ALONE)
     tables = [moved(rows_of(root), number) for number, root in enumerate(roots.values())]
     first = pa.concat_tables([rows.slice(0, rows.num_rows // 2 + 1) for rows in tables])
@@ -94,7 +95,7 @@ PARTITIONS_A_LOG = 1_000
 
 
 def moved(rows: pa.Table, number: int) -> pa.Table:
-    """As if it were the log of that number among many."""
+    """Return the rows with their partitions renumbered for the log `number` of many."""
     at = rows.schema.get_field_index("partition")
     field = rows.schema.field(at)
     return rows.set_column(at, field, pc.add(rows["partition"], number * PARTITIONS_A_LOG).cast(field.type))

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps, and what a restart is told from it."""
+"""The state that a checkpoint keeps, and what a restart restores from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Following logs with Spark: what appears is told once, over restarts too."""
+"""Following logs with Spark: each finding is reported once, also over restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of a log, row by row."""
+"""The state that is remembered of a log, row by row."""
 
 from __future__ import annotations
 

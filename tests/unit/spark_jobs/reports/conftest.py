@@ -12,7 +12,7 @@ from ottla.spark_jobs.verdict import Verdict
 
 @pytest.fixture(scope="session")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Verdict, dict[str, Pictures]]:
-    """The directory in which transactions went wrong, judged once, with its pictures."""
+    """The verdict on the directory with faulty transactions, and the data of the report's pictures."""
     path: Path = tmp_path_factory.mktemp("reports") / "log"
     payments.plant(path)
     pictures: dict[str, Pictures] = {}

@@ -15,7 +15,7 @@ Judged = tuple[Verdict, dict[str, Pictures]]
 
 
 class Page(HTMLParser):
-    """Every element with its attributes; complains about what is not closed."""
+    """An HTML parser that collects all elements with their attributes, and fails on unclosed ones."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""One suite for all formats of tables: rows are read back by another engine, and runs are stopped at each step."""
+"""One suite for all table formats: another engine reads the rows back, and runs are killed at each step."""
 
 from __future__ import annotations
 
@@ -126,11 +126,11 @@ def test_a_missing_library_is_named_with_the_extra_that_installs_it(
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nothing in the code catches it."""
+    """Raised where the process is killed: a BaseException, so that the code under test does not catch it."""
 
 
 def killed_at(step: int) -> Callable[[str, Any], None]:
-    """Return an audit hook's body that ends the process at one of its writes to the file system."""
+    """Return an audit hook that raises Killed at the n-th rename, removal or mkdir."""
     seen = iter(range(step + 1))
 
     def hook(event: str, _args: Any) -> None:

@@ -1,4 +1,4 @@
-"""Levels `markers`, `transactions` and `offsets`: control batches and the records of Kafka's own topics."""
+"""The levels `markers`, `transactions` and `offsets`: control batches, and the records of Kafka's internal topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels `groups` and `share_states`: what is decoded, what is unreadable, and what is left to newer readers."""
+"""The levels `groups` and `share_states`: decoded records, unreadable ones, and record versions that are newer than this reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels `snapshots` and `indexes`: each entry as it stands in its file, and what is no entry."""
+"""The levels `snapshots` and `indexes`: each entry as stored in its file, and bytes that are no entry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(root: Path, level: str, columns: list[str]) -> list[dict[str, Any]]:
 
 
 def side_file(root: Path, name: str, content: bytes) -> Path:
-    """A file beside the segment at offset 100 of t-0."""
+    """Write a file `name` beside the segment of t-0 that begins at offset 100; return its path."""
     log = PartitionWriter(root, "t", 0)
     log.next_offset = 100
     log.file.unlink()

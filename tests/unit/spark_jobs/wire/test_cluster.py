@@ -1,4 +1,4 @@
-"""Reading from leaders: failures by a moving leader or a broken connection are retried, final ones are reported."""
+"""Reading from leaders: failures by a moved leader or a broken connection are retried, final ones are reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.topic_calls import create, produce
 
 
 class Naps(list[float]):
-    """Notes for how long somebody would have slept."""
+    """Records the seconds of each pause instead of sleeping."""
 
     def __call__(self, seconds: float) -> None:
         self.append(seconds)

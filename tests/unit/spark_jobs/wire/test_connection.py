@@ -1,4 +1,4 @@
-"""Connections with TLS and SASL, against a broker's side played here; Apache Kafka's own is in tests/scenario."""
+"""Connections with TLS and SASL against a scripted broker; against Apache Kafka: tests/scenario."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answer = Callable[[bytes], SaslAuthenticateResponse]
 
 @contextmanager
 def broker(answer: Answer, mechanisms: list[str], tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """A broker's side of one connection: `host:port`."""
+    """Serve one connection as a broker with these SASL mechanisms; yield `host:port`."""
     with socket.create_server((HOST, 0)) as listening:
         serving = threading.Thread(target=_serve, args=(listening, answer, mechanisms, tls))
         serving.start()

@@ -1,4 +1,5 @@
-"""Reading ranges of offsets by Fetch: each batch once, whatever the answers' sizes, and on behind what cannot be given."""
+"""Reading ranges of offsets with Fetch: each batch once, whatever the responses' sizes, and continuing behind batches that cannot be
+read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A range as runs of batches: positions count what was fetched, and what was not given is a stop of no bytes."""
+"""A range of offsets as runs of batches: positions count fetched bytes, and an unreadable range is a stop of 0 bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.wire_logs import FakeLeader, run_of_batches, segment
 
 @pytest.fixture
 def leader(monkeypatch: pytest.MonkeyPatch) -> FakeLeader:
-    """The leader that every connection reaches."""
+    """The leader to which every connection leads."""
     made = FakeLeader(run_of_batches([(0, 5, 10)] * 4))
 
     class Reached:

@@ -1,4 +1,4 @@
-"""Client properties of three clients mean the same; what is not understood is refused."""
+"""The security properties of Java, librdkafka and Python clients mean the same; settings that cannot work are rejected by name."""
 
 from __future__ import annotations
 

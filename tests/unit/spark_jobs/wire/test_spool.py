@@ -1,4 +1,4 @@
-"""Fetched logs as files: byte for byte the broker's, continued where an interrupted run ended, and honest about what is missing."""
+"""Fetched logs as files: the broker's bytes, continued after an interruption, and with gaps reported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Interrupted(Exception):
 
 
 class Impatient(Throttle):
-    """Is interrupted after so many answers."""
+    """A throttle that interrupts the fetching after `answers` responses."""
 
     def __init__(self, answers: int) -> None:
         super().__init__(0)

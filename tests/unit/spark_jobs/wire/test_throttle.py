@@ -1,4 +1,4 @@
-"""A limit on bytes a second, by a clock that the test moves."""
+"""A limit of bytes per second, by a clock that the test advances."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ def room() -> Iterator[Console]:
 
 
 def batch(*values: bytes, producer_id: int = -1, epoch: int = 0, sequence: int = 0, **more: Any) -> bytes:
-    """A time long ago, because with today's markers each turn would begin a new segment."""
+    """Make a batch whose records have the fixed timestamp 1,000: with the current time, each transaction marker would roll a new
+    segment."""
     records = [SimpleRecord(b"k", value, 1_000) for value in values]
     idempotent = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence} if producer_id >= 0 else {}
     return build_batch(records, **idempotent, **more)
@@ -188,7 +189,8 @@ def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) 
 
 
 def doubling(times: int) -> str:
-    """A recursive schema: a record without bytes that consists of two records of another type, and so on."""
+    """Return an Avro schema of nested records, each of which contains the one before it twice; a record has no bytes, but 2^times
+    fields."""
     inner: object = {"type": "record", "name": "R0", "fields": []}
     for number in range(1, times):
         fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"R{number - 1}"}]
@@ -418,7 +420,7 @@ def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: s
 
 
 def test_records_and_the_wire_log_of_a_broker_with_an_authorizer_need_the_token() -> None:
-    """ACLs hide them from some users; who reads the admin port from this machine could be any of them."""
+    """The token is needed although the request comes from this machine: any local user can connect, and ACLs may deny him these records."""
     clock = MovableClock()
     settings = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
     with InProcessBroker(clock=clock, settings=settings) as broker, served(broker, clock) as room:

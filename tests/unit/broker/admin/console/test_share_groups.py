@@ -37,7 +37,7 @@ def client(room: Console) -> Iterator[Client]:
 
 @pytest.fixture
 def member(client: Client) -> ShareMember:
-    """The only member of group "g", which has been given six records of partition 0."""
+    """The only member of share group "g", which has acquired the six records of partition 0."""
     share_group_calls.prepare(client)
     configure(client, "g", share__auto__offset__reset="earliest")
     settle(client)
@@ -49,7 +49,7 @@ def member(client: Client) -> ShareMember:
 
 
 def first_of(room: Console) -> dict[str, Any]:
-    """Return what is told of partition 0."""
+    """Return the console's description of the group's partition 0."""
     told: dict[str, Any] = room.read("group", name="g")["shared"][0]
     return told
 

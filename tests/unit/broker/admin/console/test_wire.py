@@ -1,4 +1,4 @@
-"""The wire log of the console: the observer by itself, and over HTTP for a broker and a gateway with real clients."""
+"""The console's wire log: the observer alone, and over HTTP for a broker and a gateway with real clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def room() -> Iterator[Console]:
 
 
 class Tapped:
-    """A wire log without a broker; `faults.told` passes exchanges to it."""
+    """A wire log without a broker; tests pass exchanges to it by `faults.told`."""
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -260,7 +260,7 @@ def client_of(gateway: InProcessGateway) -> Client:
 
 
 def views(page: AnyConsole) -> dict[str, Any]:
-    """Return the constants in the script that tells the page its views."""
+    """Return the constants that the script /console/views.js exports, by name."""
     status, headers, script = page.answer("GET", "/console/views.js")
     assert (status, headers["content-type"]) == (200, "text/javascript; charset=utf-8")
     lines = [line.removeprefix("export const ").rstrip(";").split(" = ") for line in script.decode().splitlines()]

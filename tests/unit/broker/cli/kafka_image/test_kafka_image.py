@@ -1,4 +1,4 @@
-"""The meaning of the variables of Kafka's images; tests/scenario/test_in_kafkas_place.py starts containers with them."""
+"""What the environment variables of Kafka's images mean; tests/scenario/test_in_kafkas_place.py starts containers with them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def tool(broker: RunningBroker, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """Runs one against the broker: its exit code, and what it printed."""
+    """Return a function that runs a tool against the broker and returns its exit code, standard output and standard error."""
 
     def call(name: str, *options: str, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
@@ -299,7 +299,7 @@ def test_a_directory_is_formatted_once_and_described(tmp_path: Path, capsys: pyt
 
 
 def test_no_tool_prints_characters_that_command_a_terminal(tool: Tool, broker: RunningBroker) -> None:
-    """Any client can make a group whose name moves the cursor, or sets the window's title."""
+    """Any client can create a group whose name contains escape sequences that move the cursor or set the window's title."""
     hostile = "evil\x1b]0;owned\x07\u202egnp\x9b2J"
     shown = r"evil\u001b]0;owned\u0007\u202egnp\u009b2J"
     broker.topics.create("of-evil")

@@ -1,4 +1,4 @@
-"""The group service over partitions in memory: tickets as futures, timers, failed and slow writes."""
+"""The group service over partitions in memory: pending responses as futures, timers, failed and slow writes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.simulation import settle
 
 
 class Place:
-    """One partition of the offsets topic, a virtual clock, and services that are started and stopped over it."""
+    """One partition of `__consumer_offsets`, a virtual clock, and services that are started and stopped over it."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -67,7 +67,7 @@ class Place:
         return self.service
 
     async def two_partitions(self) -> GroupService:
-        """Open the service over two partitions, with an offset of a group in each."""
+        """Return a service over two partitions, with the committed offset of one group in each."""
         partitions = {0: self.partition, 1: MemoryPartition()}
         partitions[1].index = 1
         self.topic = SimpleNamespace(partitions=partitions, count=2)

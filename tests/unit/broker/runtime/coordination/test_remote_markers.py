@@ -29,7 +29,8 @@ MARKER = TxnMarker(7, 5, True, 9, 2)
 
 
 class Scene(BrokerOne):
-    """`codes` are the other brokers' errors for a partition; `held` delays their responses."""
+    """The markers that broker 1 sends. `codes` are the errors of other brokers by partition; while `held` is set, their responses wait for
+    it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ PLACES = frozenset({A, B})
 
 
 class Here:
-    """This broker's own transactions: there are none."""
+    """A stand-in for this broker's transaction coordinator, which rejects every request with PRODUCER_FENCED."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []

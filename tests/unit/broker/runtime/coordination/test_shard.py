@@ -1,4 +1,5 @@
-"""Decide, append, apply, respond when durable: with a counting state machine, and with the groups' own records when loading."""
+"""A shard decides, appends, applies, and responds when the records are durable: with a counting state machine, and loading groups'
+records."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from tests.support.memory_partition import MemoryPartition
 
 
 class Words:
-    """A machine whose state is the words written so far, with their offsets and producers."""
+    """A state machine whose state is the words written so far, with their offsets and producer ids."""
 
     def __init__(self) -> None:
         self.words: list[tuple[str, int, int]] = []
@@ -106,7 +107,7 @@ async def test_a_lost_write_fails_its_responses() -> None:
 
 
 async def turns_of_load(loading: Any) -> int:
-    """Load in chunks of a byte; return the number of turns of the loop."""
+    """Load in chunks of one byte; return the number of turns of the event loop that it takes."""
     turns, load = 0, asyncio.ensure_future(loading.load(chunk_bytes=1))
     while not load.done():
         turns += 1

@@ -1,4 +1,4 @@
-"""The shards of an internal topic by leader epoch: elected, loaded, asked, resigned."""
+"""Shards of an internal topic by leader epoch: elected, loaded, used, resigned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER_KEY = next(key for key in "abcdefgh" if partition_of(key, 2) == 1)
 
 
 class Words:
-    """A machine whose state is the words written so far."""
+    """A state machine whose state is the words written so far."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -44,7 +44,7 @@ def _decode(_: object, value: Any) -> str | None:
 
 
 class Place:
-    """A topic of two partitions, any of which may be missing, and the events of its shards."""
+    """An internal topic of two partitions, any of which may be missing, and the shards that were loaded or unloaded."""
 
     def __init__(self) -> None:
         self.partitions: dict[int, Any] = {0: MemoryPartition(), 1: MemoryPartition()}

@@ -26,7 +26,7 @@ T = topic_id("t")
 
 
 class States:
-    """A persister. `failing` are the partitions whose operations are rejected."""
+    """A persister in memory. Operations for the partitions in `failing` are rejected."""
 
     def __init__(self) -> None:
         self.failing: set[int] = set()
@@ -73,7 +73,7 @@ class Place:
         self.service = ShareGroupService(self.groups, persister, end_offsets, self.nursery)
 
     async def beat(self, epoch: int = 0) -> int:
-        """Send a heartbeat, wait for what follows it, and return the member's epoch."""
+        """Send a heartbeat, wait until the partitions that it adds are initialized, and return the member's epoch."""
         names = frozenset({"t"}) if epoch == 0 else None
         answer: Any = self.service.heartbeat(ShareHeartbeat(group_id="g", member_id="m", epoch=epoch, topic_names=names))
         await settle()

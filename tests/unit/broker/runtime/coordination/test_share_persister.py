@@ -45,7 +45,7 @@ SERVED = {int(key): (0, 1 if key in {85, 87} else 0) for key in RESULTS}
 
 
 class Here:
-    """The share coordinator of broker 1. `codes` are the errors of its next calls."""
+    """The share coordinator on broker 1. `codes` are the errors of its next calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -69,7 +69,7 @@ class Here:
 
 
 class Scene(BrokerOne):
-    """`__share_group_state-0` is led by broker 2 unless `leader` says otherwise."""
+    """The persister on broker 1. Broker 2 leads `__share_group_state-0` unless `leader` says otherwise."""
 
     def __init__(self, leader: int = 2) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Scene(BrokerOne):
         )
 
     async def after(self, *pauses_ms: int) -> None:
-        """Let these pauses pass, one after the other."""
+        """Advance the time by each pause in turn, and run what is then due."""
         for pause_ms in pauses_ms:
             await settle()
             await self.pass_ms(pause_ms)

@@ -26,7 +26,7 @@ KEY, OTHER = SharePartitionKey("g", TOPIC, 0), SharePartitionKey("g", TOPIC, 1)
 
 
 class Place:
-    """One partition of the state topic, a virtual clock, and services that are started over it."""
+    """One partition of `__share_group_state`, a virtual clock, and the services that are started over it."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()

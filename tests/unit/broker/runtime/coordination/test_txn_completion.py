@@ -23,7 +23,7 @@ A, B, OFFSETS = ("a", 0), ("b", 0), ("__consumer_offsets", 3)
 
 @dataclass
 class Place:
-    """Scripted partitions and a virtual clock."""
+    """Scripted partitions that receive markers, and a virtual clock."""
 
     refusals: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     slow: set[TopicPartition] = field(default_factory=set)
@@ -55,7 +55,7 @@ class Place:
         self.completion.begin(self, txn, decided)
 
     def write(self, txn: Transaction) -> None:
-        """The transaction's own partition: only the completion is written here."""
+        """Write to the transaction's partition of `__transaction_state`; only CompleteCommit is written here."""
         assert txn.state is TxnState.COMPLETE_COMMIT
         self.done += 1
         if not self.can_complete:

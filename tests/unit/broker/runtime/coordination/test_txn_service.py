@@ -49,7 +49,7 @@ async def opened(tmp_path: Path, files: MemoryFiles) -> AsyncIterator[TxnDir]:
 
 
 async def reopened(opened: TxnDir, path: Path, files: MemoryFiles) -> TxnDir:
-    """The directory after SIGKILL, at the same time of day."""
+    """Return the directory opened again after SIGKILL, at the same wall-clock time."""
     opened.crash()
     again = TxnDir(path, files=files)
     again.clock.advance(opened.clock.now_ms() - again.clock.now_ms())
@@ -246,7 +246,7 @@ async def test_a_failed_write_of_the_completion_is_retried(opened: TxnDir, files
 
 
 async def test_a_producer_id_rotation_survives_a_kill(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
-    """The producer got its next id; the kill comes before the transaction is complete."""
+    """The kill comes after the producer got its next id and before the transaction is complete."""
     opened.init()
     (shard,) = opened.txns.shards.serving()
     shard.append([TxnRecord("tx", opened.transaction()._replace(producer_epoch=32_766))])

@@ -30,13 +30,13 @@ Verified = dict[tuple[str, int], ErrorCode]
 
 
 async def a_turn(ms: int) -> None:
-    """Wait as long as these tests need."""
+    """Stand in for the wait before a retry: check its length, and let other tasks run once."""
     assert ms == limits.ADD_PARTITIONS_RETRY_MS
     await asyncio.sleep(0)
 
 
 class Coordinator:
-    """One transaction; `answers` are the results of the next additions, then NONE."""
+    """The coordinator of one transaction. `answers` are the results of the next requests to add partitions, afterwards NONE."""
 
     def __init__(self) -> None:
         self.added: set[tuple[str, int]] = set()
@@ -88,7 +88,7 @@ def a_batch(sequence: int = 0) -> bytes:
 
 
 def write(scene: PartitionScene, index: int, sequence: int = 0) -> None:
-    """Append a batch of the transaction, which makes it open in the partition."""
+    """Append a batch of the transaction to the partition, which opens the transaction there."""
     append_verified(scene.partitions.get("t", index), a_batch(sequence))
 
 
@@ -101,7 +101,7 @@ def refused(verdicts: Verdicts) -> Verified:
 
 
 def verify(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Verified:
-    """Return the refused partitions of a verification without a wait; the others may be appended."""
+    """Verify a batch for each partition, which must finish at once; return the error of each refused one."""
     answer = verification.verify(writer, batches(scene, *indexes))
     assert isinstance(answer, dict)
     return refused(answer)

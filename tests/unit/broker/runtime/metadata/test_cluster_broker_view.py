@@ -1,4 +1,4 @@
-"""The cluster as a broker presents it; the responses over a socket are tested in `tests/wire/test_in_a_cluster.py`."""
+"""The cluster's metadata as a broker describes it to clients; responses over a socket: `tests/wire/test_in_a_cluster.py`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ SIZE = 20
 
 
 class Blocks:
-    """A controller that allocates blocks of twenty when the test lets it."""
+    """A controller that allocates blocks of twenty producer ids when the test permits it."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -80,7 +80,7 @@ async def test_a_partition_without_a_leader_is_not_fetched(member: MemberDir) ->
 
 
 async def test_only_in_sync_replicas_fetch_during_a_controlled_shutdown(member: MemberDir) -> None:
-    """KAFKA-14296, scenario 37."""
+    """KAFKA-14296, scenario 37: during its controlled shutdown a broker keeps fetching only where it is in the ISR."""
     await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     member.publisher.shutting_down = True
     await member.told(change(ID, 0, leader=2), change(ID, 1, isr=[2]))
@@ -98,7 +98,7 @@ async def test_a_reassigned_replica_is_deleted_and_no_other(member: MemberDir) -
 
 
 async def test_a_topic_recreated_in_one_batch_has_an_empty_log(member: MemberDir) -> None:
-    """Scenario 30."""
+    """Scenario 30: the deletion and the creation are in one batch of metadata records."""
     await member.told(*START, partition(ID, 0, [1, 2]))
     old = member.partitions.get("t", 0)
     await member.told(RemoveTopicRecord(ID), TopicRecord("t", NEW_ID), partition(NEW_ID, 0, [1, 2]))
@@ -111,7 +111,7 @@ async def test_a_topic_recreated_in_one_batch_has_an_empty_log(member: MemberDir
 async def test_the_last_record_of_a_partition_in_a_batch_applies_with_every_epoch(
     member: MemberDir, leaders: tuple[int, ...], led: bool
 ) -> None:
-    """KAFKA-13790, scenario 30."""
+    """KAFKA-13790, scenario 30: one batch elects `leaders` in turn; the last one leads, and each election counts as a leader epoch."""
     await member.told(*START, partition(ID, 0, [1, 2]))
     elected: list[int] = []
     member.publisher.on_elected.append(lambda name, index, epoch: elected.append(epoch))
@@ -122,7 +122,7 @@ async def test_the_last_record_of_a_partition_in_a_batch_applies_with_every_epoc
 
 
 async def test_an_isr_change_reaches_new_and_current_leaders(member: MemberDir) -> None:
-    """KAFKA-13161, scenario 30."""
+    """KAFKA-13161, scenario 30: one record changes only the ISR, the other one also the leader."""
     await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     await member.told(change(ID, 0, isr=[1]), change(ID, 1, leader=1, isr=[1]))
     assert [member.partitions.get("t", index).replica.others.in_sync.committed for index in range(2)] == [{1}, {1}]
@@ -140,7 +140,7 @@ async def test_many_elections_are_applied_and_reverted(member: MemberDir) -> Non
 
 
 class Turns:
-    """Observes the broker's partitions in each turn of the event loop while it applies a change."""
+    """Records the state of the broker's partitions in each turn of the event loop while it applies a change."""
 
     def __init__(self, member: MemberDir) -> None:
         self.looks: list[dict[Place, bool]] = []

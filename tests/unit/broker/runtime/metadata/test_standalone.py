@@ -55,7 +55,7 @@ async def test_records_are_durable_before_they_are_applied(tmp_path: Path) -> No
 
 
 async def test_a_failed_sync_stops_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it were in the log and not in the catalog, a recreated topic would exist twice after a restart."""
+    """If the topic's record were in the log and not in the catalog, a topic created again would exist twice after a restart."""
     opened = TopicDir(tmp_path)
 
     def exhausted(fd: int) -> int:
@@ -78,7 +78,7 @@ async def test_clients_cannot_reach_the_metadata_log(tmp_path: Path) -> None:
 
 
 def write_to(opened: TopicDir, records: list[MetadataRecord]) -> None:
-    """Write to the log as another process would have."""
+    """Append records to the metadata log, as another process would have."""
     batch = build_batch([SimpleRecord(None, encode_record(record, 0), 1) for record in records])
     opened.controller.voter.raft_log.log.append(batch, origin=Origin.COORDINATOR, leader_epoch=0, now_ms=1)
 
@@ -95,7 +95,7 @@ def snapshot_of_one_topic(topic_id: bytes) -> bytes:
 
 
 async def with_log_that_begins_later(path: Path) -> None:
-    """A data directory whose metadata log starts at offset 10, as after a snapshot of Apache Kafka."""
+    """Make a data directory whose metadata log starts at offset 10, as after a snapshot by Apache Kafka."""
     TopicDir(path).close()
     directory = path / METADATA
     shutil.rmtree(directory)

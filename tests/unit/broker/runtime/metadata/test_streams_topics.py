@@ -32,7 +32,7 @@ ASKER = Asker(Client(), "app", lambda _: None)
 
 
 class Creating:
-    """Answers creations when the test lets it."""
+    """Topic creation that responds when the test permits it; `asked` are the received requests."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()

@@ -16,7 +16,7 @@ from tests.support.simulation import settle
 
 
 class Making:
-    """Creates topics when the test lets it."""
+    """Topic creation that responds when the test permits it."""
 
     def __init__(self) -> None:
         self.nursery = Nursery(Timers(), VirtualClock(), lambda _: None)

@@ -44,7 +44,7 @@ def same(request: Request) -> Any:
 
 
 class Cluster(LinkedPlace):
-    """A channel, and the node that is reported as controller."""
+    """A channel to the controller, and the node that metadata names as the controller."""
 
     def __init__(self, retry_timeout_ms: int | None = 60_000) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ ID = b"\x07" * 16
 
 
 class Told:
-    """Broker 2 with directory `OWN`, and a scripted controller."""
+    """Broker 2, whose data directory is `OWN`, and a scripted controller."""
 
     def __init__(self) -> None:
         self.clock, self.timers, self.catalog = VirtualClock(), Timers(), Catalog()
@@ -66,7 +66,7 @@ class Told:
 
     @property
     def asked(self) -> list[list[int]]:
-        """The partitions of each request."""
+        """The partition indexes in each request."""
         return [
             [at.partition_index for directory in request.directories for topic in directory.topics for at in topic.partitions]
             for request in self.requests

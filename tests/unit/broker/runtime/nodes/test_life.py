@@ -31,7 +31,7 @@ EPOCH, DIRECTORY, INTERVAL = 12, b"\x10" * 16, 2_000
 
 
 class Living(LinkedPlace):
-    """A broker's life, and a controller that registers it at offset 12 if it responds at all."""
+    """A broker's lifecycle, with a scripted controller that registers it at offset 12 unless told not to respond."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ async def test_a_controlled_shutdown_ends_when_the_controller_agrees(living: Liv
 
 
 async def test_a_controlled_shutdown_ends_after_its_timeout_without_consent(living: Living) -> None:
-    """Scenario 39."""
+    """Scenario 39: a broker has to stop while the controller does not agree."""
     await living.run()
     shutdown = asyncio.ensure_future(living.life.controlled_shutdown(timeout_ms=10_000))
     await settle()
@@ -169,7 +169,7 @@ async def test_a_controlled_shutdown_ends_after_its_timeout_without_consent(livi
 
 
 async def test_a_controlled_shutdown_waits_for_an_unavailable_controller(living: Living) -> None:
-    """Scenario 39."""
+    """Scenario 39: a broker has to stop while there is no controller."""
     node = await living.answering(CONTROLLER, living.answer, SERVED)
     living.life.start()
     await settle()
@@ -226,7 +226,7 @@ async def test_no_requests_are_sent_after_a_stop(living: Living) -> None:
 
 
 async def test_a_registration_contains_listeners_features_and_directory(tmp_path: Path) -> None:
-    """KIP-966, scenario 35: a directory without a clean stop reports no epoch, so that the controller can tell."""
+    """KIP-966, scenario 35: after an unclean stop the registration has no previous broker epoch, so the controller knows it."""
     settings = BrokerSettings(node_id=5, broker_rack="east", cluster_id="cluster", broker_heartbeat_interval_ms=7)
     for epoch in (-1, 12):
         log_dir = LogDir.open(tmp_path, settings, 0)

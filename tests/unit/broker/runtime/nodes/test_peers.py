@@ -44,7 +44,7 @@ async def test_no_connection_is_opened_to_an_unknown_broker() -> None:
 
 
 class Requests:
-    """The requests to each broker, answered when the test lets it."""
+    """The requests to each broker, which are answered when the test permits it."""
 
     def __init__(self) -> None:
         self.nursery = Nursery(Timers(), VirtualClock(), lambda _: None)

@@ -33,7 +33,7 @@ SERVED = {ApiKey.CREATE_TOPICS: (2, 7), ApiKey.ENVELOPE: (0, 0), ApiKey.ALLOCATE
 
 
 class Member(LinkedPlace):
-    """Broker 7 with epoch 42, whose controller responds with `answers` in order."""
+    """Broker 7 with broker epoch 42, whose controller responds with `answers` in order."""
 
     async def begin(self, *answers: Any, **settings: str) -> RemoteTopics:
         left = list(answers)

@@ -1,4 +1,4 @@
-"""Decisions of the controller, and the time of their responses."""
+"""Decisions of the active controller, and when their responses are sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.voter_scene import LEVEL, VoterScene
 
 
 class Decided:
-    """A controller over a voter's scene."""
+    """An active controller on the quorum's only voter."""
 
     def __init__(self) -> None:
         self.scene = VoterScene()

@@ -26,7 +26,7 @@ async def test_a_broker_is_fenced_when_its_session_expires(cluster: OwnedCluster
 
 
 def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
-    """Return the brokers that are fenced at any time from now on."""
+    """Return a set to which each broker that is fenced from now on is added."""
     fenced: set[int] = set()
 
     def look(published: Published) -> None:

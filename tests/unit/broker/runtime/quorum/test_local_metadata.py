@@ -1,4 +1,4 @@
-"""A broker's metadata in one process with the controller. Whole nodes: tests/scenario/test_combined_node.py."""
+"""A broker's metadata in one process with the controller. With whole nodes: tests/scenario/test_combined_node.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.voter_scene import VoterScene
 
 
 class Role:
-    """The part of a controller's role that is followed."""
+    """A stand-in for a controller's role: the published metadata, which a broker in the same process follows."""
 
     def __init__(self) -> None:
         self.voter = VoterScene().begin()

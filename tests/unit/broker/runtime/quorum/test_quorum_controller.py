@@ -1,4 +1,4 @@
-"""The controller's start on logs that an earlier process left."""
+"""The controller's start on the log of an earlier process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST, SECOND = ConfigRecord(2, "t", "first", "1"), ConfigRecord(2, "t", "second
 
 
 class Node:
-    """One process of a controller; `files` outlive it."""
+    """A controller process; `files` outlive it."""
 
     def __init__(self, files: MemoryFiles) -> None:
         self.failures: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""The responses to other nodes that want to vote, lead or join."""
+"""The responses to other nodes that request votes, announce themselves as leader, or ask to join."""
 
 from __future__ import annotations
 

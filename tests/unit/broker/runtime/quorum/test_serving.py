@@ -1,4 +1,4 @@
-"""The leader of a quorum of one answers fetches of its log."""
+"""The leader of a quorum of one answers fetches of its metadata log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.voter_scene import VoterScene, fetch
 
 @pytest.fixture
 async def scene() -> VoterScene:
-    """Epoch 1, with records at 1 and 2."""
+    """The voter in epoch 1, with records at offsets 1 and 2."""
     made = VoterScene()
     made.begin()
     made.first()

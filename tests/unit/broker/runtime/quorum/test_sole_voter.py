@@ -1,4 +1,4 @@
-"""The only voter of a quorum: its elections and commits."""
+"""The only voter of a quorum: its election and its commits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.voter_scene import AT, LEVEL, ME, VoterScene
 
 
 def controls(scene: VoterScene) -> list[list[ControlType | None]]:
-    """The control batches of the log."""
+    """Return the control record types of each control batch in the log."""
     data = scene.voter.raft_log.committed(0)
     found = []
     for position, header in split_batches(data):

@@ -1,4 +1,4 @@
-"""Refusals of voter changes in a quorum of one; the preceding checks are compared with Kafka's in the differential."""
+"""Voter changes that a quorum of one refuses; the checks before that are compared with Kafka's in the differential."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def begin(
 
 
 def answer(fetch: FetchContext, now: int = 0, **records: bytes) -> tuple[int, list[int]]:
-    """Finish with `p<index>=bytes` for some partitions; the session id and the partitions sent."""
+    """Finish a fetch with these records by partition (`p0`, `p1`, …); return the session id and the partitions in the response."""
     results = [(t, data(t.asked.partition, records.get(f"p{t.asked.partition}", b""))) for t in fetch.targets]
     session_id, sent = fetch.finish(results, now)
     return session_id, [found.partition_index for _, found in sent]
@@ -246,7 +246,7 @@ def scene(tmp_path: Path) -> Iterator[PartitionScene]:
 
 
 def read(fetch: FetchContext, scene: PartitionScene, now: int = 0) -> list[int]:
-    """Read what is to be read, each partition to its end, and answer; the partitions that were read."""
+    """Read the fetch's partitions to their ends, and finish it; return the partitions that were read."""
     results = []
     for each in fetch.targets:
         partition = scene.partitions.get("t", each.asked.partition)

@@ -31,7 +31,7 @@ class Scene:
         return self.logs.partitions.get("t", index)
 
     def read(self) -> None:
-        """Both have nothing for the reader."""
+        """Mark both partitions as read and unchanged."""
         for target in self.session.targets.values():
             target.watch(self.partition(target.asked.partition), quiet=True)
             self.session.mark_clean(target)

@@ -31,7 +31,7 @@ BACKOFF_MS = 1000
 
 
 class ScriptedLink:
-    """A link whose peer is the test."""
+    """A link to a leader that the test plays."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -52,7 +52,7 @@ class ScriptedLink:
 
 
 class Follower:
-    """Broker 2, which has `t-0` to `t-2`; `level` is of metadata.version."""
+    """Broker 2, which follows `t-0` to `t-2`; `level` is the metadata level."""
 
     def __init__(self, path: Path, config: LogConfig | None = None, files: Files = FILES) -> None:
         self.clock = VirtualClock()
@@ -88,7 +88,7 @@ class Follower:
         await settle()
 
     async def answer(self, *data: PartitionData, link: int = -1, session_id: int = 5) -> None:
-        """To the fetch that is under way."""
+        """Answer the pending fetch of that link."""
         answer = self.links[link].answer
         assert answer is not None
         answer.set_result(
@@ -97,13 +97,13 @@ class Follower:
         await settle()
 
     def fetches(self, link: int = -1) -> list[list[tuple[int, int]]]:
-        """Return the partitions and offsets of each fetch over the link."""
+        """Return (partition, fetch offset) of every partition in each fetch over the link."""
         requests = [request for request, _ in self.links[link].asked if isinstance(request, FetchRequest)]
         return [[(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions] for request in requests]
 
 
 class Disk(SlowDisk):
-    """Has no descriptor left for a sync while `exhausted`."""
+    """A slow disk; while `exhausted`, a sync finds no free file descriptor."""
 
     exhausted = False
     refused = 0
@@ -288,7 +288,7 @@ def disk() -> Disk:
 
 @pytest.fixture
 async def synced(tmp_path: Path, disk: Disk) -> AsyncIterator[Follower]:
-    """Follows `t-0` with flush.messages=1, has got a record, and its sync takes until it is let through."""
+    """Broker 2 follows `t-0` with flush.messages=1, has received a record, and its sync waits until the disk's gate is released."""
     made = Follower(tmp_path / "data", LogConfig(flush_messages=1), disk)
     await made.follow(0)
     disk.arm()
@@ -313,7 +313,7 @@ async def test_it_asks_for_more_when_what_it_has_is_on_its_disk(synced: Follower
 
 
 async def test_news_of_the_partition_change_nothing_about_what_is_on_the_disk(synced: Follower, disk: Disk) -> None:
-    """The in-sync set changes, as it does whenever a replica joins or leaves; then the same leader begins a new epoch."""
+    """Neither a changed ISR nor a new leader epoch of the same leader makes the follower fetch before the sync is done."""
     synced.partition(0).follow(Registration(1, (1, 2, 3), (1, 2), 1, partition_epoch=2))
     await settle()
     assert len(synced.fetches()) == 1
@@ -384,7 +384,8 @@ async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the
 
 
 async def test_what_pauses_is_not_told_of_either_when_another_sync_outlasts_the_pause(synced: Follower, disk: Disk) -> None:
-    """One cannot begin its sync, and pauses; its fetcher waits for the disk of another, and the pause ends meanwhile."""
+    """The sync of one partition fails, which delays its fetches. The fetcher waits for the other partition's sync, and the delay ends
+    meanwhile."""
     disk.gate.release(1000)
     await until_it_asks_again(synced, 1)
     await synced.follow(1)

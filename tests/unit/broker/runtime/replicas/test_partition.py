@@ -25,12 +25,12 @@ Open = Callable[..., PartitionScene]
 
 
 def beside_2(leader_epoch: int) -> Registration:
-    """Broker 1 leads; broker 2 is in sync."""
+    """Return a registration of the partition: broker 1 leads, and brokers 1 and 2 are in sync."""
     return Registration(1, (1, 2), (1, 2), leader_epoch, partition_epoch=leader_epoch)
 
 
 class WithoutDescriptors(Files):
-    """Has none left for a sync while `exhausted`."""
+    """Files that have no free descriptor for a sync while `exhausted`."""
 
     exhausted = False
 

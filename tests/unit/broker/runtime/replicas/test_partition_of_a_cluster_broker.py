@@ -1,4 +1,4 @@
-"""A partition that has replicas on other brokers: what its leader and its followers do with logs on a disk."""
+"""A partition with replicas on other brokers: what its leader and its followers do, with logs on disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LAG_MS = 1000
 
 
 class Member:
-    """One broker's replica of `t-0`, which metadata has told nothing yet."""
+    """One broker's replica of `t-0`, to which no metadata is published yet."""
 
     def __init__(self, path: Path, config: LogConfig | None = None, node: int = LEADER) -> None:
         self.clock = VirtualClock()
@@ -96,7 +96,7 @@ def test_too_few_in_sync_refuse_acks_all_and_coordinators_before_anything_is_wri
 
 
 async def test_what_too_few_have_is_not_committed_and_acks_all_waits_on(member: Member) -> None:
-    """Scenario 28: the in-sync set shrinks below min.insync.replicas between the append and the high watermark (KIP-966)."""
+    """KIP-966, scenario 28: the ISR shrinks below min.insync.replicas between the append and the commit."""
     partition = member.partition
     partition.lead(registered())
     wait = partition.when(Condition.REPLICATED, partition.append(one_batch(), acks_all=True))
@@ -106,7 +106,7 @@ async def test_what_too_few_have_is_not_committed_and_acks_all_waits_on(member: 
 
 
 def test_a_retry_of_what_is_committed_is_refused_where_too_few_are_in_sync_by_now(member: Member) -> None:
-    """Scenario 28."""
+    """Scenario 28: the ISR shrinks below min.insync.replicas between the commit and the retry."""
     partition = member.partition
     partition.lead(registered())
     info = partition.append(one_batch())
@@ -118,7 +118,7 @@ def test_a_retry_of_what_is_committed_is_refused_where_too_few_are_in_sync_by_no
 
 
 async def test_a_min_insync_replicas_that_is_lowered_lets_what_waits_go(member: Member) -> None:
-    """Scenario 29."""
+    """Scenario 29: min.insync.replicas is lowered while acks=all requests wait."""
     partition = member.partition
     partition.lead(registered())
     wait = partition.when(Condition.REPLICATED, partition.append(one_batch(), acks_all=True))
@@ -224,7 +224,7 @@ def test_who_lags_for_too_long_is_proposed_to_leave_and_who_has_caught_up_to_joi
 
 
 def test_an_idle_partition_keeps_its_followers_in_sync(member: Member) -> None:
-    """Scenario 32."""
+    """Scenario 32: a follower that has all records stays in the ISR without writes."""
     member.partition.lead(registered())
     member.partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)
@@ -269,7 +269,7 @@ def test_a_follower_takes_over_batches_epochs_and_the_high_watermark(member: Mem
 
 
 def test_batches_of_a_later_epoch_than_was_asked_in_are_left_for_the_next_fetch(member: Member, other: Member) -> None:
-    """Scenario 10 (KAFKA-18723): an answer that was prepared before an election carries the batches of the new leader."""
+    """KAFKA-18723, scenario 10: a response that was prepared before an election may have batches of the new leader epoch."""
     member.partition.lead(registered(1))
     member.partition.append(one_batch(b"a"))
     member.partition.lead(registered(2))
@@ -280,13 +280,13 @@ def test_batches_of_a_later_epoch_than_was_asked_in_are_left_for_the_next_fetch(
 
 
 def test_an_answer_without_records_tells_of_no_epoch(other: Member) -> None:
-    """Scenario 9 (KAFKA-15510)."""
+    """KAFKA-15510, scenario 9: an empty response leaves the last fetched epoch as it is."""
     follow(other)
     assert other.partition.append_fetched(b"", 1) is None
 
 
 def test_a_batch_of_any_size_is_taken(member: Member, tmp_path: Path) -> None:
-    """Scenario 11 (KAFKA-9617): max.message.bytes was lowered while the follower lagged."""
+    """KAFKA-9617, scenario 11: max.message.bytes was lowered while the follower lagged."""
     member.partition.lead(registered())
     member.partition.append(one_batch(bytes(500)))
     small = Member(tmp_path / "small", LogConfig(max_message_bytes=100), FOLLOWER)
@@ -297,7 +297,7 @@ def test_a_batch_of_any_size_is_taken(member: Member, tmp_path: Path) -> None:
 
 
 async def test_an_empty_log_that_begins_inside_its_first_batch_takes_the_whole_of_it(member: Member, other: Member) -> None:
-    """Scenario 12: DeleteRecords inside a batch, and a new replica begins at the leader's log start."""
+    """Scenario 12: after DeleteRecords inside a batch, a new replica begins at the leader's log start offset."""
     member.partition.lead(registered())
     member.partition.append(one_batch(b"a", b"b", b"c", b"d"))
     follow(other)

@@ -26,7 +26,7 @@ LAG_MS = 1000
 
 
 class Asked:
-    """Requests to the controller, which the test answers."""
+    """The requests to the controller, which the test answers."""
 
     def __init__(self) -> None:
         self.requests: list[AlterPartitionRequest] = []
@@ -40,7 +40,7 @@ class Asked:
 
 
 class Leader:
-    """Leads `t-0` and `t-1` with broker 2 in sync."""
+    """Broker 1, which leads `t-0` and `t-1`; broker 2 is in sync."""
 
     def __init__(self, path: Path) -> None:
         self.clock = VirtualClock()
@@ -57,7 +57,7 @@ class Leader:
             partition.lead(Registration(1, (1, 2), (1, 2), 5, 8))
 
     async def lag(self, index: int) -> None:
-        """Broker 2 lags in the partition from now on."""
+        """Let broker 2 lag in the partition, and wait for the leader's proposal."""
         partition = self.partitions[index]
         partition.append(one_batch())
         await self.wait(LAG_MS + 1)
@@ -78,7 +78,7 @@ class Leader:
 
     @property
     def asked(self) -> list[list[int]]:
-        """The partitions of each request."""
+        """Return the partition indexes in each request."""
         return [[data.partition_index for topic in request.topics for data in topic.partitions] for request in self.channel.requests]
 
 
@@ -164,7 +164,7 @@ async def test_what_the_controller_has_refused_for_good_is_not_asked_again(leade
 
 
 async def test_a_proposal_that_metadata_has_overtaken_is_forgotten(leader: Leader) -> None:
-    """KAFKA-14154 and KAFKA-14144, scenarios 24 and 25: the answer of a controller that is none any more comes too late."""
+    """KAFKA-14154 and KAFKA-14144, scenarios 24 and 25: the response of a controller that was replaced comes too late."""
     await leader.lag(0)
     leader.partitions[0].lead(Registration(1, (1, 2), (1, 2), 5, 10))
     await leader.answer(accepted(0, 1))
@@ -173,7 +173,7 @@ async def test_a_proposal_that_metadata_has_overtaken_is_forgotten(leader: Leade
 
 
 async def test_who_joins_is_named_with_the_epoch_with_which_it_fetched(leader: Leader) -> None:
-    """KIP-903."""
+    """KIP-903: an ISR proposal names each new member with the broker epoch of its fetch."""
     partition = leader.partitions[0]
     partition.lead(Registration(1, (1, 2), (1,), 5, 9))
     partition.fetched(FollowerFetch(2, 0, 0, broker_epoch=12, leader_epoch=5), 0)

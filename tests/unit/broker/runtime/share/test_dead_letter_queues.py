@@ -31,7 +31,7 @@ def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
 
 
 def reject(client: Client, queue: str, *, partition: int = 0, value: bytes = b"first", **settings: str) -> None:
-    """Let a group with that queue reject the records 0 and 1, and wait until they are archived."""
+    """Let a group with that dead letter queue reject records 0 and 1; wait until they are archived."""
     configure(client, "g", errors__deadletterqueue__topic__name=queue, **settings)
     create(client, "t", partition + 1)
     initialize(client, "t", partition, start_offset=0)

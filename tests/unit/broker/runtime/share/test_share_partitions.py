@@ -21,7 +21,7 @@ ACCEPT, REJECT = [AcknowledgementBatch(0, 1, [1])], [AcknowledgementBatch(0, 1, 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[ShareScene]:
-    """A partition with a batch of two records."""
+    """A share partition whose log has one batch of two records."""
     opened = ShareScene(tmp_path / "data")
     opened.append(b"a", b"b")
     yield opened
@@ -157,7 +157,7 @@ def test_a_duration_without_a_record_in_it_has_no_offset(tmp_path: Path) -> None
 
 @pytest.fixture
 def queued(tmp_path: Path) -> Iterator[ShareScene]:
-    """The same partition for a group with a dead letter queue."""
+    """The same share partition, for a group with a dead letter queue."""
     opened = ShareScene(tmp_path / "queued", settings=ShareSettings(dead_letter_topic="dlq.q", delivery_count_limit=2))
     opened.append(b"a", b"b")
     yield opened
@@ -191,7 +191,7 @@ async def test_a_record_whose_lock_expires_for_the_last_time_is_dead_lettered(qu
 
 
 async def test_a_record_whose_last_lock_expires_during_a_failed_write_is_archived_without_a_dead_letter(queued: ShareScene) -> None:
-    """As in Kafka 4.4: InFlightState.completeStateTransition(false) archives at the limit, and SharePartition begins no dead letter."""
+    """As in Kafka 4.4: InFlightState.completeStateTransition(false) archives a record at the delivery limit without a dead letter."""
     queued.fetch()
     queued.advance(LOCK_MS)
     queued.fetch()

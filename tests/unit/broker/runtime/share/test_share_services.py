@@ -8,7 +8,7 @@ from tests.support.topic_calls import create, produce
 
 
 def test_a_crash_releases_nothing_and_a_stop_releases_nothing_either(tmp_path: Path) -> None:
-    """Releases would count the delivery; without them the state is that of the last acknowledgement."""
+    """A release would count the delivery; without one, a restart continues from the state of the last acknowledgement."""
     broker = RunningBroker(tmp_path / "data")
     for end in (broker.kill, broker.stop):
         with broker.start(), broker.client() as client:

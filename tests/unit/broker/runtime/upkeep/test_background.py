@@ -26,7 +26,7 @@ from tests.support.simulation import settle
 
 
 class WatchedFiles(Files):
-    """Records which threads waited for the disk."""
+    """Files that record which threads wait for the disk."""
 
     def __init__(self) -> None:
         self.syncing: list[str] = []
@@ -61,7 +61,7 @@ class Scene:
             await settle(10)
 
     async def settled(self) -> None:
-        """Wait until no job waits for a thread and each has its timer again."""
+        """Wait until no job waits for a thread, and each has its next timer."""
         async with asyncio.timeout(5):
             while len(self.timers) < self.jobs:  # noqa: ASYNC110 # moved by a callback of a thread's work
                 await asyncio.sleep(0)
@@ -97,7 +97,7 @@ async def test_retention_runs_after_30_seconds_and_files_are_deleted_after_their
 
 
 class RemovalFiles(Files):
-    """Records which threads removed files, and fails for one."""
+    """Files that record which threads remove files; one removal fails."""
 
     def __init__(self) -> None:
         self.removing: set[str] = set()
@@ -166,7 +166,7 @@ async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(scene
 
 
 class CountingFiles(Files):
-    """Counts the descriptors that syncs hold."""
+    """Files that count the descriptors that syncs hold."""
 
     def __init__(self) -> None:
         self.held: set[int] = set()

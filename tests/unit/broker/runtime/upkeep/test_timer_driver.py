@@ -133,7 +133,7 @@ async def test_a_wait_ends_with_the_last_future_or_its_timeout() -> None:
 
 
 def stalling(scene: Callable[[TimelessLoop, VirtualClock], None]) -> None:
-    """Run the scene on a loop that stalls on request."""
+    """Run the scene on an event loop that the test can block for some time."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ SLICE_MS = limits.SLICE_MS
 
 
 class SpentClock(VirtualClock):
-    """A clock that counts the work of these tests."""
+    """A clock whose `spent_ns` the test's work advances."""
 
     __slots__ = ("ns",)
 

@@ -1,4 +1,4 @@
-"""Members of groups: each scenario is held by a program that is right and broken by one that is not."""
+"""Group members: each scenario holds for a correct program and is broken by an incorrect one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Brokers of a cluster that die, come back and move: each scenario is held by a program that is right and broken by one that is not."""
+"""Brokers of a cluster that die, restart and lose leadership: each scenario holds for a correct program and is broken by an incorrect
+one."""
 
 from __future__ import annotations
 

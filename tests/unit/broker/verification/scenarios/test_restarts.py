@@ -1,4 +1,4 @@
-"""Processes that die or are replaced: each scenario is held by a program that is right and broken by one that is not."""
+"""Processes that die or are replaced: each scenario holds for a correct program and is broken by an incorrect one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of share groups; tests/scenario/test_samples.py runs programs through the scenarios."""
+"""Share group members in scenarios; tests/scenario/test_samples.py runs whole programs through them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latency: what is charged to a broker that stalls, and how a share of the requests is counted."""
+"""The latency load: the requests that a stalled broker delays count with their delay, and how a percentile is computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This broker from another directory, as a peer of the bench."""
+"""A broker from another checkout as a peer of the benchmark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMED = "Ottla of another day is listening on"
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """A checkout that prints something else at its start than this one."""
+    """Return a copy of this checkout whose start line differs."""
     source = tmp_path / "other"
     for package in ("ottla", "broker", "protocol"):
         shutil.copytree(ROOT / package, source / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))

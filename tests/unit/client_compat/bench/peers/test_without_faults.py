@@ -1,4 +1,4 @@
-"""The broker of the bench that has no fault engine in its path."""
+"""The benchmark's broker without a fault engine in its request path."""
 
 from __future__ import annotations
 
