@@ -36,9 +36,10 @@ class Quorum:
 
 
 class ImageFeed:
-    """Decodes and publishes metadata: `load` all that is committed, in log order; `load_snapshot` if the log's beginning is missing.
+    """Decodes the metadata log into images. The caller passes every committed batch to `load`, in log order, and a snapshot to
+    `load_snapshot` if the beginning of the log is missing.
 
-    Each returns what is to be published. Both raise ProtocolError and `InconsistentRecord`; then the feed is unusable.
+    Both return the images to publish, and raise ProtocolError and `InconsistentRecord`; the feed is unusable after an error.
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,7 @@ class ImageFeed:
     def load(self, batches: Buffer, committed: int | None) -> list[Published]:
         """Load whole batches from `next_offset` on. `committed` is the high watermark that the leader sent, None before its first response.
 
-        Kafka waits for the high watermark of the local copy instead, and so can publish after the first fetch what is already out of date.
+        Kafka waits for the local copy's high watermark instead, and so may publish outdated metadata after the first fetch.
         """
         loaded = []
         for position, header in split_batches(batches):

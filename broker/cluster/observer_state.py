@@ -116,7 +116,7 @@ class TruncateTo(NamedTuple):
 
 
 class BeginDownload(NamedTuple):
-    """Start to download a snapshot, after which the log will start."""
+    """Start to download a snapshot; when it is complete, the log will begin at its end offset."""
 
     snapshot: SnapshotId
 

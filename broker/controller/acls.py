@@ -39,7 +39,7 @@ _IN_FILTERS: Final = frozenset(Resource), frozenset(Pattern), frozenset(Operatio
 
 
 class Filter(Protocol):
-    """An ACL filter, as all requests have it."""
+    """The fields of an ACL filter, which DescribeAcls and DeleteAcls requests have in common."""
 
     @property
     def resource_type_filter(self) -> int: ...

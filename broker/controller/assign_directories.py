@@ -27,7 +27,8 @@ from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
 def assign_directories(
     state: ControllerState, request: AssignReplicasToDirsRequest
 ) -> Effects[MetadataRecord, AssignReplicasToDirsResponse]:
-    """Decide a request. Raises Rejected: UNSUPPORTED_VERSION below metadata.version 17, STALE_BROKER_EPOCH."""
+    """Decide an AssignReplicasToDirs request: return its records and response. Raises Rejected: UNSUPPORTED_VERSION below
+    metadata.version 17, STALE_BROKER_EPOCH."""
     if state.metadata_level < DIRECTORIES:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = state.broker(request.broker_id, request.broker_epoch)

@@ -81,7 +81,7 @@ def create_topics(
     *,
     charge: Callable[[int], None] = lambda _: None,
 ) -> Effects[MetadataRecord, list[CreatedTopic]]:
-    """Decide a request. Return one result per name, in the request's order.
+    """Decide a CreateTopics request: return its records, and one result per distinct name, in the request's order.
 
     `charge` gets the partition count of each new topic, and raises Rejected if that exceeds the client's quota (KIP-599). Raises
     `Rejected(POLICY_VIOLATION)` if the request has too many partitions.
@@ -220,7 +220,8 @@ def _check_manual(brokers: Sequence[int], factor: int | None, index: int, placem
 def create_partitions(
     catalog: Catalog, topics: Sequence[MorePartitions], placement: Placement, charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[tuple[str, Rejected | None]]]:
-    """Decide a request. Return one (name, error or None) per name."""
+    """Decide a CreatePartitions request: return its records, and one (name, error or None) per distinct name. `charge` gets the number of
+    new partitions of each topic, and raises Rejected if that exceeds the client's quota (KIP-599)."""
     seen = Counter(topic.name for topic in topics)
     records: list[MetadataRecord] = []
     results: dict[str, Rejected | None] = {}

@@ -40,7 +40,8 @@ class DeletedTopic:
 def delete_topics(
     catalog: Catalog, refs: Sequence[TopicRef], charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[DeletedTopic]]:
-    """Decide a request. Return one result per distinct reference, in the request's order. `charge` is that of `create_topics`."""
+    """Decide a DeleteTopics request: return its records, and one result per distinct reference, in the request's order. `charge` gets
+    the partition count of each topic, and raises Rejected if that exceeds the client's quota (KIP-599)."""
     seen = Counter(refs)
     asked_ids = {ref.topic_id for ref in refs if ref.name is None}
     asked_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}

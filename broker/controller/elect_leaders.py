@@ -41,10 +41,11 @@ _NOT_POSSIBLE: Final = {
 
 
 def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effects[MetadataRecord, ElectLeadersResponse]:
-    """Decide a request. Without a list it is about every partition, and partitions that need no election get no result.
+    """Decide an ElectLeaders request: return its records and response. If the list of partitions is null, all partitions are requested,
+    and those that need no election are not in the response.
 
-    An empty list requests nothing, whatever the type. Raises Rejected: INVALID_REQUEST for an unknown election type, POLICY_VIOLATION for
-    too many elections.
+    If the list is empty, so is the response, whatever the election type. Raises Rejected: INVALID_REQUEST for an unknown election type,
+    POLICY_VIOLATION for too many elections.
     """
     if request.topic_partitions == []:
         return Effects([], ElectLeadersResponse())

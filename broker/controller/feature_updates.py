@@ -41,7 +41,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """One feature's new level, 0 to remove it; `upgrade_type` as in the request, known or not."""
+    """One feature's new level; 0 removes the feature. `upgrade_type` is the request's number, which may be no UpgradeType."""
 
     name: str
     level: int
@@ -49,7 +49,7 @@ class FeatureUpdate(NamedTuple):
 
 
 def update_features(state: ControllerState, updates: Sequence[FeatureUpdate]) -> Effects[MetadataRecord, None]:
-    """Decide a request. Raises Rejected (INVALID_UPDATE_VERSION) for the first feature whose level cannot be changed so."""
+    """Return the records of an UpdateFeatures request. Raises Rejected (INVALID_UPDATE_VERSION) if one of the updates is not possible."""
     by_name = {update.name: update for update in updates}
     proposed = {**state.image.features, **{update.name: update.level for update in by_name.values()}}
     records: list[MetadataRecord] = []
@@ -72,7 +72,8 @@ def _check_type(update: FeatureUpdate) -> None:
 
 
 def _unsupported(state: ControllerState, update: FeatureUpdate) -> str | None:
-    """Return which node does not support the level, or may not; None if all do."""
+    """Return an error text that names a node which does not support the new level, or a voter whose supported levels are unknown because
+    it has not registered. Return None if all nodes support the level."""
     own_id, name, level = state.settings.node_id, update.name, update.level
     known: dict[str, tuple[int, int]] = {f"Local controller {own_id}": _own_range(state, name)}
     for broker_id, broker in sorted(state.image.brokers.items()):
@@ -156,7 +157,8 @@ def _check_needs(update: FeatureUpdate, proposed: Mapping[str, int]) -> None:
 
 
 def _elr_safety(state: ControllerState) -> list[MetadataRecord]:
-    """Set `min.insync.replicas` cluster-wide only, because eligibility needs one value per partition."""
+    """Return the records that set `min.insync.replicas` for all brokers and delete it from single brokers, because with eligible leader
+    replicas it must not depend on which broker leads."""
     records: list[MetadataRecord] = []
     if MIN_ISR not in state.catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT):
         records.append(ConfigRecord(ResourceType.BROKER, CLUSTER_DEFAULT, MIN_ISR, str(state.settings.value(MIN_ISR))))

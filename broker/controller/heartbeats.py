@@ -43,7 +43,8 @@ class Beat:
 
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effects[MetadataRecord, Beat]:
-    """Decide a heartbeat. The session is not extended here: that happened when the request arrived.
+    """Decide a broker's heartbeat: return the records that change its state, and the result. The session is not extended here, but when
+    the request arrives.
 
     Raises Rejected (STALE_BROKER_EPOCH).
     """

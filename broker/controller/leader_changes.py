@@ -36,7 +36,8 @@ Holds = Callable[[PartitionRegistration], bool]
 
 
 class _Who(NamedTuple):
-    """The brokers that a change is about: one that leaves, one that returns, one that may lack records it had."""
+    """The brokers that a change affects, `_NOBODY` for none: `removed` leaves all ISRs and leads nothing, `added` may lead again, and
+    `lost` may lack records that it had."""
 
     removed: int = _NOBODY
     added: int = _NOBODY
@@ -93,7 +94,8 @@ def broker_gone(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
 
 
 def directories_failed(state: ControllerState, broker_id: int, failed: Collection[bytes]) -> list[MetadataRecord]:
-    """Take the replicas in a broker's failed directories out of ISR and leadership. No records if the failure is known already."""
+    """Remove the replicas in a broker's failed directories from ISRs and leadership, and these directories from its registration. Return
+    no records for directories that are no longer registered."""
     broker = state.image.brokers[broker_id]
     records: list[MetadataRecord] = []
     for directory in broker.directories:
@@ -106,7 +108,7 @@ def directories_failed(state: ControllerState, broker_id: int, failed: Collectio
 
 
 def replicas_lost(state: ControllerState, broker_id: int, places: Collection[tuple[bytes, int]]) -> list[MetadataRecord]:
-    """Take the broker's replicas of these partitions, by topic id and index, out of ISR and leadership: their directory is offline."""
+    """Remove the broker's replicas of these partitions (topic id, index) from ISRs and leadership, because their directory is offline."""
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():
         chosen = [index for index in topic.partitions if (topic.topic_id, index) in places]

@@ -113,7 +113,8 @@ def _reassigned(sets: _Sets) -> _Sets:
 
 
 def _with_elr(sets: _Sets, before: PartitionRegistration, lost: Collection[int], rules: PartitionRules) -> _Sets:
-    """Keep replicas that leave an ISR below its minimum as eligible: the high watermark cannot have passed their records."""
+    """While the ISR is smaller than min.insync.replicas, make the replicas that leave it eligible leader replicas (ELR), unless they are
+    in `lost`: the high watermark does not advance then, so they have every committed record. Otherwise clear the ELR."""
     if not rules.has_elr:
         return sets
     if len(sets.isr) >= rules.min_isr:

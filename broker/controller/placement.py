@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The brokers and defaults of a placement. `brokers` are all registered ones; `below` returns a random number."""
+    """The brokers and defaults of a placement. `brokers` are all registered ones; `below(n)` returns a random integer in [0, n)."""
 
     brokers: Mapping[int, BrokerRegistration]
     num_partitions: int

@@ -35,7 +35,7 @@ _ITERATIONS: Final = range(SHA_256.min_iterations, SHA_256.max_iterations + 1)
 def alter_scram_users(
     state: ControllerState, request: AlterUserScramCredentialsRequest
 ) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
-    """Decide a request. Return an error or None per user."""
+    """Decide an AlterUserScramCredentials request: return its records, and an error or None per user."""
     wanted: dict[str, Change] = {}
     results: dict[str, Rejected | None] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
