@@ -60,7 +60,8 @@ def check_metrics_configs(name: str, overrides: Mapping[str, str]) -> None:
 
 
 def matching_patterns(texts: Iterable[str]) -> dict[str, Any]:
-    """Return compiled expressions by parameter; the last one of a parameter counts. They are Any, because the library has no types.
+    """Return the compiled expression of each parameter in `name=expression` texts; of a parameter's several expressions the last counts.
+    (Their type is Any, because the library has no type annotations.)
 
     Raises Rejected(INVALID_CONFIG).
     """

@@ -105,7 +105,8 @@ class _WithEpochs(Protocol):
 
 
 def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, object]:
-    """Return a record of type 5 as fields of ConsumerMember. A classic protocol member has at least one protocol."""
+    """Return the fields of ConsumerMember that a member metadata record (type 5) determines. A member whose classic
+    metadata lists no protocol counts as a consumer protocol member."""
     classic = value.classic_member_metadata
     return {
         "instance_id": value.instance_id,
@@ -125,7 +126,7 @@ def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, obj
 
 
 def metadata_of(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
-    """Return the member's record of type 5."""
+    """Return the value of the member's metadata record (type 5)."""
     classic = member.classic
     return ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -143,7 +144,7 @@ def metadata_of(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
 
 
 def fields_of_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[str, object]:
-    """Return a record of type 8 as fields of ConsumerMember."""
+    """Return the fields of ConsumerMember that a current assignment record (type 8) determines."""
     known = {state.value for state in MemberState}
     return {
         "epoch": value.member_epoch,
@@ -156,7 +157,7 @@ def fields_of_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> di
 
 
 def current_assignment_of(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignmentValue:
-    """Return the member's record of type 8."""
+    """Return the value of the member's current assignment record (type 8)."""
     return ConsumerGroupCurrentMemberAssignmentValue(
         member.epoch,
         member.previous_epoch,

@@ -152,19 +152,19 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
 
 
 def metadata_of(member: ShareMember) -> records.ShareGroupMemberMetadataValue:
-    """Return the member's record of type 10."""
+    """Return the value of the member's metadata record (type 10)."""
     return records.ShareGroupMemberMetadataValue(member.rack_id, member.client_id, member.client_host, sorted(member.topic_names))
 
 
 def current_assignment_of(member: ShareMember) -> records.ShareGroupCurrentMemberAssignmentValue:
-    """Return the member's record of type 14."""
+    """Return the value of the member's current assignment record (type 14)."""
     return records.ShareGroupCurrentMemberAssignmentValue(
         member.epoch, member.previous_epoch, MemberState.STABLE, topics_of(member.assigned)
     )
 
 
 def record_of(partitions: StatePartitions) -> records.ShareGroupStatePartitionMetadataValue:
-    """Return a group's record of type 15."""
+    """Return the value of a group's record of its share partitions (type 15)."""
     return records.ShareGroupStatePartitionMetadataValue(
         _infos(partitions.initializing),
         _infos(partitions.initialized),

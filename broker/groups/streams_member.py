@@ -70,7 +70,7 @@ class StreamsMember:
 
 
 def fields_of_metadata(value: StreamsGroupMemberMetadataValue) -> dict[str, object]:
-    """Return a record of type 19 as fields of StreamsMember."""
+    """Return the fields of StreamsMember that a member metadata record (type 19) determines."""
     endpoint = value.user_endpoint
     return {
         "instance_id": value.instance_id,
@@ -86,7 +86,7 @@ def fields_of_metadata(value: StreamsGroupMemberMetadataValue) -> dict[str, obje
 
 
 def metadata_of(member: StreamsMember) -> StreamsGroupMemberMetadataValue:
-    """Return the member's record of type 19."""
+    """Return the value of the member's metadata record (type 19)."""
     return StreamsGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -101,7 +101,7 @@ def metadata_of(member: StreamsMember) -> StreamsGroupMemberMetadataValue:
 
 
 def fields_of_assignment(value: StreamsGroupCurrentMemberAssignmentValue) -> dict[str, object]:
-    """Return a record of type 22 as fields of StreamsMember."""
+    """Return the fields of StreamsMember that a current assignment record (type 22) determines."""
     known = value.state in {state.value for state in StreamsMemberState}
     return {
         "epoch": value.member_epoch,
@@ -119,7 +119,7 @@ def fields_of_assignment(value: StreamsGroupCurrentMemberAssignmentValue) -> dic
 
 
 def current_assignment_of(member: StreamsMember) -> StreamsGroupCurrentMemberAssignmentValue:
-    """Return the member's record of type 22."""
+    """Return the value of the member's current assignment record (type 22)."""
     assigned, revoked = member.assigned, member.pending_revocation
     return StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -135,12 +135,12 @@ def current_assignment_of(member: StreamsMember) -> StreamsGroupCurrentMemberAss
 
 
 def target_from(value: StreamsGroupTargetAssignmentMemberValue) -> TaskSet:
-    """Return the target assignment of a record of type 21."""
+    """Return the target assignment that a record of type 21 contains."""
     return TaskSet(*map(tasks_from, (value.active_tasks, value.standby_tasks, value.warmup_tasks)))
 
 
 def target_of(target: TaskSet) -> StreamsGroupTargetAssignmentMemberValue:
-    """Return a target assignment's record of type 21."""
+    """Return the value of the record (type 21) of a target assignment."""
     active, standby, warmup = ([TaskIds(*one) for one in sorted_tasks(tasks)] for tasks in target.kinds())
     return StreamsGroupTargetAssignmentMemberValue(active, standby, warmup)
 

@@ -72,7 +72,7 @@ class RestartLog(NamedTuple):
 
 
 class FetchAction(Enum):
-    """Actions without an offset or epoch."""
+    """The actions of a follower that have no parameters, such as a back-off."""
 
     NOTHING = "it was of no account, or the next fetch does it"
     BACK_OFF = "asked again after a pause"

@@ -98,4 +98,4 @@ class Persister(Protocol):
         """Delete the state, if there is any."""
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return the start offset and the epochs."""
+        """Return the state without its delivery states: the start offset, the state epoch and the leader epoch."""

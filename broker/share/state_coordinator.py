@@ -118,7 +118,7 @@ class ShareStateCoordinator:
         return Effects([self._next_record(key, found, state, found.leader_epoch, now_ms)], None)
 
     def summary(self, key: SharePartitionKey) -> StateSummary:
-        """Return the start offset and the epochs. Raises Rejected."""
+        """Return the state without its delivery states: the start offset, the state epoch and the leader epoch. Raises Rejected."""
         self._check_exists(key)
         found = self.states.get(key)
         if found is None:

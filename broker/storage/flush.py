@@ -16,7 +16,7 @@ from ottla.broker.storage.files import Files
 class FlushTicket:
     """A sync that has begun: when `sync` returns, every record below `offset` is on disk.
 
-    `generation` is the log's truncation counter at the begin: if the log has another one at the end, it was truncated meanwhile.
+    `generation` is the log's truncation counter at the start of the sync. If it differs at the end, the log was truncated meanwhile.
     """
 
     __slots__ = ("_directory", "_fds", "_files", "_paths", "generation", "offset")

@@ -99,8 +99,8 @@ class Marks(Generic[T]):
         self._pool.submit(clear)  # on the thread that makes the copy, after it
 
     def restore(self, mark: Mark) -> T | None:
-        """Replace the data directory, which no broker may be using, by a copy of the mark. Return the copy if it is open, else None. Raises
-        ForkRefused, OSError."""
+        """Replace the data directory, which no broker may be using, by a copy of the mark. Return what `open_ahead` returned for that copy,
+        None if the copy was not opened in advance. Raises ForkRefused, OSError."""
         copy = self._copies[mark].result()
         opened = self._opened.pop(mark, None)
         exchange(copy, self._data_dir)

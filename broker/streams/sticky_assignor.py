@@ -134,7 +134,7 @@ class _Quota:
 
 
 class _Assignment:
-    """An assignment under construction."""
+    """One computation of an assignment: the processes with the tasks assigned so far, and the members that had each task before."""
 
     def __init__(self, members: Mapping[str, MemberSpec], subtopologies: Subtopologies, standby_replicas: int, *, by_offsets: bool) -> None:
         self._by_offsets = by_offsets

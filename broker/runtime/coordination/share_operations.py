@@ -64,7 +64,7 @@ class DeleteOperation(StateOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class SummaryOperation(StateOperation[StateSummary]):
-    """Reads the start offset and the epochs (ReadShareGroupStateSummary)."""
+    """Reads the state's start offset, state epoch and leader epoch, without its delivery states (ReadShareGroupStateSummary)."""
 
     def run(self, persister: Persister) -> StateSummary | asyncio.Future[StateSummary]:
         return persister.summary(self.key)

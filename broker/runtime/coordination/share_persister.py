@@ -98,7 +98,7 @@ class SharePersister:
         return self._begin(DeleteOperation(key))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return the start offset and the epochs."""
+        """Return the state without its delivery states: the start offset, the state epoch and the leader epoch."""
         return self._begin(SummaryOperation(key))
 
     def _end(self) -> None:

@@ -110,7 +110,7 @@ class ShareStateService:
         return shard.run(shard.machine.write(key, state, self._clock.now_ms()))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return the start offset and the epochs."""
+        """Return the state without its delivery states: the start offset, the state epoch and the leader epoch."""
         shard = self._shard(key)
         return shard.run(Effects((), shard.machine.summary(key)))
 

@@ -37,7 +37,8 @@ class ActiveController:
         self._on_failure = on_failure
 
     def begin(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]]) -> T:
-        """Run a decision of the start, before any request, and return its response at once. The caller must then sync the log."""
+        """Run a decision during startup, before any request is served. Return its response before the records are synced: the caller must
+        sync the log afterwards."""
         effects = decide(self.state)
         self._carry_out(effects)
         return effects.response

@@ -22,7 +22,7 @@ class LocalMetadata:
     """Passes the images of `controller`, which must have been opened, to `on_published`.
 
     `applied_offset` is the last offset that the broker has published already; without one the first image's changes are its whole
-    contents. The node is lost if `on_published` raises.
+    contents. If `on_published` raises, the process must end.
     """
 
     def __init__(

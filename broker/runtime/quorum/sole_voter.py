@@ -185,10 +185,10 @@ class SoleVoter:
     # --- writing -----------------------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[MetadataRecord], metadata_level: int) -> int:
-        """Append records, encoded at this level. Return the offset of the first. `sync` or `committed` puts them on disk.
+        """Append records, encoded at this metadata.version level, in batches of at most RECORDS_AT_ONCE. Return the first record's offset.
+        The records are not on disk before `sync`, or the future of `committed`.
 
-        After a crash each batch is there whole or not at all. Raises Rejected if nothing was written; OSError if a later batch failed, and
-        the process must end.
+        Raises Rejected if no record was written, OSError if a batch after the first one failed: then the process must end.
         """
         base_offset, now_ms = self.end_offset, self._clock.now_ms()
         for start in range(0, len(records), RECORDS_AT_ONCE):

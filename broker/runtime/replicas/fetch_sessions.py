@@ -79,7 +79,8 @@ class FetchTarget:
         return self.topic, self.asked.partition
 
     def watch(self, partition: Partition, *, quiet: bool) -> None:
-        """Watch the partition, which has just been read, for its first change."""
+        """Watch the partition, which has just been read, for its first change. `quiet`: the read has reached the end of what the client
+        may read, so only a change can produce a new response."""
         self.quiet = quiet
         if self.watched is None:
             assert self.session is not None, "a target belongs to a session"

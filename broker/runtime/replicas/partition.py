@@ -71,8 +71,8 @@ class Partition:
     """A partition replica with its log.
 
     `watchers` are called with the number of bytes that became readable, with 0 for a change that requires a new read (such as a deletion),
-    or with `LATER`. `end_watchers` belong to followers, which read up to the log end. `fetcher` is called when the log start offset has
-    moved while a fetcher follows the partition.
+    or with `LATER` for a change that completes no waiting fetch. `end_watchers` belong to followers, which read up to the log end.
+    `fetcher` is called when the log start offset has moved while a fetcher follows the partition.
 
     Without a `membership` the replica leads alone from the start; otherwise it waits for metadata. The partition is in `timed` while
     unsynced records wait for flush.ms, and in `behind` while `look_for_laggards` may have something to do.

@@ -2,8 +2,8 @@
 
 Invariants:
 * A share partition is loaded by the first fetch that names it, and dropped when this broker no longer leads the partition, when the group
-  has no session here, or when the share coordinator fences it. What it had acquired is available again where it is loaded next, because an
-  acquisition is never persisted.
+  has no session here, or when the share coordinator fences it. Records that were acquired then are available again at the broker that loads
+  it next, because acquisitions are never persisted.
 * An acknowledgement is answered when its state is persisted. If the write fails, the records belong to their member again.
 * Each share partition has at most one timer, never later than its next expiring lock. It runs on the broker's clock.
 * A record that is given up is written to the group's dead letter queue once it is persisted that it is archiving. Then it is archived,

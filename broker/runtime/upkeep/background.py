@@ -103,8 +103,8 @@ class Background:
             await self._turns.mine()
 
     async def _off_the_loop(self, steps: Iterable[Callable[[], None] | None]) -> bool:
-        """Run each callable of `steps` on a flusher thread, one after the other; None stands for a turn of other work. Return whether there
-        was any step. Raises what a step raises.
+        """Run each callable of `steps` on a flusher thread, one after the other. At a None, only let other work run on the event loop.
+        Return whether there was any step. Raises what a step raises.
         """
         any_step = False
         for step in steps:

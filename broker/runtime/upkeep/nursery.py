@@ -4,7 +4,7 @@ Invariants:
 - Each piece of work has a name, and a policy for failure: `OnFailure`.
 - A failure is logged once, a bug with its traceback, until the work has succeeded again. Retries wait, each time twice as long; periodic
   work is retried at its interval.
-- A failed fsync loses the broker whatever the policy: the page cache's content is unknown afterwards.
+- A failed fsync ends the process whatever the policy, because the page cache's content is unknown afterwards.
 - `stop` closes in reverse order of start and waits for each; `crash` closes in the same order and waits for nothing.
 """
 
