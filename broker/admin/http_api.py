@@ -164,7 +164,7 @@ def _new_api(about: str) -> FastAPI:
 
     @api.get("/openapi.json", include_in_schema=False)
     async def description() -> JSONResponse:
-        """Generated on a thread: the first call takes about 0.1 s, which would block the loop."""
+        """Return the OpenAPI description. It is generated on a thread, because the first call takes about 0.1 s."""
         return JSONResponse(await asyncio.to_thread(api.openapi))
 
     return api

@@ -1,4 +1,4 @@
-"""A broker as the carrier of interceptors. Imported only if there are observers or fault rules."""
+"""The `Carrier` (`api/pipeline`) by which observers and fault rules use a broker. Imported only if there are any."""
 
 from __future__ import annotations
 

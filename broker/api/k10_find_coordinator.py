@@ -77,7 +77,8 @@ def handle(
 async def _create_then_find(
     ctx: Context[CoordinationServices], request: FindCoordinatorRequest, shards: Shards[Any], hidden: Set[str]
 ) -> FindCoordinatorResponse:
-    """In a cluster the creation only begins, and the client asks again, as with Kafka."""
+    """Create the internal topic, then find the coordinators. A cluster broker only requests the creation: the response is
+    COORDINATOR_NOT_AVAILABLE, and the client retries, as with Kafka."""
     try:
         await shards.create_topic()
     except Rejected as rejected:

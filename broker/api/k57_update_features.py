@@ -1,8 +1,8 @@
 """UpdateFeatures (key 57), versions 0-2: changes feature levels, all of a request or none (KIP-584, KIP-778); before 4.0
 each by itself.
 
-Version 0's `allow_downgrade` is ignored, as in Kafka's QuorumController, so a lower level is rejected. If a standalone node has the setting
-`transaction.version`, it applies again at the next start.
+Version 0's `allow_downgrade` is ignored, as in Kafka's QuorumController, so a lower level is rejected. If a standalone node was started
+with the setting `transaction.version`, its next start restores that level.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ API = Api(InitializeShareGroupStateRequest, throttled=False, splits=(Split("topi
 def handle(
     ctx: Context[ShareGroupServices], request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
-    """Answer when all share partitions are done."""
+    """Initialize the state of each share partition; respond when all have a result."""
     state = ctx.services.share.state
     return carry_out(
         request,

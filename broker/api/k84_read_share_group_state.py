@@ -32,7 +32,7 @@ API = Api(ReadShareGroupStateRequest, throttled=False, splits=(Split("topics.par
 def handle(
     ctx: Context[ShareGroupServices], request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
-    """Answer when all share partitions are done."""
+    """Read the state of each share partition; respond when all have a result."""
     state = ctx.services.share.state
     return carry_out(
         request,

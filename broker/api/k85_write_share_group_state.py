@@ -36,7 +36,7 @@ API = Api(
 def handle(
     ctx: Context[ShareGroupServices], request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
-    """Answer when all share partitions are done."""
+    """Write the state changes of each share partition; respond when all have a result."""
     state = ctx.services.share.state
     return carry_out(request, "write share group state", lambda key, part: state.write(key, _state(part)), WriteShareGroupStateResponse)
 

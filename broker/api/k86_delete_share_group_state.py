@@ -25,6 +25,6 @@ API = Api(DeleteShareGroupStateRequest, throttled=False, splits=(Split("topics.p
 def handle(
     ctx: Context[ShareGroupServices], request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
-    """Answer when all share partitions are done."""
+    """Delete the state of each share partition; respond when all have a result."""
     state = ctx.services.share.state
     return carry_out(request, "delete share group state", lambda key, _: state.delete(key), DeleteShareGroupStateResponse)

@@ -15,7 +15,8 @@ from ottla.protocol.schema import Message
 
 
 class LocalForwarding:
-    """The same requests as `ottla.broker.runtime.nodes.envelopes` forwards. `broker` returns the services of the broker."""
+    """The `Forwarding` of a standalone node. It handles the same requests as `ottla.broker.runtime.nodes.envelopes`. `broker` returns
+    the broker's services."""
 
     def __init__(self, metadata: StandaloneMetadata, broker: Callable[[], Services]) -> None:
         self._metadata = metadata

@@ -1,4 +1,5 @@
-"""What a broker that is like a release of Apache Kafka offers, and what it does not: for `ottla releases` and docs/releases.md.
+"""Lists which APIs, features and settings of an Apache Kafka release Ottla offers, and which it lacks: for `ottla releases` and
+docs/releases.md.
 
 Everything is derived from what Ottla declares: the APIs (`api_table`), the features (`cluster/features`) and the settings.
 """

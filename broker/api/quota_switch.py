@@ -20,7 +20,7 @@ _ANY: Final = 2**31 - 1
 
 
 class Obeys(Protocol):
-    """The services of a broker or a controller that quotas need."""
+    """The part of a broker's or a controller's services that quotas need."""
 
     quotas: Quotas | None
 

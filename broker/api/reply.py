@@ -19,7 +19,7 @@ CLOSE: Final = Action.CLOSE
 
 
 class LastWords(list[Buffer]):
-    """Bytes to send before the connection is closed."""
+    """A reply: bytes to send, after which the connection is closed."""
 
 
 Reply = list[Buffer] | None | Action

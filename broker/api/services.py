@@ -69,7 +69,7 @@ class NodeServices:
 
 @dataclass(kw_only=True)
 class ClusterServices(NodeServices):
-    """A broker's view of the cluster."""
+    """The services of a broker that concern the cluster's metadata."""
 
     cluster_id: str
     cluster: ClusterView
@@ -83,7 +83,7 @@ class ClusterServices(NodeServices):
 
 @dataclass(kw_only=True)
 class PartitionServices(ClusterServices):
-    """A broker's partitions."""
+    """The services of a broker that concern its partitions."""
 
     log_dir: LogDir
     partitions: Partitions
@@ -94,7 +94,7 @@ class PartitionServices(ClusterServices):
 
 @dataclass(kw_only=True)
 class ShareGroupServices(ClusterServices):
-    """A broker's part in share groups."""
+    """The services of a broker that concern share groups."""
 
     share: ShareServices
 
@@ -130,10 +130,10 @@ class ControllerServices(NodeServices):
 
     @property
     def active(self) -> ActiveController:
-        """Runs decisions."""
+        """The active controller, which runs decisions."""
         return self.controller.active
 
     @property
     def serving(self) -> QuorumServing:
-        """Answers readers of the metadata log."""
+        """The server of the metadata log to other nodes: Fetch, FetchSnapshot and DescribeQuorum."""
         return self.controller.serving

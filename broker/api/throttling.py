@@ -137,7 +137,7 @@ def _of_follower(ctx: Context[NodeServices], request: FetchRequest) -> bool:
 
 
 def make_quotas(settings: BrokerSettings) -> Quotas:
-    """Return quotas with the configured windows."""
+    """Return `Quotas` without any quota, which measure over the configured windows (quota.window.…, controller.quota.window.…)."""
     return Quotas(
         Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1_000),
         Windows(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds * 1_000),

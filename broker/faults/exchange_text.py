@@ -30,7 +30,7 @@ def subject_text(exchange: Exchange) -> str:
 
 
 def joined(told: list[str], transactional_id: str | None) -> str:
-    """Return the first items as one text."""
+    """Return the first items as one text, with the number of the others, after the transactional id if there is one."""
     more = len(told) - PLACES_TOLD
     text = "; ".join(each[:TEXT_CHARS] for each in told[:PLACES_TOLD]) + (f"; and {more} more" if more > 0 else "")
     return text if not transactional_id else f"transaction {transactional_id[:TEXT_CHARS]}; {text}"

@@ -128,7 +128,7 @@ def plain(message: Any, chars: int | None = None) -> Any:
 
 
 class _Room:
-    """How much of a message may still be written: about `chars` characters, or everything."""
+    """The number of characters of a message that may still be written: initially about `chars`, no limit for None."""
 
     def __init__(self, chars: int | None) -> None:
         self._is_limited = chars is not None
@@ -136,7 +136,7 @@ class _Room:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether lists end here."""
+        """Whether no characters are left, so that further elements of lists are omitted."""
         return self._left <= 0
 
     def take(self, chars: int) -> None:

@@ -81,7 +81,8 @@ class AddressBook:
 
 
 class ClientsView:
-    """The book as one client sees it, which reached the gateway as `own_host`."""
+    """The `AddressView` of one client: translates brokers' addresses to ports of the gateway at `own_host`, the host name by which the
+    client reached the gateway."""
 
     __slots__ = ("_book", "_own_host")
 
@@ -94,5 +95,5 @@ class ClientsView:
         return self._book.exchange(self._own_host, node_id, host, port)
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Note a topic's id."""
+        """Store a topic's id and name (`AddressBook.learn`)."""
         self._book.learn(topic_id, name)

@@ -63,7 +63,7 @@ class Interception:
         """Do nothing: a gateway refuses the rules that need it (`faults.rules.NEEDS_A_BROKER`)."""
 
     def meets(self, api_key: int, version: int) -> bool:
-        """Return whether requests are decoded, for rules and observers."""
+        """Return whether requests of this API and version are decoded, because a rule may hit them or there are observers."""
         if not self.faults.active or api_key in _NEVER or not self.faults.concern_api(api_key):
             return False
         try:
@@ -106,8 +106,8 @@ class Interception:
 
 
 class InterceptedRequest:
-    """One intercepted request. `send` sends its frame to the cluster and registers for the response, with `answered` called for it;
-    `on_over` is called once when the request needs the cluster no longer.
+    """One intercepted request. `send` sends its frame to the cluster; the caller passes the response to `answered`. `on_over` is called
+    once, when the request needs the cluster no longer.
     """
 
     def __init__(

@@ -5,7 +5,8 @@ Rules:
   agree; a cluster that answers something else is not trusted, and the connection ends.
 - A request passes undecoded, except SaslHandshake, and except those that fault rules or observers meet (`interception`). A response
   passes undecoded unless it may have to be changed (`rewriting`), or is that of an intercepted request.
-- A client that asks for GSSAPI gets the cluster's response, as a refusal: the cluster's mechanisms are in it, and it may refuse by itself.
+- A SaslHandshake for GSSAPI is rejected, after the cluster has responded: the rejection is the cluster's response, with its mechanisms,
+  changed to an error if the cluster has accepted GSSAPI.
 - Requests and responses are matched in memory only: whatever passes is not stored.
 - A response of very many partitions is rewritten in parts, and later responses wait for it (`is_rewriting`).
 """

@@ -89,13 +89,13 @@ _CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, AddressView], bool]]]] = 
 
 
 def is_rewritten(api_key: int, version: int) -> bool:
-    """Return whether responses of this version may have to be changed."""
+    """Return whether the gateway may have to change responses of this API and version."""
     change = _CHANGES.get(api_key)
     return change is not None and version >= change[0]
 
 
 def is_understood(api_key: int, version: int) -> bool:
-    """Return whether responses of this version can be decoded."""
+    """Return whether this project can decode responses of this API and version."""
     message = response_class(api_key)
     return message.MIN_VERSION <= version <= message.MAX_VERSION
 

@@ -29,7 +29,7 @@ peer_logger = logging.getLogger(PEERS)
 
 class MostConnections(NamedTuple):
     """The maximum numbers of connections: of the broker, at one listener, and from one address. `of_brokers` is true at the inter-broker
-    listener: a connection there that exceeds `in_all` is accepted, and a connection at another listener is closed (KIP-402).
+    listener: a connection there that exceeds `in_all` is accepted, and the longest idle connection of another listener is closed (KIP-402).
     """
 
     in_all: int = 2**31 - 1

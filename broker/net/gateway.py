@@ -42,7 +42,7 @@ IDLE_DEFAULT_MS = 660_000
 class GatewaySettings:
     """A gateway's settings. `cluster` are addresses of brokers; `advertised_host` is the host name that clients get (by default the address
     to which they connect); the TLS contexts are for the clients' and for the cluster's side; `max_connections` limits the clients'
-    connections, as a broker's max.connections does; `max_idle_ms` is the longest time in which nothing moves, -1 for any.
+    connections, as a broker's max.connections does; a connection on which no byte moves for `max_idle_ms` is closed (-1: never).
     """
 
     cluster: Sequence[Address]

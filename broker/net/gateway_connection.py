@@ -229,11 +229,11 @@ class GatewayConnection:
         self._dialling = shared.start(self._dial())
 
     def moved(self) -> None:
-        """Note that bytes have moved."""
+        """Record that a byte was transferred now, for `is_idle`."""
         self._last_moved_ms = self._shared.clock.mono_ms()
 
     def is_idle(self, since_ms: int) -> bool:
-        """Return whether nothing has moved since then, and no fault rule holds a request."""
+        """Return whether no byte was transferred after `since_ms` (monotonic), and no fault rule holds a request."""
         return self._last_moved_ms <= since_ms and not self._passage.is_held
 
     def received(self, side: _Side, data: bytes) -> None:
@@ -242,7 +242,7 @@ class GatewayConnection:
         self._process(self._passage.from_client if side is self.client else self._passage.from_cluster, data)
 
     def _process(self, process: Callable[..., None], *data: bytes) -> None:
-        """Call `process` and send the results; if it finds an invalid frame, end the connection."""
+        """Pass `data` to a method of the passage, and write what it makes ready. If it raises ProtocolError, end the connection."""
         try:
             process(*data)
         except ProtocolError as error:

@@ -160,8 +160,8 @@ class _SameScheme(HTTPRedirectHandler):
 
 
 def fetcher(url: str, options: Mapping[str, str], read: Callable[[str], bytes]) -> Fetch:
-    """Return a function that fetches an http or https URL. `options` are the login module's; if they contain `ssl.truststore.…`, only these
-    certificates are trusted. Raises ValueError, or OSError if a truststore cannot be read.
+    """Return a function that fetches an http or https URL. `options` are the login module's; with a truststore (`ssl.truststore.…`) in
+    them, only its certificates are trusted. Raises ValueError, or OSError if the truststore cannot be read.
     """
     handlers: list[Any] = [ProxyHandler({}), _SameScheme()]
     if urlsplit(url).scheme.lower() == "https":

@@ -126,7 +126,7 @@ def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) ->
 
 
 def reachable_endpoints(bound: Sequence[Listener]) -> list[Endpoint]:
-    """Return the endpoints that a standalone node registers: those of the listeners whose address is known."""
+    """Return the endpoints that a standalone node registers. A listener that is bound to all addresses and not advertised has none."""
     return endpoints_of([at for at in bound if at.advertised_host is not None or at.host not in ANYWHERE])
 
 

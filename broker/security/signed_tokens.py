@@ -73,7 +73,7 @@ def _key_of(data: Mapping[str, Any]) -> Any:
 
 
 class KeySource(Protocol):
-    """The source of the keys: a file or a URL."""
+    """The source of the keys that verify tokens, a JWKS document in a file or at a URL (`ottla.broker.net.jwks`)."""
 
     def known(self) -> Sequence[SigningKey]:
         """Return the current keys. Raises OSError or ValueError if they cannot be read."""

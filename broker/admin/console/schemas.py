@@ -40,7 +40,7 @@ class SchemaView(BaseModel):
 
 
 class Schemas:
-    """The uploaded schemas, by topic and part."""
+    """The uploaded schemas, by topic and part (key or value)."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, Part], AnySchema] = {}
@@ -75,7 +75,7 @@ def schemas_router(schemas: Schemas) -> APIRouter:
 
     @router.put("/schemas", status_code=204)
     async def give(topic: Annotated[str, Query(max_length=249)], body: SchemaIn, part: Part = "value") -> None:
-        """Decode the keys or values of a topic by this schema, until the broker stops."""
+        """Upload a schema: the console decodes the topic's keys or values with it, until the broker stops."""
         try:
             schemas.give(topic, part, _made(body))
         except SchemaRefused as error:

@@ -27,7 +27,7 @@ _AT_ONCE: Final = 5_000
 
 
 class DeliveryView(BaseModel):
-    """Neighbouring records in flight that have one state."""
+    """A range of consecutive records in flight in the same delivery state."""
 
     first: int
     last: int
@@ -53,7 +53,8 @@ class SharePartitionView(BaseModel):
 
 
 class Position(NamedTuple):
-    """The start offset, how many records at or above it are finished, and the high watermark if it is known here."""
+    """A share group's position in one partition: the start offset, the number of acknowledged or archived records at or above it, and
+    the high watermark if this broker knows it."""
 
     start: int
     finished: int

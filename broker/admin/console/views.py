@@ -39,7 +39,7 @@ class Choices(BaseModel):
 
 
 class NodeView(BaseModel):
-    """Data for the header of the page."""
+    """The data in the header of the console's page that brokers and gateways have in common."""
 
     address: str
     connections: int

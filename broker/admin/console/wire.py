@@ -61,7 +61,7 @@ class WireQuery(BaseModel):
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """The fields that choose requests, without those that choose among their lines."""
+        """The fields that decide which requests are logged: all but `after` and `limit`, which select among the logged lines."""
         return self.model_dump(exclude={"after", "limit"}, exclude_none=True)
 
     def as_filter(self) -> LogFilter:
@@ -72,7 +72,8 @@ class WireQuery(BaseModel):
 
 
 class WireLine(BaseModel):
-    """A request and its result. Of long messages only the beginning is told, and lists say how much they leave out."""
+    """One line of the wire log: a request and its result. Long messages are shortened: a shortened list ends with the number of elements
+    that are left out."""
 
     number: int = Field(description="counts lines in the order in which the results came")
     time: str
@@ -123,11 +124,11 @@ class LineRing:
         """The number of the newest line, also of one that was dropped."""
 
     def skip(self) -> None:
-        """Count a line that is not kept."""
+        """Count a line that no reader wants: it gets a number, and is not stored."""
         self.last += 1
 
     def add(self, exchange: Exchange) -> None:
-        """Keep the line of an exchange, and drop the oldest lines that it leaves no room for."""
+        """Store the line of an exchange, and drop the oldest lines while all lines together exceed `max_bytes`."""
         self.last += 1
         subject, found = _shortened(exchange.subject), document(exchange, limits.WIRE_LOG_MESSAGE_CHARS)
         text = json.dumps({"number": self.last, **found})
@@ -137,7 +138,7 @@ class LineRing:
             self._size -= self._lines.popleft().size
 
     def clear(self) -> None:
-        """Drop all lines. Numbers continue."""
+        """Drop all lines. The next line continues their numbering."""
         self._lines.clear()
         self._size = 0
 
