@@ -237,7 +237,7 @@ class ControllerNode:
         """Do nothing: everything is imported already."""
 
     async def stop(self) -> None:
-        """Stop in order."""
+        """Stop cleanly, as at SIGTERM: accept and read nothing more, answer the requests in flight, close the log."""
         await self._nursery.stop()
 
     def crash(self) -> None:

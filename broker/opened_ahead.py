@@ -69,7 +69,7 @@ class _MovingFiles(Files):
         return self._lock_later
 
     def arrive(self) -> None:
-        """Lock the directory. From now on, paths are what they seem."""
+        """Lock the directory. From now on, paths are no longer redirected to the copy."""
         self._lock_later.take()
         self._moved = True
 
@@ -84,7 +84,7 @@ class _MovingFiles(Files):
 
 
 class _LockLater:
-    """A lock that is taken by `take`."""
+    """A directory's lock that is not taken when it is made, but by `take`."""
 
     def __init__(self, files: Files) -> None:
         self._files = files

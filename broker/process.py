@@ -39,7 +39,7 @@ class ServingNode(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Stop in order."""
+        """Stop cleanly, as at SIGTERM."""
         ...
 
     @property

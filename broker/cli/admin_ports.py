@@ -80,7 +80,8 @@ class AdminPorts:
         self._port = PORT if options.admin_port is None else options.admin_port
 
     def told_after(self, tell: Callable[[str], str] | None) -> Callable[[str], str] | None:
-        """Append the token and the consoles' addresses to the text that `tell` returns when the broker serves."""
+        """Return a function that appends the token and the consoles' addresses to the text of `tell`, which is printed at the start; return
+        `tell` itself if there is nothing to append."""
         if not self.told:
             return tell
         return lambda address: "\n".join([*([] if tell is None else [tell(address)]), *self.told])

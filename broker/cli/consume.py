@@ -126,7 +126,8 @@ def _partitions(plan: _Plan) -> list[TopicPartition]:
 
 
 async def _at(consumer: AIOKafkaConsumer, ends: dict[Any, int]) -> bool:
-    """Return whether each partition that is still assigned has been read to its end."""
+    """Return whether the consumer has read each partition of `ends` to its end offset there; partitions that are not assigned to it do
+    not count."""
     mine = consumer.assignment()
     for partition, end in ends.items():
         if partition in mine and await consumer.position(partition) < end:

@@ -26,7 +26,7 @@ from ottla.spark_jobs.wire.security import Security, security_of
 
 
 class _Given:
-    """Holds the client security settings that `ottla --config` or a tool has set, for all connections of this process."""
+    """The client security settings of all connections of this process, as `ottla --config` or a tool has set them."""
 
     security = Security()
 

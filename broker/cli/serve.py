@@ -46,7 +46,8 @@ READY = (
 
 @dataclass(frozen=True, slots=True)
 class InKafkasPlace:
-    """A start in place of Apache Kafka's (its image, `kafka-server-start`): an unknown setting is only a warning, and READY is printed."""
+    """The options of a start that replaces Apache Kafka's (its container image, `kafka-server-start`). In such a start an unknown setting
+    is only a warning, and the lines READY are printed."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings from KAFKA_ variables; they win over the file's."""

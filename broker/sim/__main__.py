@@ -14,7 +14,7 @@ from ottla.broker.sim.simulation import Outcome
 
 
 class Seen:
-    """Totals over all runs."""
+    """Totals over all simulated runs, such as virtual time, faults and acknowledged records."""
 
     def __init__(self) -> None:
         self.virtual_ms = self.faults = self.of_controller = self.acknowledged = self.administered = self.unclean = self.lost = 0

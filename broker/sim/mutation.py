@@ -39,10 +39,10 @@ class Mutation:
 
 
 def always(value: Any) -> Callable[[Any], Callable[..., Any]]:
-    """Replace a function by one that returns `value`."""
+    """Return the `instead` of a Mutation whose substitute returns `value` for any arguments."""
     return lambda original: lambda *_, **__: value
 
 
 def nothing(original: Any) -> Callable[..., None]:
-    """Replace a function by one that does nothing."""
+    """Be the `instead` of a Mutation whose substitute does nothing and returns None."""
     return lambda *_, **__: None

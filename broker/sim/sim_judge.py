@@ -107,7 +107,8 @@ class Watch:
                     self._has_joined(self._cluster.nodes[node], topic, index)
 
     def _elected_outside(self, image: MetadataImage, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
-        """Note an unclean election, if allowed. Otherwise it was the last leader, elected when no other replica is left (KIP-966)."""
+        """Record an election of a leader outside ISR and ELR: unclean if the topic allows that; otherwise it must be the election of the
+        last known leader, without any other eligible replica (KIP-966)."""
         if may_elect_uncleanly(image, topic):
             self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
 

@@ -60,7 +60,7 @@ class SimShareGroup:
             member.start(member.work())
 
     def fault(self, fault: Fault) -> Callable[[], None]:
-        """Kill or pause a member, and return what ends that."""
+        """Kill or pause a member; return a function that restarts or resumes it."""
         number = fault.node % _MEMBERS
         member = self._members[number]
         if number not in self._down:
@@ -72,7 +72,7 @@ class SimShareGroup:
         return partial(self._back, number)
 
     def heal(self) -> None:
-        """Let all members work."""
+        """Restart the killed members and resume the paused ones."""
         for number in list(self._down):
             self._back(number)
 

@@ -1,4 +1,4 @@
-"""What the members of the share group were given and what became of it, and the rules that this has to keep.
+"""Records the deliveries and acknowledgements of the simulated share group, and checks the rules that they have to keep:
 
 * A record whose acceptance or rejection was answered is in no response to a request that was sent afterwards.
 * A delivery count is never greater than the limit, and greater than that of every delivery whose acknowledgement was answered before.
@@ -91,13 +91,13 @@ class ShareGiven:
             self.wrong.append(f"{member} was given {one.value!r} at {one.offset}, which was {self._values[one.offset]!r} before")
 
     def asked(self, acknowledged: Mapping[Place, list[Delivery]]) -> None:
-        """Note the acknowledgements in a request that is about to be sent."""
+        """Record the acknowledgements in a request that is about to be sent."""
         for one in chain.from_iterable(acknowledged.values()):
             if one.type is not None:
                 self._asked.setdefault(one.offset, set()).add(one.type)
 
     def answered(self, member: str, ones: Iterable[Delivery], *, ok: bool) -> None:
-        """Note the response to acknowledgements: `ok` if the leader confirmed them."""
+        """Record the response to a member's acknowledgements; `ok` means that the leader confirmed them."""
         number = self.next_number()
         for one in ones if ok else ():
             if one.type in _ENDS:

@@ -251,7 +251,7 @@ class Simulation:
         return copier
 
     def _client_fault(self, fault: Fault) -> Callable[[], None]:
-        """Kill or pause a copier and a member of the share group; return what ends that."""
+        """Kill or pause a copier and a member of the share group; return a function that replaces or resumes them."""
         ends = (self._copier_fault(fault), self.shared.fault(fault))
 
         def end() -> None:
@@ -261,7 +261,8 @@ class Simulation:
         return end
 
     def _copier_fault(self, fault: Fault) -> Callable[[], None]:
-        """Kill a copier and start another later; or pause it, start another at once, and then resume it (a zombie)."""
+        """Kill a copier, or pause it and start its replacement at once. The returned function starts the replacement of a killed copier, or
+        resumes a paused one, which is then a zombie."""
         number = fault.node % len(self.copiers)
         old = self.copiers[number]
         old.superseded = True
@@ -307,7 +308,7 @@ class Simulation:
         return not (unsettled(self.cluster) or self._unfinished())
 
     def _unfinished(self) -> list[str]:
-        """Return what clients have still to do."""
+        """Return a text for each client that has not sent or read everything."""
         if any(not producer.finished for producer in self.producers):
             return [f"{producer.name} has not sent all" for producer in self.producers if not producer.finished]
         waiting = [(each.name, each.source, each.position) for each in self.copiers]

@@ -54,8 +54,10 @@ class Stored:
         return f"{self.topic}-{self.partition}@{self.offset}"
 
     def is_kept_by(self, later: Stored | None) -> bool:
-        """Return whether `later`, what is at this position in a later log, is this record, readable if it was readable before. It is not if
-        another leader's log lacks the record, or the marker that committed its transaction.
+        """Return whether a later version of the log still has this record. `later` is what it has at this position, None for nothing.
+
+        The record counts as lost if `later` is another record, or if it was readable and is not any more: the log of another leader may
+        lack the record, or the marker that committed its transaction.
         """
         if later is None or (self.outcome.readable and not later.outcome.readable):
             return False

@@ -55,7 +55,7 @@ class Guarantee(StrEnum):
 
 
 class Standing(StrEnum):
-    """The result of a scenario."""
+    """The outcome of a scenario, as the table and the exit code show it."""
 
     HELD = "held"
     BROKEN = "broken"
@@ -98,7 +98,7 @@ class Breach:
 
 @dataclass(slots=True)
 class Result:
-    """The result of one scenario."""
+    """A scenario's outcome, the guarantees that were broken, and their evidence."""
 
     name: str
     happens: str

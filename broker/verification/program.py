@@ -97,17 +97,17 @@ class Instance:
             os.killpg(self.process.pid, number)
 
     def pause(self) -> None:
-        """Pause it, like a long garbage collection or a suspended machine."""
+        """Pause the process and its children, as a long garbage collection or a suspended machine does."""
         self.paused = self.expendable = True
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Resume it."""
+        """Resume the paused process and its children."""
         self.paused = False
         self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it with SIGKILL."""
+        """Kill the process and its children with SIGKILL."""
         self.expendable = True
         self.signal(signal.SIGKILL)
         self.process.wait()
@@ -126,7 +126,7 @@ class Instance:
         return True
 
     def last_words(self) -> list[str]:
-        """Return the last lines of its standard error, without colours."""
+        """Return the last lines of the process's standard error, without colours."""
         with self.err.open("rb") as written:
             written.seek(max(0, self.err.stat().st_size - _TOLD_BYTES))
             text = written.read(_TOLD_BYTES).decode(errors="replace")

@@ -98,40 +98,40 @@ class Scenario:
 
     @property
     def needs_power(self) -> str | None:
-        """Why it cannot run on a cluster that is not the verification's; None if a gateway is enough."""
+        """Why the scenario cannot run on the user's cluster, behind a gateway; None if it can."""
         return self.needs or (STOPS if self.brokers > 1 else None)
 
 
 def always(_: Calm) -> str | None:
-    """Apply to every program."""
+    """Return None: the scenario applies to every program."""
     return None
 
 
 def to_writers(calm: Calm) -> str | None:
-    """Apply to programs that write to Kafka."""
+    """Return None if the program writes to Kafka, otherwise why the scenario does not apply to it."""
     return None if calm.writes else "it writes nothing to Kafka"
 
 
 def to_idempotent(calm: Calm) -> str | None:
-    """Apply to programs with a producer id."""
+    """Return None if the program has a producer id, otherwise why the scenario does not apply to it."""
     return None if calm.observer.idempotent else "it has no producer id: no state to lose"
 
 
 def to_transactional(calm: Calm) -> str | None:
-    """Apply to programs that use transactions."""
+    """Return None if the program uses transactions, otherwise why the scenario does not apply to it."""
     return None if calm.transactional else "it uses no transactions"
 
 
 def to_transactions_in_a_row(calm: Calm) -> str | None:
-    """Apply to programs with at least two transactions."""
+    """Return None if the program has made at least two transactions, otherwise why the scenario does not apply to it."""
     return to_transactional(calm) or (None if len(calm.observer.ends) > 1 else "it has only one transaction")
 
 
 def to_share_members(calm: Calm) -> str | None:
-    """Apply to programs that are members of a share group."""
+    """Return None if the program is a member of a share group, otherwise why the scenario does not apply to it."""
     return None if calm.shares else "it is not in a share group"
 
 
 def to_members(calm: Calm) -> str | None:
-    """Apply to programs that are members of a consumer group or a share group."""
+    """Return None if the program is a member of a consumer or a share group, otherwise why the scenario does not apply to it."""
     return None if calm.grouped else "it is not in a group"

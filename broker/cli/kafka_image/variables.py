@@ -132,7 +132,8 @@ def asks_for_kafka(env: Mapping[str, str]) -> bool:
 
 
 def flavour_of(env: Mapping[str, str]) -> Flavour:
-    """Return the image whose variables are set, if no script says it. Apache's and Confluent's have the same names."""
+    """Return the vendor whose variables are set, for a container whose start script does not tell it. APACHE stands for Confluent, too:
+    their variables have the same names."""
     bitnamis = any(name.startswith(_CFG) or name in _OF_BITNAMI for name in env) or "ALLOW_PLAINTEXT_LISTENER" in env
     return Flavour.BITNAMI if bitnamis else Flavour.APACHE
 
@@ -149,7 +150,7 @@ def settings_of(flavour: Flavour, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def variable_of(flavour: Flavour, env: Mapping[str, str], setting: str) -> str | None:
-    """Return the variable that the setting came from."""
+    """Return the name of the variable from which `settings_of` takes this setting, None if there is none."""
     if flavour is Flavour.BITNAMI:
         names = [name for name, suffix in _of_bitnami(env).items() if property_of(suffix, flavour) == setting]
     else:

@@ -129,7 +129,7 @@ def _written_by(stage: Stage, calm: Calm, broker: int, *, acknowledges: bool) ->
 
 
 def _to_committers(calm: Calm) -> str | None:
-    """Apply to programs that commit to a coordinator, transactions or offsets."""
+    """Return None if the program commits transactions or offsets, otherwise why the scenario does not apply to it."""
     return None if calm.transactional or calm.mark is ApiKey.OFFSET_COMMIT else "it commits nothing to a coordinator"
 
 

@@ -42,7 +42,8 @@ def coordinator_failover(stage: Stage, calm: Calm) -> Script:
 
 
 def epoch_exhaustion(stage: Stage, calm: Calm) -> Script:
-    """Leave few epochs of the producer id, so that the coordinator has to allocate another producer id during the run."""
+    """Use up nearly all epochs of the program's producer ids before it starts, so that the coordinator has to replace one of them by a new
+    producer id during the run."""
     left = len(calm.observer.ends) // 2 if calm.observer.end_version >= EPOCH_BUMPING_END else 0
     exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(calm.observer.transactional_ids)}
     stage.start()
