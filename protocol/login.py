@@ -119,6 +119,6 @@ def _items(message: str) -> dict[str, str]:
 
 
 def _iterations(told: Mapping[str, str]) -> int:
-    """Return the iterations; 0, which is rejected, if they are not a number."""
+    """Parse the iteration count; return 0, which is rejected, if it is not a number."""
     text = told.get("i", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_ITERATIONS_MAX)) else 0

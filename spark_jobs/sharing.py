@@ -343,7 +343,8 @@ Blobs = dict[str, list[bytes]]
 
 
 def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
-    """Yield (share, Arrow streams by view) of the rows of `steps.HANDED`. Every share gets an empty stream of each view for its schema."""
+    """Divide the rows that `steps.HANDED` selects from `views` by share; yield (share, Arrow streams by view). Every share gets an empty
+    stream of each view for its schema."""
     held: list[Blobs] = [{} for _ in range(work.shares)]
     size = 0
     for view in sorted(views):

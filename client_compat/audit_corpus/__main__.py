@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 
 class OttlaBroker:
-    """An Ottla broker with the interface that workloads use."""
+    """An Ottla broker process with the interface that workloads use."""
 
     def __init__(self, data_dir: Path, settings: dict[str, str]) -> None:
         self.data_dir = data_dir
@@ -75,7 +75,7 @@ def run(kind: str, workload: Workload, data_dir: Path) -> None:
 
 
 def told(directory: Path) -> list[Expected]:
-    """Return the audit's violations and warnings."""
+    """Return the audit's violations and warnings about a directory. Raises RuntimeError if the audit could not judge it."""
     verdict = audit([directory], samples=EVERY, engine="duckdb", deep=True)
     problems = [problem for judged in verdict.directories for problem in judged.problems]
     if problems:
@@ -115,7 +115,7 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
 
 @dataclass(frozen=True, slots=True)
 class CorpusScore:
-    """The outcome of a run."""
+    """The audit's score over all logs of a run, as a campaign's outcome."""
 
     score: Score
 

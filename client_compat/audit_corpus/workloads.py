@@ -86,7 +86,7 @@ def _send(producer: Producer, topic: str, numbers: range, partitions: int = 2, k
 
 
 def idempotence(broker: AnyBroker) -> None:
-    """Run producers with each codec in parallel, one without idempotence, and one that restarts with a new producer id."""
+    """Run parallel producers: one with each codec, one without idempotence, and one that restarts with a new producer id."""
     _topics(broker, 2, "rows")
     producers = [_producer(broker, compression_type=codec, enable_idempotence=True) for codec in CODECS]
     producers.append(_producer(broker, enable_idempotence=False))

@@ -65,7 +65,7 @@ class Figure:
     point: Point | None = None
 
     def kept(self, ratio: float) -> bool:
-        """Return whether a ratio to Apache Kafka meets the target; true without a target."""
+        """Return whether a ratio to Apache Kafka meets the figure's target; True if it has none."""
         if self.target is None:
             return True
         return ratio >= self.target if self.more_is_better else ratio <= self.target

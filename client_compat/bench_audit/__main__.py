@@ -52,7 +52,8 @@ class Contender:
     rows: int = 0
 
     def run(self) -> None:
-        """Read the log once; add wall-clock and CPU seconds, and update peak memory and rows. Raises subprocess.CalledProcessError."""
+        """Read the log once. Adds wall-clock and CPU seconds to the contender's lists, and updates its peak memory and rows. Raises
+        subprocess.CalledProcessError."""
         ours = self.commands[0][0] == sys.executable
         started, before = time.perf_counter(), _cpu_of_children()
         # Nobody waits for Spark's Python workers, so the system adds their time to no other process: they are sampled.

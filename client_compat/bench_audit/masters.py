@@ -32,7 +32,7 @@ DAEMONS: Final = "org.apache.spark.deploy."
 
 @dataclass(slots=True)
 class Sampled:
-    """What was seen of the processes: the peak bytes of the largest process and of all together, by kind, and CPU seconds by process."""
+    """Samples of the audit's processes: peak bytes of the largest process and of all together, by kind; and CPU seconds by process."""
 
     largest: dict[str, int] = field(default_factory=dict)
     together: dict[str, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Sampled:
         return sum(self.cpu.values())
 
     def take(self, processes: Sequence[psutil.Process]) -> None:
-        """Add one sample of each process."""
+        """Read memory and CPU time of each process once, and update the peaks."""
         sums: dict[str, int] = {}
         for process in processes:
             with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -89,14 +89,14 @@ def sampling() -> Iterator[Sampled]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One audit."""
+    """The measurements of one audit."""
 
     seconds: float
     sampled: Sampled
 
 
 def audited(master: str, directory: Path) -> Run:
-    """Audit a valid log. Raises subprocess.CalledProcessError if the verdict is not clean."""
+    """Audit a valid log with Spark at `master`, and measure it. Raises subprocess.CalledProcessError if the verdict is not clean."""
     command = [sys.executable, "-m", "ottla", "audit", "--engine", "spark", "--no-deep", "--master", master, str(directory)]
     started = time.perf_counter()
     with sampling() as sampled:

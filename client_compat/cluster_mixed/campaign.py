@@ -40,7 +40,7 @@ def mixed_campaign(
     careless: bool = False,
     minutes: float = math.inf,
 ) -> NoReturn:
-    """Run a whole command, and end the program. `cluster_in` makes the cluster in a new directory."""
+    """Run the whole campaign of a command, and end the program with its exit code. `cluster_in` makes the cluster in a new directory."""
     if unknown := set(clients or ()).difference(EVERY_CLIENT):
         raise typer.BadParameter(f"there is no client {', '.join(sorted(unknown))}", param_hint="--client")
 

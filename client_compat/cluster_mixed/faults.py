@@ -32,7 +32,7 @@ RETENTION_MS = 7 * 86_400_000
 
 
 class Fault(StrEnum):
-    """The faults, by their names on the command line."""
+    """The kinds of faults, by their names on the command line."""
 
     RESTART = "restart"
     KILL = "kill"
@@ -88,7 +88,8 @@ def cut_link(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def ways_to_cut(node: Node, nodes: Sequence[Node], rng: random.Random) -> tuple[set[Way], str]:
-    """Choose the links to cut: to one other node, all brokers, or all nodes; return them and a description."""
+    """Choose links to cut: between the node and one other node, all brokers, or all nodes, in one direction or both. Return them and a
+    description."""
     others = [other for other in nodes if other is not node]
     chosen = rng.choice([[rng.choice(others)], [other for other in others if other.node_id < FIRST_CONTROLLER], others])
     to, back = rng.choice([(True, True), (True, False), (False, True)])
@@ -115,7 +116,7 @@ def fill_disk(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def have_decided(cluster: Cluster) -> None:
-    """Change a setting of each topic, so that the controller must write. It may refuse."""
+    """Change a setting of each topic, so that the controller has to write to its log; errors are ignored."""
     config = [AlterableConfig("retention.ms", SET, str(RETENTION_MS + time.monotonic_ns() % RETENTION_MS))]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, topic, config) for topic in cluster.topics])
     with (

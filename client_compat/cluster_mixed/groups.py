@@ -101,7 +101,7 @@ class Group:
                     )
 
     def judge(self, log: Sequence[Consumed]) -> GroupVerdict:
-        """Compare what was received with the whole topic."""
+        """Compare the records that the group's members received with all records of the topic."""
         verdict, found = self.verdict, [dict[int, int]() for _ in self.given]
         for partition, offset, value in log:
             found[partition][offset] = zlib.crc32(value)

@@ -53,7 +53,7 @@ class ReplicasVerdict(Counted):
 
 
 def compare(directories: Sequence[Path]) -> ReplicasVerdict:
-    """Compare all partitions that more than one broker has."""
+    """Compare the replicas of every partition that is in several of the directories, and return the counts of differences."""
     verdict = ReplicasVerdict()
     found: dict[str, list[Path]] = defaultdict(list)
     for directory in directories:

@@ -183,8 +183,8 @@ def transacting(clients: Sequence[str], directory: Path, bootstrap: str, topic: 
 def judge(
     outcomes: Mapping[str, Sequence[Outcome]], offsets: Mapping[str, int], partitions: int, seen: Iterable[tuple[int, bytes]]
 ) -> TxnVerdict:
-    """Judge the transactions: `outcomes` by client and number, the committed offset of its group if there is one, and what a read_committed
-    consumer received: (partition, value)."""
+    """Judge the transactions. `outcomes`: by client and number; `offsets`: each client's committed offset, if its group has one; `seen`:
+    the (partition, value) that a read_committed consumer received."""
     verdict = TxnVerdict()
     copies = Counter(seen)
     for client, told in outcomes.items():

@@ -41,7 +41,7 @@ class ProducerTask:
 
 
 class Share(Feed):
-    """One client's rows, and the ledger cells that it writes."""
+    """A feed of one client's rows, which writes the results to the client's cells of the ledger."""
 
     def __init__(self, client: int, load: ProducerTask, ledger: Ledger) -> None:
         self._client, self._ledger, self._rows = client, ledger, read_rows(load.rows)

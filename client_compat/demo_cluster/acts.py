@@ -90,16 +90,16 @@ class Stage:
         broker.start()
 
     def wait_served(self) -> None:
-        """Wait until every client was answered again. Raises `RunFailed` or `TruthFailed`."""
+        """Wait until every client has received a further acknowledgement. Raises `RunFailed` or `TruthFailed`."""
         before = list(self.load.answered)
         self.until("every client is answered", lambda: all(now > then for now, then in zip(self.load.answered, before, strict=True)))
 
     def wait_led(self, holds: Callable[[PartitionView], bool], what: str) -> None:
-        """Wait until the condition holds for the view of every partition."""
+        """Wait until `holds` is true for every partition's view. `what` names the condition in errors."""
         self.until(what, lambda: bool(seen := self.watch.recording.latest.partitions) and all(map(holds, seen)))
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Wait for the condition. Raises `TruthFailed` if it does not hold in time, `RunFailed` if a client gives up."""
+        """Wait until `holds` is true. Raises `TruthFailed` with `what` if it takes too long, `RunFailed` if a client gives up."""
         for _ in until(what, SERVED_S):
             self.load.check()
             if holds():
@@ -108,7 +108,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One act. `play` is called with everything running, and returns when everything that will be acknowledged is."""
+    """One act. `play` starts with all nodes running, and returns when all acknowledgements of the act have arrived."""
 
     key: str
     title: str
@@ -123,7 +123,7 @@ class Act:
 
 
 def led_without(broker: Node) -> Callable[[PartitionView], bool]:
-    """Return a condition: another broker leads, and this one is out of sync."""
+    """Return a condition for a partition's view: another broker leads, and this one is out of the ISR."""
     return lambda one: one.leader not in {None, broker.node_id} and broker.node_id not in one.in_sync
 
 
@@ -157,7 +157,7 @@ def leader_dies_alone(stage: Stage) -> None:
 
 
 def the_late_one_leads(stage: Stage) -> None:
-    """Kill the two brokers that have everything; let the third, which has nothing, lead."""
+    """Kill the two brokers that have all records; let the third one, which has none of them, become leader by an unclean election."""
     late = stage.cluster.broker(LATE)
     first, second = [broker for broker in stage.cluster.brokers if broker is not late]
     stage.wait_served()

@@ -164,7 +164,7 @@ def events(recording: Recording) -> Group:
 
 
 def plain(recording: Recording) -> str:
-    """Format a sample as a line."""
+    """Format a sample of the recording as one line of text."""
     sample = recording.latest
     states = ", ".join(f"{node_id} {state}" for node_id, state in sample.states.items())
     places = "; ".join(f"{index}: {_plain_partition(one)}" for index, one in enumerate(sample.partitions))

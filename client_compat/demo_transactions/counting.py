@@ -68,6 +68,6 @@ def count(records: Iterable[tuple[bytes, bytes]]) -> Counts:
 
 
 def increments(chunk: Chunk) -> Iterator[Increment]:
-    """Yield the increments of a chunk; their `n` add up to the number of its records."""
+    """Yield an increment for each carrier and hour in the chunk; their `n` add up to its number of records."""
     for (carrier, hour), n in sorted(count(chunk.records).items()):
         yield Increment(carrier, hour, n, chunk.partition, chunk.first, chunk.end)

@@ -41,11 +41,12 @@ ANSWER_TIMEOUT_S = 30.0
 
 
 class Fenced(Exception):
-    """Another instance has taken over."""
+    """Raised when another instance has fenced this one."""
 
 
 class Failed(Exception):
-    """A step failed, or its result is unknown. The instance takes over again, which aborts an open transaction and reads the offsets."""
+    """Raised when a step failed or its result is unknown. The instance then takes over again, which aborts an open transaction and reads
+    the committed offsets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ STOP_S = 2.0
 
 @asynccontextmanager
 async def _sorted_errors() -> AsyncIterator[None]:
-    """Convert a client's exception to ours. A timeout is a failure too."""
+    """Convert aiokafka's exceptions to `Fenced` and `Failed`; a timeout is a failure too."""
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             yield

@@ -30,8 +30,8 @@ _LOGGER = logging.getLogger("confluent-kafka")
 
 @contextmanager
 def _sorted_errors() -> Iterator[None]:
-    """Convert a client's exception to ours. A fatal error is raised within the client's own callbacks, and is then hidden by a
-    SystemError."""
+    """Convert confluent-kafka's exceptions to `Fenced` and `Failed`. A fatal error is raised within the client's own callbacks, and is then
+    hidden by a SystemError."""
     try:
         yield
     except (KafkaException, SystemError) as error:
@@ -130,7 +130,8 @@ class ConfluentInstance(PipelineInstance):
 
     @contextmanager
     def _in_transaction(self) -> Iterator[Producer]:
-        """Handle librdkafka's errors that require an abort: the abort shows whether the cause is fencing."""
+        """Convert librdkafka's errors that require an abort to `Fenced` or `Failed`: whether the abort succeeds shows which of them
+        it is."""
         assert self._producer is not None, "an instance takes over first"
         with _sorted_errors():
             try:

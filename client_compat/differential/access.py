@@ -100,7 +100,7 @@ class UserProbe(Probe):
 
 @dataclass(slots=True)
 class Judged:
-    """One broker: the administrator's connection, the user's connection, and the broker's topic ids."""
+    """One of the two brokers under comparison: an administrator's and a user's connection to it, and its topic ids."""
 
     admin: Probe
     user: UserProbe

@@ -1,4 +1,4 @@
-"""Compare log-ins: send the same bytes, valid and invalid, in and out of order, to both brokers and compare the responses.
+"""Compare SASL authentication: send the same bytes, valid and invalid, in and out of order, to both brokers and compare the responses.
 
 Rules:
 - A story is a list of steps drawn from a seed. Each step sends one frame and reads the response, or records that the broker closed the
@@ -208,7 +208,7 @@ def _anything(random: Random, keys: Sequence[int]) -> Step:
 
 @dataclass(slots=True)
 class Login:
-    """One connection that executes a story's steps."""
+    """One connection to a broker, which executes the steps of one story (a drawn authentication attempt) and records the responses."""
 
     port: int
     seen: list[Seen] = field(default_factory=list)
@@ -367,7 +367,7 @@ Pair = tuple[str, dict[str, int], dict[str, int], tuple[int, int]]
 
 @dataclass(slots=True)
 class _Locks:
-    """The listener security of all compared brokers: listeners with their protocols, settings, and JVM options."""
+    """The listener security of the compared brokers: listeners with their protocols, settings, and JVM options."""
 
     names: list[str]
     protocols: str
@@ -423,7 +423,7 @@ def locked_kafka(directory: Path, issuer: Issuer, realm: Realm | None = None) ->
 
 @contextmanager
 def locked_brokers(directory: Path, issuer: Issuer, realm: Realm | None = None) -> Iterator[Pair]:
-    """Start both brokers with the same listener security. Raises `KafkaMissing` or `BrokerFailed`."""
+    """Run Apache Kafka and Ottla with the same listener security; yield the ports of both. Raises `KafkaMissing` or `BrokerFailed`."""
     reference, theirs = locked_kafka(directory / "kafka", issuer, realm)
     locks, plain_port = _locks(issuer, realm), free_port()
     mine, listeners = locks.listeners(f"{HOST}:{plain_port}")
@@ -494,7 +494,7 @@ def _with_tickets(realm: Realm, *ports: int) -> list[list[Seen]]:
 
 
 def _with_signed_tokens(port: int, tokens: Mapping[str, str]) -> list[Seen]:
-    """Log in once with each token and return the responses."""
+    """Authenticate with each token by OAUTHBEARER, on a connection each; return the responses."""
     seen = []
     for name in tokens:
         steps = [Step("handshake", "OAUTHBEARER", 1), Step("signed", name, 2), Step("bearer", "acknowledged", 2), Step("metadata", "", 1)]

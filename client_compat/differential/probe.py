@@ -19,7 +19,7 @@ Versions = dict[int, tuple[int, int]]
 
 
 class NotOffered(Exception):
-    """The API of a scenario's next request is not offered by an older release; the scenario ends here."""
+    """Raised when an older release does not offer the API of a scenario's next request; the scenario ends there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ def settings(realm: Realm, listener: str) -> dict[str, str]:
 
 
 class _Game(NamedTuple):
-    """A client's log-in, with deviations from the protocol. `choice` is the client's final message (security layer and maximum size, RFC
-    4752); it is GSS-wrapped unless `bare`."""
+    """A client's GSSAPI authentication, with deviations from the protocol. `choice` is the client's final message (security layer and
+    maximum size, RFC 4752); it is GSS-wrapped unless `bare`."""
 
     user: str = "ann"
     service: str = SERVICE
@@ -109,7 +109,7 @@ class Tickets:
     _credentials: dict[str, Any] = field(default_factory=dict)
 
     def run(self, port: int) -> list[Seen]:
-        """Play all stories against one broker."""
+        """Run all stories against the broker at `port`, and return the responses."""
         self.offers.clear()
         seen: list[Seen] = []
         for name, game in GAMES.items():
@@ -158,7 +158,7 @@ class Tickets:
 
 
 def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Plain]:
-    """Yield the responses until the broker or the client gives up."""
+    """Yield the plain values of the responses until the broker or the client ends the authentication."""
     try:
         for tokens in log_ins:
             yield client.call(SaslHandshakeRequest("GSSAPI"), version).error_code

@@ -27,8 +27,9 @@ def main(
     failed_logins: Annotated[int, typer.Option(help="So many log-ins fail first, where it is locked.")] = 10_000,
     directory: Directory = Path(".fuzz"),
 ) -> None:
-    """Attack a live broker with spoiled frames, hostile batches, decompression bombs, half frames and slow connections while idempotent
-    producers work beside them. The broker must not die, grow, log a bug, or let somebody in, and no good client may suffer."""
+    """Attack a live broker with spoiled frames, hostile batches, decompression bombs, half frames and slow connections while
+    idempotent producers work beside them. The broker must not die, grow, log a bug, or accept an unauthorized client, and no good
+    client may suffer."""
 
     if locked and through_gateway:
         raise typer.BadParameter("the gateway is attacked before an open broker", param_hint="--through-gateway")

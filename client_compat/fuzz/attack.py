@@ -62,7 +62,8 @@ def a_body(target: Target) -> bytes:
 
 
 def _talk(target: Target, make: Callable[[], bytes]) -> None:
-    """Send frames on one connection until the broker closes it or stops responding; it may be waiting for the rest of a frame."""
+    """Send the frames that `make` returns on one connection, until the broker closes it or stops responding; it may be waiting for the rest
+    of a frame."""
     with target.connect() as peer:
         peer.settimeout(ANSWER_WAIT_S)
         for _ in range(FRAMES_PER_CONNECTION):

@@ -43,7 +43,7 @@ FETCH_VERSION, METADATA_VERSION = 11, 8
 
 
 class SomebodyIsIn(RuntimeError):
-    """An attacker received data without authorization."""
+    """Raised when an attacker received data without authorization."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ def _client_hello(lock: Lock) -> bytes:
 
 
 def _spoiled(door: Door, hello: bytes) -> bytes:
-    """Return the bytes, unchanged or with a few bytes replaced."""
+    """Return the ClientHello unchanged, or with one to four random bytes replaced."""
     if door.rng.random() < 0.4:
         return hello
     changed = bytearray(hello)
@@ -233,7 +233,8 @@ def _logged_in(door: Door, peer: socket.socket) -> bool:
 
 
 def _token(door: Door, mechanism: str, told: bytes) -> bytes:
-    """Return a token for a user whose password the attacker does not know, or one with a wrong SCRAM nonce, iteration count or proof."""
+    """Return a SASL token that must fail: random or oversized bytes, a user whose password the attacker does not know, or a SCRAM message
+    with a wrong nonce, iteration count or proof."""
     rng = door.rng
     if rng.random() < 0.1:
         return rng.randbytes(rng.randrange(200)) if rng.random() < 0.7 else bytes(rng.choice(OVERSIZED))

@@ -159,7 +159,8 @@ class _Attack:
         self._unanswered: list[Client] = []
 
     def tell(self, name: str) -> None:
-        """Let the cluster tell one lie to a new client."""
+        """Let the hostile cluster answer a new client's request with this lie, and check that the gateway closes the connection if it has
+        to."""
         cluster, run = self._cluster, self._run
         self._turns.reset()
         cluster.is_early, cluster.lie = name == EARLY, LIES.get(name)

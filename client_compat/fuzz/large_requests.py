@@ -122,7 +122,7 @@ class Found:
 
 @dataclass(slots=True)
 class Row:
-    """One attack by one user, sent `times` in one piece, with its measurements by broker name."""
+    """One attack by one user, sent `times` times in one piece, with the measurements by broker name."""
 
     attack: Attack
     who: str

@@ -1,6 +1,6 @@
-"""What a hostile cluster does with a request that a gateway sends to it. Each lie gets the connection and the request's header.
+"""The answers of a hostile cluster to requests that a gateway forwards. Each lie gets the connection and the request's header.
 
-A lie returns when it has done its worst; its connection is then kept open until the gateway closes it.
+When a lie has sent its bytes it returns; its connection is then kept open until the gateway closes it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _brokers(*brokers: tuple[int, str, int]) -> Tell:
 
 
 def _filled(head: bytes, element: bytes, size: int = HUGE) -> Tell:
-    """A response of `size` bytes: `head`, the count of an array in compact form, and as many elements as fit."""
+    """Return a lie that answers with `size` bytes: `head`, the count of an array in compact form, and as many elements as fit."""
 
     def tell(connection: socket.socket, header: RequestHeader) -> None:
         count = size // len(element)
@@ -126,7 +126,7 @@ _TAG: Final = b"\0"
 
 
 def _elements() -> Iterator[tuple[str, Lie]]:
-    """Responses that consist of the smallest elements, as many as fit."""
+    """Yield lies whose responses consist of as many of the smallest elements as fit, by name."""
     broker = struct.pack(">i", FIRST_NODE) + b"\2h" + struct.pack(">i", CLOSED_PORT) + b"\0" + _TAG
     yield "100 MB of brokers", Lie(_filled(bytes(5), broker))
     smallest, largest = (_TOPIC[:2] + uvarint(size + 1) + b"t" * size + _TOPIC[4:] + b"\1" + bytes(4) + _TAG for size in (1, 30_000))
@@ -186,5 +186,5 @@ LIES: Final[Mapping[str, Lie]] = {
 
 
 def early(connection: socket.socket) -> None:
-    """Answer before anything was asked."""
+    """Send a response before a request has arrived."""
     connection.sendall(struct.pack(">ii", 4, 1))

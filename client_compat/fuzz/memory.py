@@ -132,7 +132,7 @@ def attack_for_ever(attack: Attack, port: int) -> None:
 
 
 def ask_for(seconds: float, port: int) -> Iterator[float]:
-    """Yield the waiting time of each bystander request in seconds. The bystander reconnects when its connection is closed."""
+    """Yield, for `seconds`, the waiting time of each request of the bystander in seconds. It reconnects when its connection is closed."""
     end = time.monotonic() + seconds
     client: Client | None = None
     while time.monotonic() < end:

@@ -308,7 +308,7 @@ class Cluster:
 
 
 def _both(broker: Node, controller: Node) -> Node:
-    """Combine a broker and a controller to one node."""
+    """Combine the settings of a broker and a controller into one node with both roles, and return it."""
     together = {name: f"{broker.settings[name]},{controller.settings[name]}" for name in ("listeners", "advertised.listeners")}
     broker.settings = {**broker.settings, **together, "process.roles": "broker,controller"}
     return broker

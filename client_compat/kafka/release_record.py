@@ -43,7 +43,7 @@ def last_patch(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The responses of a broker of `version`; the fields are those of a release's table."""
+    """The contents of a release's table, as a broker of `version` answers them."""
 
     version: str
     mode: str

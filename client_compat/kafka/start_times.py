@@ -24,7 +24,7 @@ MEBIBYTE = 1024 * 1024
 
 
 class Start(NamedTuple):
-    """Wall time, processor time and resident memory of all processes together."""
+    """The cost of one start: wall time, CPU time and resident memory of all processes together."""
 
     seconds: float
     cpu_seconds: float

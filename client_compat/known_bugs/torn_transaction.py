@@ -32,7 +32,7 @@ def torn(stage: Stage) -> bool:
 
 
 def torn_by_an_old_client(stage: Stage) -> bool:
-    """Reproduce it with confluent-kafka on transaction version 2, which librdkafka does not support."""
+    """Reproduce it with confluent-kafka on a cluster with transaction version 2, of which librdkafka uses only version 1."""
     stage.tell("The cluster's transaction.version is 2; librdkafka speaks version 1.")
     return _with_librdkafka(stage, "transfers-v1-client")
 
@@ -72,7 +72,7 @@ def wait_for_end(stage: Stage, topic: str, *, markers: int, partition: int = 0) 
 
 
 def refused(stage: Stage) -> bool:
-    """Show the rejection in transaction version 2, with single requests.
+    """Show that the broker rejects the delayed commit in transaction version 2, with single requests.
 
     A client would have closed the late request's connection; here its response can be read.
     """

@@ -46,7 +46,7 @@ class ProgramFailed(RuntimeError):
 
 
 class OutOfTime(ProgramFailed):
-    """The scenario's time limit has expired."""
+    """Raised when the scenario's time limit has expired."""
 
 
 @dataclass(eq=False)

@@ -165,7 +165,7 @@ class Matrix:
 
 
 def describe(error: BaseException) -> str:
-    """Return the error's text, with the type name unless the text is sufficient."""
+    """Return the error's text, preceded by the type's name unless the type is one of PLAIN, whose texts are complete sentences."""
     return str(error) if isinstance(error, PLAIN) else f"{type(error).__name__}: {error}"
 
 

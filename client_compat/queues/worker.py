@@ -11,7 +11,7 @@ ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, Ackno
 
 
 class Later(Exception):
-    """Raised for a job that cannot be done now: another worker may try it."""
+    """Raised for a job that cannot be done now: the record is released, so that another worker may try it."""
 
 
 def work(bootstrap: str, topic: str, do: Callable[[str], None], *, count: int) -> list[str]:

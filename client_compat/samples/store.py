@@ -24,7 +24,7 @@ SCHEMA: Final = """
 
 
 class Overtaken(Exception):
-    """Another process has continued from this process's position."""
+    """Raised when another process has moved the position past this process's."""
 
 
 class Store:

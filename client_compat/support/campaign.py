@@ -43,7 +43,7 @@ class Outcome(Protocol):
 
     @property
     def good(self) -> bool:
-        """Whether something was judged and everything is as promised."""
+        """Whether something was judged, and everything has the promised result."""
 
     def show(self, console: Console) -> None:
         """Print what was done and what was found."""

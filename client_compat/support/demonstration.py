@@ -20,7 +20,7 @@ Run = TypeVar("Run")
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One thing that must hold."""
+    """A statement that the demo must prove, and whether it was kept."""
 
     text: str
     kept: bool

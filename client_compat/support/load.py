@@ -208,18 +208,18 @@ class RunningLoad:
 
     @property
     def answered(self) -> Sequence[int]:
-        """Acknowledgements."""
+        """The number of acknowledged values, by client."""
         counts: Sequence[int] = self.shared.answered
         return counts
 
     @property
     def repeated(self) -> Sequence[int]:
-        """Records sent again; `NOT_TOLD` if the client does not report it."""
+        """The number of records sent again, by client; `NOT_TOLD` if the client does not report it."""
         counts: Sequence[int] = self.shared.repeated
         return counts
 
     def hold(self) -> None:
-        """Send nothing new until `go_on`; clients still wait for responses."""
+        """Stop sending new values until `go_on`; clients still wait for responses."""
         self.shared.still.set()
 
     def go_on(self) -> None:

@@ -48,7 +48,7 @@ class Feed(ABC):
 
     @property
     def client_is_lost(self) -> bool:
-        """Return whether the client has known no broker for so long that it has to be replaced."""
+        """Return whether the client has known no broker for so long that the producer must be replaced."""
         return self.lost_at is not None and time.monotonic() - self.lost_at > LOST_S
 
     def client_is_new(self) -> None:

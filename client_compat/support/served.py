@@ -1,4 +1,4 @@
-"""Waits between faults: a fault happens under load only if every client was served since the last one."""
+"""Waits between faults, because a fault counts as under load only if every client was served since the previous one."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ TRIES_MAX = 100
 
 
 class NoSmallDisk(Exception):
-    """No disk can be mounted here; the text says why."""
+    """Raised when no disk can be mounted here; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SmallDisk:
     path: Path
 
     def fill(self) -> None:
-        """Fill the disk: nothing more can be written, except to partly used pages. Raises `NoSmallDisk`."""
+        """Fill the disk, so that later writes fail, except to partly used pages. Raises `NoSmallDisk`."""
         for _ in range(TRIES_MAX):  # more may be in use when the size is set
             found = os.statvfs(self.path)
             if self._mount(f"remount,size={(found.f_blocks - found.f_bfree) * found.f_frsize}") is None:
@@ -38,7 +38,7 @@ class SmallDisk:
         raise NoSmallDisk(f"{self.path} could not be filled")
 
     def free(self) -> None:
-        """Give it space again."""
+        """Give the disk free space again."""
         if (why := self._mount(f"remount,size={SIZE_BYTES}")) is not None:
             raise NoSmallDisk(why)
 

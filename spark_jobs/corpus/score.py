@@ -72,7 +72,7 @@ def judge(cases: Mapping[str, Case], root: Path, engine: str = "duckdb") -> Scor
 
 
 def findings(directories: Iterable[DirectoryVerdict]) -> list[Expected]:
-    """Return all findings in the form of `Expected`."""
+    """Return (rule, severity, kind, place) of all findings, the form of `Expected`."""
     return [
         (finding.rule, str(finding.severity), finding.kind, finding.where)
         for directory in directories

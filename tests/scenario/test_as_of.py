@@ -1,4 +1,4 @@
-"""A broker on a fork at an earlier moment, as real clients see it."""
+"""A broker on a fork at an earlier point in time, used by real clients."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def send(broker: InProcessBroker, *values: bytes) -> None:
 
 
 def moment(broker: InProcessBroker) -> int:
-    """Return the present moment; everything else happens later."""
+    """Return the current time of the broker; everything after the call gets a later timestamp."""
     now_ms = broker.clock.now_ms()
     broker.clock.advance(0.005)
     return now_ms
 
 
 def read(broker: InProcessBroker, count: int) -> list[bytes]:
-    """Read as a member of a group, and commit."""
+    """Read `count` records as a group member, and commit."""
     client = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
     client.subscribe(["t"])
     values = [record.value() for record in client.consume(count, 20)]

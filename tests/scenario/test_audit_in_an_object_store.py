@@ -29,7 +29,7 @@ pytestmark = [
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A bucket, which is also the directory `local`."""
+    """An S3 bucket, which is also the local directory `local`."""
 
     local: Path
     options: str
@@ -45,7 +45,7 @@ class Store:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """A bucket with a log."""
+    """An S3 bucket with a log."""
     for name, value in (("AWS_ACCESS_KEY_ID", ACCESS_KEY), ("AWS_SECRET_ACCESS_KEY", SECRET_KEY), ("AWS_EC2_METADATA_DISABLED", "true")):
         monkeypatch.setenv(name, value)
     bucket = tmp_path / "store" / "bucket"
@@ -69,12 +69,12 @@ def on_spark(command: str, *arguments: str | Path, code: int = 0) -> subprocess.
 
 
 def judged(store: Store, verdict: Path) -> Any:
-    """The part of a verdict about the directory, with names relative to the bucket."""
+    """Return the part of a verdict file about the audited directories, with names relative to the bucket."""
     return json.loads(verdict.read_text().replace("s3://bucket/", "").replace(store.options, ""))["directories"]
 
 
 def locally(store: Store, **options: Any) -> Any:
-    """What `judged` returns for the same files read from the disk."""
+    """Return what `judged` returns, for the same files audited on the local disk."""
     return json.loads(audit(store.local / "logs", engine="duckdb", **options).to_json().replace(f"{store.local}/", ""))["directories"]
 
 

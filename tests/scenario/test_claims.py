@@ -1,4 +1,4 @@
-"""Claims of articles about exactly-once: each turns out as docs/exactly-once.md says, with real clients."""
+"""Experiments that articles report about exactly-once: with real clients, each turns out as docs/exactly-once.md says."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_the_matrixs_broker_like_an_older_release_offers_no_newer_versions(broke
 
 @pytest.mark.parametrize(("broker", "client"), [(broker, client) for broker in OLDER for client in KINDS[broker].clients])
 def test_a_client_has_the_same_outcome_at_a_broker_like_an_older_release(broker: str, client: str, matrix: Matrix) -> None:
-    """With a Java client of the release's own age, and current libraries."""
+    """The clients are a Java client of the release's own age, and current libraries."""
     if missing := CLIENTS[client].language.missing():
         pytest.skip(missing)
     cells = [cell for name in OF_ITS_AGE for cell in matrix.run_job(Job(client, REGISTRY[name], (broker,)))]

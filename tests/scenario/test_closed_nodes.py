@@ -1,4 +1,4 @@
-"""A closed node leaves nothing behind: no task, no timer of the loop, no thread; after a crash, it touches no file either."""
+"""A stopped node leaves no task, timer or thread behind; after a simulated crash, it does not touch a file either."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HOST = "127.0.0.1"
 
 
 class WatchedLoop(asyncio.SelectorEventLoop):
-    """Remembers its timers."""
+    """An event loop that records its timers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class WatchedLoop(asyncio.SelectorEventLoop):
 
     @property
     def pending(self) -> list[asyncio.TimerHandle]:
-        """Timers that will still run."""
+        """Return the timers that have neither run nor been cancelled."""
         return [timer for timer in self.timers if not timer.cancelled() and timer.when() > self.time()]
 
 
@@ -72,13 +72,13 @@ async def cluster(path: Path) -> list[Node]:
 
 
 def ask(port: int, request: Message) -> Any:
-    """Send a request; a node that closes meanwhile ends the wait."""
+    """Send a request; return the response, or None if the node stops meanwhile."""
     with suppress(OSError, ProtocolError), Client(HOST, port) as client:
         return client.call(request)
 
 
 async def keep_busy(broker: Broker) -> list[Awaitable[Any]]:
-    """Let the broker create topics, load coordinators and hold two requests; return them."""
+    """Let the broker create topics, load coordinators and hold two requests back; return the pending requests."""
     port = broker.address[1]
     await asyncio.to_thread(ask, port, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
     topic = None

@@ -22,7 +22,7 @@ def _kafka() -> None:
 
 
 def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(tmp_path: Path) -> None:
-    """Scenario 38, with brokers of both kinds that authenticate to each other: restarts, and worse faults."""
+    """Scenario 38: brokers of Apache Kafka and Ottla, which authenticate to each other, are restarted, killed and paused in turn."""
     cluster = Cluster(tmp_path / "cluster", MIXED, between=True, users=USERS, settings=locked(tmp_path / "tls"))
     found = run(cluster, CLIENTS, len(EVERY), EVERY, SEED)
     assert found.good, found

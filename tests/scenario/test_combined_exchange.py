@@ -25,7 +25,7 @@ def _kafka() -> None:
 
 
 def produce(client: Client, topic: str) -> int:
-    """Produce as soon as the topic is served; return the offset."""
+    """Produce a record as soon as the topic is served; return its offset."""
     batch = build_batch([SimpleRecord(None, b"x", 1_000)])
     while True:
         request = ProduceRequest(None, -1, 30_000, [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])])

@@ -29,7 +29,7 @@ COMBINED = {
 
 
 class CombinedCluster(MemberCluster):
-    """A cluster whose broker 1 is also the controller."""
+    """A cluster whose broker 1 is a combined node: broker and controller."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
@@ -112,7 +112,7 @@ def test_a_member_stops_and_comes_back_under_it() -> None:
 
 
 class GrowingCluster(CombinedCluster):
-    """Broker 1 is first a standalone node, then a controller and a broker that other brokers join."""
+    """A cluster whose node 1 is first standalone, and then a controller and broker that other brokers join."""
 
     STATIC: Final = {"controller.quorum.voters": "1@c3000:9093", "controller.quorum.bootstrap.servers": ""}
 

@@ -30,7 +30,7 @@ _NODE = re.compile(rf"\b({'|'.join(['controller', *BROKERS])}):\d+")
 
 
 class Nodes:
-    """A process for each service. Each listener has its own port here, whereas containers have their own addresses."""
+    """The processes of all services. Each listener has its own port on this machine, whereas each container would have its own address."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory, self._stack = directory, stack
@@ -51,7 +51,7 @@ class Nodes:
         return process
 
     def _here(self, name: str, value: str) -> str:
-        """Return a variable's value, with addresses of this machine in place of the containers'."""
+        """Return the value of a service's variable with loopback addresses in place of the containers'."""
         published = {f"PORT_{number}": str(self._ports[broker, False]) for number, broker in enumerate(BROKERS, 1)}
         value = _DEFAULT.sub(lambda found: published.get(found[1], found[2]), value)
         value = _ANYWHERE.sub(lambda found: f"{found[1]}://127.0.0.1:{self._ports[name, found[1] != 'PLAINTEXT']}", value)
@@ -97,7 +97,8 @@ def test_the_audit_of_compose_sees_every_broker() -> None:
 
 
 def test_each_image_of_compose_is_built_by_one_service_and_asked_of_no_registry() -> None:
-    """Compose builds all services at once, and an image store rejects a second image of the same name during a build."""
+    """Compose builds all services at once, and an image store rejects a second image of the same name during a build. No image is
+    pulled."""
     built = [service["image"] for service in SERVICES.values() if "build" in service]
     assert sorted(built) == sorted({service["image"] for service in SERVICES.values()})
     assert all("build" in service or service["pull_policy"] == "never" for service in SERVICES.values())

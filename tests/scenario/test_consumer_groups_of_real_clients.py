@@ -63,7 +63,7 @@ def member(broker: RunningBroker, *topics: str, **changes: object) -> Consumer:
 
 
 def until(condition: Callable[[], bool], what: str, *consumers: Consumer) -> None:
-    """Poll all consumers until the condition holds."""
+    """Poll all consumers until the condition holds. `what` names it in the error."""
 
     def look() -> bool:
         for consumer in consumers:

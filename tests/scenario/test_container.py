@@ -35,7 +35,7 @@ def docker_client() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def images(docker_client: Any) -> dict[str, Any]:
-    """Build both targets of the Dockerfile."""
+    """The images of both targets of the Dockerfile. Skips the test without a base image."""
     from docker.errors import ImageNotFound
 
     try:
@@ -94,7 +94,7 @@ async def consume_with_aiokafka(bootstrap: str, topic: str, count: int) -> list[
 
 
 def wait_until_healthy(docker_client: Any, since: float, filters: dict[str, str]) -> None:
-    """Wait until the engine reports a passed health check after `since`; a failed one is an error."""
+    """Wait until the engine reports a passed health check after `since`; a failed one raises AssertionError."""
     wanted = {**filters, "type": "container", "event": "health_status"}
     for event in docker_client.events(since=int(since), until=int(since) + PATIENCE_S, decode=True, filters=wanted):
         assert event["status"] == "health_status: healthy"

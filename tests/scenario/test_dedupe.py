@@ -35,8 +35,8 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 async def send_all(broker: RunningBroker, times: int = 1) -> None:
-    """Send the same payments, each time with a new idempotent producer, like a restarted application that does not know what it has
-    sent."""
+    """Send the same payments `times` times, each time with a new idempotent producer, as an application does that restarts without knowing
+    what it has sent."""
     for _ in range(times):
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True) as producer:
             for number in range(PAYMENTS):

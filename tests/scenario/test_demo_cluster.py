@@ -34,7 +34,7 @@ CONTRAST = """
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Run the short demo; return its directory and output."""
+    """Run the short demo; return its result directory and its output."""
     directory = tmp_path_factory.mktemp("demo") / "cluster"
     command = [sys.executable, "-m", "client_compat.demo_cluster", "--short", "--dir", str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

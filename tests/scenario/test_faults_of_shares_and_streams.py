@@ -27,7 +27,7 @@ def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FaultyBro
 
 @pytest.fixture
 def client(broker: FaultyBroker) -> Iterator[Client]:
-    """A connection to a broker with topic "t", whose partition 0 group "g" shares from its first record on: a single one."""
+    """A connection to a broker. Topic "t" has one record in partition 0, which share group "g" reads from its beginning."""
     with broker.client() as connected:
         streams_group_calls.prepare(connected)
         initialize(connected, "t", start_offset=0)

@@ -36,7 +36,7 @@ def consumer(bootstrap: str, group: str) -> Consumer:
 
 
 def taken(client: Consumer, count: int) -> list[bytes]:
-    """Return the values of the next `count` records."""
+    """Poll `count` records and return their values."""
     found: list[bytes] = []
     while len(found) < count:
         record = client.poll(20)

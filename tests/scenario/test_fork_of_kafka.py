@@ -1,4 +1,5 @@
-"""A fork of an Apache Kafka under load is what a crash explains: Ottla serves it, the audit finds nothing, the original stays as it was."""
+"""A fork of an Apache Kafka broker under load is a state that a crash could leave: Ottla serves it, the audit finds nothing, and the
+original is unchanged."""
 
 from __future__ import annotations
 

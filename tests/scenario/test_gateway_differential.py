@@ -1,4 +1,4 @@
-"""The same requests to Apache Kafka and to Apache Kafka behind a gateway: no response differs but in addresses."""
+"""The same requests to Apache Kafka directly and through a gateway: responses differ only in addresses."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def box(tmp_path: Path) -> LogBox:
 
 
 def nothing(box: LogBox) -> None:
-    """Leave the log running."""
+    """Do nothing: the log keeps running."""
 
 
 def crash(box: LogBox) -> None:
@@ -43,7 +43,7 @@ every_way = pytest.mark.parametrize("between", [nothing, crash, restart])
 
 
 def refused(box: LogBox, data: bytes, *, origin: Origin = Origin.CLIENT, version: int = 0) -> ErrorCode:
-    """Return the error of an append, after checking that nothing was written or remembered."""
+    """Append a batch that must fail; return the error, after checking that neither the log nor the producer state has changed."""
     before = (box.log.log_end_offset, box.log.size_bytes, producers(box.log), windows(box.log))
     with pytest.raises(Rejected) as caught:
         box.append(data, origin=origin, version=version)

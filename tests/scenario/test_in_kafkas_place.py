@@ -147,7 +147,8 @@ consumer.close()
 
 @dataclass(frozen=True)
 class Module:
-    """How a module starts the image: `script` is copied in when the mapped port is known; `ready` is the line that it waits for."""
+    """A testcontainers module: how it starts the image. `script` is copied in when the mapped port is known; `ready` is the line that it
+    waits for."""
 
     env: Mapping[str, Any]
     script: str

@@ -20,13 +20,13 @@ TWO_IN_SYNC = LogConfig(min_insync_replicas=2)
 
 
 def stand(cluster: Cluster, node: int, **fields: object) -> None:
-    """Change the controller's registration of a broker; brokers learn it when metadata is published."""
+    """Change fields of a broker in the controller's metadata; brokers learn of it when metadata is published."""
     rules = cluster.controller.rules
     rules.standings = rules.standings | {node: rules.standings[node]._replace(**fields)}  # type: ignore[arg-type]  # fields by name
 
 
 def asked_for(cluster: Cluster) -> list[dict[int, int]]:
-    """Return the proposed ISRs: broker epochs by node id."""
+    """Return the proposed ISRs in AlterPartition requests: broker epochs by node id."""
     return [
         {member.broker_id: member.broker_epoch for member in request.topics[0].partitions[0].new_isr_with_epochs}
         for request in cluster.controller.asked
@@ -62,7 +62,7 @@ async def test_a_follower_joins_only_with_all_that_its_leader_began_with(cluster
 async def test_a_fenced_or_leaving_follower_that_still_fetches_is_not_proposed_and_delays_no_commit(
     cluster: Cluster, standing: dict[str, bool]
 ) -> None:
-    """KAFKA-13916 and KIP-841, scenario 18."""
+    """KAFKA-13916 and KIP-841, scenario 18: a fenced broker that keeps fetching must not join the ISR again."""
     stand(cluster, 2, **standing)
     await cluster.elect(1, isr=(1,))
     answer = await cluster.produce(1, b"a", acks=-1)
@@ -78,7 +78,7 @@ async def test_a_fenced_or_leaving_follower_that_still_fetches_is_not_proposed_a
 
 @played_by(run)
 async def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refused_and_commits_without_it(cluster: Cluster) -> None:
-    """KIP-841, scenario 18."""
+    """KIP-841, scenario 18: the controller rejects the proposed ISR, because a fenced broker is in it."""
     stand(cluster, 2, fenced=True)
     await cluster.elect(1, isr=(1,), told=())
     cluster[1].partition.lead(cluster.state)
@@ -113,7 +113,7 @@ async def test_a_follower_that_lost_its_disk_after_its_fetch_is_not_in_sync_by_t
 
 @played_by(run)
 async def test_a_proposal_names_the_incarnation_that_had_caught_up_also_when_the_next_one_has_fetched_since(cluster: Cluster) -> None:
-    """KAFKA-15221, scenario 20."""
+    """KAFKA-15221, scenario 20: an ISR proposal has the broker epoch of the incarnation that caught up, not that of its successor."""
     await cluster[2].crash()
     await cluster.elect(1, isr=(1,))
     await cluster.produce(1, b"a")
@@ -155,7 +155,7 @@ async def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in(cluster
 
 @played_by(run)
 async def test_the_high_watermark_waits_for_who_is_about_to_join(cluster: Cluster) -> None:
-    """KAFKA-4485, scenario 22: the controller may have added it to the ISR already."""
+    """KAFKA-4485, scenario 22: the controller may already have added the joining replica to the ISR."""
     await cluster[2].crash()
     await cluster.elect(1, isr=(1,))
     cluster.controller.reachable = False
@@ -168,7 +168,7 @@ async def test_the_high_watermark_waits_for_who_is_about_to_join(cluster: Cluste
 
 @played_by(run, nodes=(1, 2, 3))
 async def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ago(cluster: Cluster) -> None:
-    """KAFKA-15021, scenario 23: the controller removes it from the ISR without a new leader epoch."""
+    """KAFKA-15021, scenario 23: the controller removes the fenced replica from the ISR without a new leader epoch."""
     await cluster.elect(1)
     await cluster.produce(1, b"a", acks=-1)
     await cluster.pass_time(1_000)
@@ -184,7 +184,7 @@ async def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ag
 
 @played_by(run, nodes=(1, 2, 3), config=TWO_IN_SYNC)
 async def test_a_min_insync_replicas_that_is_raised_holds_back_what_waits_and_lowered_lets_it_go(cluster: Cluster) -> None:
-    """Scenario 29: the followers have the records all the time."""
+    """Scenario 29: acks=all requests wait for min.insync.replicas, although the followers have the records all the time."""
     await cluster[3].crash()
     await cluster.elect(1, isr=(1, 2))
     await cluster.pass_time(1_000)

@@ -1,4 +1,4 @@
-"""The same requests to Apache Kafka and to Ottla: no field of a response differs except as docs/deviations.md says."""
+"""The same requests to Apache Kafka and to Ottla: each field of each response is equal, except as docs/deviations.md says."""
 
 from __future__ import annotations
 

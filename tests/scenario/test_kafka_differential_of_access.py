@@ -1,4 +1,4 @@
-"""Random ACLs and random requests to Apache Kafka and to Ottla: a client that may do only some of it gets the same responses."""
+"""Random ACLs and random requests to Apache Kafka and to Ottla: a client with some of the permissions gets the same responses."""
 
 from __future__ import annotations
 

@@ -34,10 +34,8 @@ def _kafka() -> None:
 
 
 class ShareWork:
-    """The group's member with what it knows: its epoch, and the next delivery counts that each record may have that it has not accepted.
-
-    `kill` says how the brokers end.
-    """
+    """The share group's member: its epoch, and for each record that it has not accepted the possible next delivery counts. With `kill`,
+    brokers are killed instead of stopped."""
 
     def __init__(self, *, kill: bool) -> None:
         self.kill = kill
@@ -55,7 +53,8 @@ class ShareWork:
         self.work(client)
 
     def go_on(self, client: Client) -> None:
-        """Check that the broker knows the member in its epoch and what it has not accepted; accept that, and work on."""
+        """Check that the broker knows the member in its epoch, and delivers the records that it has not accepted; accept them, and
+        work on."""
         wait_until(lambda: all(part.leader_id == 1 for part in describe(client, "t")[0].partitions), "the topic is led", TIMEOUT_S)
         epoch = self.epoch
         wait_until(lambda: self._beat(client), "the group's coordinator knows the member", TIMEOUT_S)
@@ -79,7 +78,7 @@ class ShareWork:
         self.counts = {offset: {2} if offset < first + 6 else unanswered for offset in range(first + 4, first + BATCH)}
 
     def end(self, broker: RunningBroker | ReferenceBroker) -> None:
-        """End the broker while the member is connected."""
+        """Stop or kill the broker while the member is connected."""
         if self.kill:
             broker.kill()
         else:
@@ -95,7 +94,7 @@ class ShareWork:
         return bool(answer.error_code == ErrorCode.NONE)
 
     def _fetch(self, member: ShareMember) -> None:
-        """Fetch until as many records were acquired as are expected, and check which they are and their delivery counts."""
+        """Fetch until as many records are acquired as expected; check their offsets and their delivery counts."""
         found: dict[int, int] = {}
 
         def are_all_acquired() -> bool:

@@ -136,5 +136,5 @@ def test_kafkas_dump_and_its_shell_read_every_record_of_a_snapshot_that_we_wrote
 
 
 def words(kind: str) -> str:
-    """Convert PARTITION_RECORD to partitionrecord."""
+    """Convert a record type's constant name such as PARTITION_RECORD to partitionrecord."""
     return kind.replace("_", "").lower()

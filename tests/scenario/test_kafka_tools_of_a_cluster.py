@@ -56,7 +56,7 @@ def ours(cluster: Cluster) -> BrokerProcess:
 
 
 def all_of(*commands: Sequence[str], tools: Tools, at: BrokerProcess) -> list[str]:
-    """Run the tools, two at a time; all must succeed. Return their outputs."""
+    """Run these tools, two at a time; all must succeed. Return their outputs in order."""
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda command: run(tools, at, *command), commands))
 
@@ -183,7 +183,7 @@ def test_what_a_broker_missed_while_it_stood_still_it_has_when_it_is_killed_and_
 
 @contextmanager
 def standing_still(broker: Node) -> Iterator[None]:
-    """Pause a broker with SIGSTOP; afterwards kill and restart it."""
+    """Pause a broker with SIGSTOP; at the end kill and restart it."""
     broker.process.pause()
     try:
         yield

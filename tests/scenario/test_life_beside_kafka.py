@@ -67,7 +67,7 @@ class Beside:
         return life
 
     def seen(self) -> tuple[str, int, str | None] | None:
-        """Return the address under which Kafka's clients see the broker, None if it is fenced."""
+        """Return (host, port, rack) under which Kafka's clients see the broker; None if it is fenced."""
         with Client(HOST, self.kafka.port) as client:
             brokers = client.call(MetadataRequest(topics=[])).brokers
         return next(((at.host, at.port, at.rack) for at in brokers if at.node_id == BROKER_ID), None)

@@ -53,7 +53,8 @@ def registrations(cluster: MemberCluster, node: int) -> list[BrokerRegistrationR
 
 @played_by(in_a_cluster)
 async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a_crash(cluster: MemberCluster) -> None:
-    """KIP-966 and KAFKA-15581, scenario 35: so the controller knows which eligible leaders may have lost records."""
+    """KIP-966 and KAFKA-15581, scenario 35: by its previous broker epoch the controller knows which replicas in the ELR may have lost
+    records."""
     await create(cluster, 1, 2, 3)
     member, epoch = cluster.members[3], cluster.controller.image.brokers[3].epoch
     await cluster.done(member.stop())
@@ -93,7 +94,7 @@ async def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_
 
 @played_by(in_a_cluster)
 async def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_until_one_is_back(cluster: MemberCluster) -> None:
-    """Scenario 39."""
+    """Scenario 39: a broker has to stop while there is no controller."""
     await create(cluster, 1, 2, 3)
     cluster.controller.node.stop()
     await cluster.pass_ms(1_000)
@@ -131,7 +132,7 @@ async def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now(clus
 
 @played_by(in_a_cluster)
 async def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads(cluster: MemberCluster) -> None:
-    """Otherwise its partitions would have a leader that accepts nothing, as long as it sends heartbeats."""
+    """Otherwise its partitions would have a leader that rejects all writes, for as long as it sends heartbeats."""
     await create(cluster, 1, 2, 3)
     member = cluster.members[1]
     member.files.room = 0

@@ -1,4 +1,4 @@
-"""The notebook of the docs runs from its first cell to its last, and is committed without outputs."""
+"""The notebook of the docs runs from the first to the last cell, and is committed without outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTEBOOK = Path(__file__).parents[2] / "docs" / "examples" / "log-to-plots.ipynb
 
 @pytest.fixture
 def figures() -> Iterator[None]:
-    """Draw into memory, and close what was drawn."""
+    """Draw figures into memory, and close them afterwards."""
     matplotlib.use("Agg")
     yield
     plt.close("all")

@@ -79,7 +79,7 @@ async def test_a_follower_reaches_a_leader_that_was_away_and_one_that_has_moved(
 
 @played_by(run)
 async def test_a_follower_that_restarts_does_not_cut_what_it_has_above_its_high_watermark(cluster: Cluster) -> None:
-    """KIP-101, scenario 1: the last records were acknowledged, and the follower itself becomes the next leader."""
+    """KIP-101, scenario 1: the last records were acknowledged, and the restarted follower itself becomes the next leader."""
     await cluster.elect(1)
     answer = await cluster.produce(1, b"a", acks=-1)
     assert answer().error_code == 0
@@ -109,7 +109,7 @@ async def test_the_high_watermark_of_a_restarted_broker_is_the_checkpoints(clust
 
 @played_by(run)
 async def test_two_logs_that_went_apart_are_one_again_after_a_power_cut_of_both(cluster: Cluster) -> None:
-    """KIP-101, scenario 2: both lose what was not synced, and each has been leader once."""
+    """KIP-101, scenario 2: each of both brokers has led once and loses its unsynced records."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
     await cluster.pass_time(1_000)
@@ -134,7 +134,7 @@ async def test_two_logs_that_went_apart_are_one_again_after_a_power_cut_of_both(
 
 @played_by(run)
 async def test_a_log_of_epochs_that_its_leader_never_saw_is_cut_in_several_rounds(cluster: Cluster) -> None:
-    """KIP-279, scenario 3 (KAFKA-6361): fast unclean elections."""
+    """KIP-279, scenario 3 (KAFKA-6361): fast unclean elections give a follower epochs that its leader never saw."""
     cluster.unreachable.update((1, 2))
     for leader, other in ((1, 2), (2, 1), (1, 2), (2, 1), (1, 2)):
         await cluster.elect(leader, told=(leader,))
@@ -151,7 +151,7 @@ async def test_a_log_of_epochs_that_its_leader_never_saw_is_cut_in_several_round
 
 @played_by(run)
 async def test_a_new_epoch_of_the_same_leader_is_followed_anew(cluster: Cluster) -> None:
-    """KAFKA-7164, scenario 4."""
+    """KAFKA-7164, scenario 4: the follower compares its log with the leader's again."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
     await cluster.pass_time(1_000)
@@ -201,7 +201,7 @@ async def test_a_follower_that_is_far_behind_the_log_start_begins_there(cluster:
 
 @played_by(run)
 async def test_a_new_replica_of_a_log_that_begins_inside_a_batch_has_the_whole_batch(cluster: Cluster) -> None:
-    """Scenario 12."""
+    """Scenario 12: DeleteRecords has set the log's start inside a batch."""
     await cluster[2].crash()
     await cluster.elect(1, isr=(1,))
     await cluster.produce(1, b"a", b"b", b"c")
@@ -215,7 +215,7 @@ async def test_a_new_replica_of_a_log_that_begins_inside_a_batch_has_the_whole_b
 
 @played_by(run)
 async def test_an_unclean_election_takes_what_only_the_others_had_and_their_high_watermark(cluster: Cluster) -> None:
-    """Scenario 15."""
+    """Scenario 15: followers truncate to the new leader's log, and its high watermark counts."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
     await cluster.pass_time(1_000)
@@ -264,7 +264,7 @@ async def test_a_retry_is_answered_by_the_next_leader_with_the_offsets_that_it_h
 
 @played_by(run)
 async def test_a_follower_that_knows_the_new_epoch_first_asks_again(cluster: Cluster) -> None:
-    """KAFKA-14078, scenario 26."""
+    """KAFKA-14078, scenario 26: the fetch gets NOT_LEADER_OR_FOLLOWER, because the leader does not know its election yet."""
     await cluster.elect(1, told=(2,))
     await cluster.pass_time(2_000)
     assert (await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -288,7 +288,8 @@ async def test_only_the_leader_serves_a_follower_and_an_epoch_is_checked_before_
 
 @played_by(run)
 async def test_a_fetch_that_diverges_tells_the_leader_nothing_and_one_out_of_range_does_not_diverge(cluster: Cluster) -> None:
-    """KAFKA-13141, scenario 8; KAFKA-12996, scenario 7."""
+    """KAFKA-13141, scenario 8: a diverging fetch is no progress of the follower. KAFKA-12996, scenario 7: a fetch below the log's start
+    restarts there."""
     await cluster[2].crash()
     for value in (b"a", b"b"):
         await cluster.elect(1)
@@ -306,7 +307,7 @@ async def test_a_fetch_that_diverges_tells_the_leader_nothing_and_one_out_of_ran
 
 @played_by(run)
 async def test_an_incarnation_that_has_been_replaced_is_not_served(cluster: Cluster) -> None:
-    """KIP-903, scenario 19."""
+    """KIP-903, scenario 19: the leader rejects fetches with an old broker epoch."""
     await cluster[2].crash()
     await cluster.elect(1)
     rules = cluster.controller.rules
@@ -339,7 +340,7 @@ async def test_who_lags_leaves_the_in_sync_set_and_joins_it_again_when_it_has_al
 
 @played_by(run)
 async def test_an_idle_partition_keeps_its_in_sync_set(cluster: Cluster) -> None:
-    """Scenario 32."""
+    """Scenario 32: without writes, fetches of caught-up followers keep them in the ISR."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
     await cluster.pass_time(6 * LAG_MS)
@@ -348,7 +349,7 @@ async def test_an_idle_partition_keeps_its_in_sync_set(cluster: Cluster) -> None
 
 @played_by(run)
 async def test_a_leader_that_slept_through_an_election_fails_what_waits_and_cuts_its_log(cluster: Cluster) -> None:
-    """Scenario 31."""
+    """Scenario 31: the leader is paused during the election, and resumes with pending requests and records of its old epoch."""
     await cluster.elect(1)
     cluster.unreachable.add(1)
     await cluster.pass_time(1_000)
@@ -381,7 +382,7 @@ async def test_too_few_in_sync_refuse_acks_all_alone(cluster: Cluster) -> None:
 
 @played_by(run)
 async def test_a_consumer_reads_committed_records_of_any_replica_and_before_version_11_of_the_leader_alone(cluster: Cluster) -> None:
-    """KIP-392; KAFKA-9835 and KAFKA-9838, scenario 13."""
+    """KIP-392; KAFKA-9835 and KAFKA-9838, scenario 13: a read never passes the high watermark."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
     await cluster.pass_time(600)
@@ -397,7 +398,7 @@ async def test_a_consumer_reads_committed_records_of_any_replica_and_before_vers
 
 @played_by(run, nodes=(1, 2, 3))
 async def test_a_consumer_of_another_rack_is_sent_to_the_follower_there_that_has_what_it_asks_for(cluster: Cluster) -> None:
-    """KIP-392."""
+    """KIP-392: the leader names a follower in the consumer's rack as preferred read replica if it has the fetch offset."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
     racks = {1: "here", 2: "there", 3: "there"}
@@ -427,7 +428,8 @@ async def test_a_consumer_that_waits_at_a_follower_is_answered_when_that_hears_o
 
 @played_by(run)
 async def test_until_a_new_leader_knows_what_is_committed_it_tells_no_end(cluster: Cluster) -> None:
-    """KIP-207."""
+    """KIP-207: until its high watermark has reached its epoch's start, a new leader answers ListOffsets with OFFSET_NOT_AVAILABLE (before
+    version 5 LEADER_NOT_AVAILABLE)."""
     await cluster.elect(1)
     await cluster.produce(1, b"a")
     assert (cluster[2].values, cluster[2].partition.log.high_watermark) == ([b"a"], 0)

@@ -37,7 +37,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @contextmanager
 def loaded(cluster: Cluster, topic: str) -> Iterator[Callable[[], None]]:
-    """Run an idempotent producer with acks=all; yield a function that waits for its next acknowledgement. At the end it has finished."""
+    """Run an idempotent producer with acks=all; yield a function that waits for its next acknowledgement. At the end, wait until it has
+    finished."""
     cluster.create_topic(topic, PARTITIONS)
     load = Load(cluster.bootstrap, topic, cluster.directory / topic, RATE_MAX, CLIENTS)
     load.directory.mkdir()
@@ -54,7 +55,7 @@ def loaded(cluster: Cluster, topic: str) -> Iterator[Callable[[], None]]:
 
 
 def nothing_is_lost(cluster: Cluster, topic: str) -> None:
-    """Check that everything acknowledged is there once and in order, and that all replicas are equal."""
+    """Check that every acknowledged record is in the log once and in order, and that all replicas are equal."""
     cluster.settle()
     found = judge(Load(cluster.bootstrap, topic, cluster.directory / topic, RATE_MAX, CLIENTS), PARTITIONS)
     directories = [broker.directory for broker in cluster.brokers]
@@ -77,7 +78,7 @@ def leaders(cluster: Cluster, asked: Node, topic: str) -> set[int]:
 
 
 def test_what_was_acknowledged_survives_a_rolling_restart_and_leaders_are_back_where_they_were(cluster: Cluster) -> None:
-    """Scenario 38."""
+    """Scenario 38: all brokers are restarted one after the other under load."""
     with loaded(cluster, "rolling") as served:
         for broker in cluster.brokers:
             broker.stop()

@@ -1,4 +1,5 @@
-"""The programs of client_compat/samples under `ottla verify`: the correct ones hold, and each mistake breaks the guarantee it should.
+"""The programs of client_compat/samples under `ottla verify`: the correct ones hold, and each wrong one breaks the guarantee that its
+mistake concerns.
 
 `make verify-samples` runs all of them through all scenarios. Here, every correct program runs two scenarios, and every mistake once, each
 with another client than the one before.

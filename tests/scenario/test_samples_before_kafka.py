@@ -1,4 +1,5 @@
-"""Sample programs under `ottla verify --bootstrap` on Apache Kafka: right ones hold, and wrong ones break for their reason.
+"""Sample programs under `ottla verify --bootstrap` on Apache Kafka: correct ones hold, and wrong ones break the guarantee that their
+mistake concerns.
 
 `make verify-samples ARGS="--bootstrap HOST:PORT"` runs all of them on a cluster.
 """

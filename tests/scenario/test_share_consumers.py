@@ -46,7 +46,7 @@ class Scene:
         return ShareMember(self.bootstrap, self.group, self.topic, client=self.client, acknowledgement=acknowledgement, **settings)
 
     def configure(self, **settings: str) -> None:
-        """Set settings of the group."""
+        """Set these group settings."""
         with Client(HOST, self.port) as admin:
             configure(admin, self.group, **settings)
 
@@ -64,13 +64,13 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
 
 @pytest.fixture
 def client() -> str:
-    """The client; tests of several clients parametrize it."""
+    """The client library that runs the tests; tests with several clients parametrize it."""
     return JAVA
 
 
 @pytest.fixture(params=["ottla", "kafka"])
 def scene(request: pytest.FixtureRequest, ports: dict[str, int], client: str) -> Scene:
-    """The topic of one test, on one of the brokers."""
+    """A topic and group for one test, on the broker that it is parametrized with."""
     if client == "franz-go" and (missing := GO.missing()):
         pytest.skip(missing)
     port = ports[request.param]
@@ -84,7 +84,7 @@ ALL = "0:0:1 1:1:1 2:2:1 3:3:1 4:4:1 5:5:1"
 
 
 def everything(member: ShareMember, count: int = 6) -> list[str]:
-    """Poll until `count` records are there: a poll may return what one fetch has acquired so far."""
+    """Poll until `count` records are there: one poll may return only the records that one fetch has acquired."""
     found: list[str] = []
     while len(found) < count:
         answer = member.say("poll")

@@ -22,7 +22,7 @@ TIMEOUT_S = 60
 
 
 class Queue:
-    """Topic "t" with eight records in one partition, and what group "g" has not accepted: offsets with their next delivery counts."""
+    """Topic "t" with eight records in one partition, and the records that group "g" has not accepted: next delivery counts by offset."""
 
     def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
@@ -55,11 +55,12 @@ class Queue:
         return self.cluster.leader_of(SHARE_GROUP_STATE, self.state_index)
 
     def wait_until_led_without(self, broker_id: int) -> None:
-        """Wait until other brokers lead the partition and coordinate its state."""
+        """Wait until another broker than this one leads the partition and coordinates its state."""
         wait_until(lambda: {broker_id, -1}.isdisjoint({self.leader, self.coordinator}), "others lead", TIMEOUT_S)
 
     def work(self) -> None:
-        """Take what is left, which has to be what was not accepted, with its counts. Accept the first record, and release the others."""
+        """Acquire the remaining records, which must be exactly those not accepted, with their delivery counts. Accept the first one, and
+        release the others."""
         with self.client() as client:
             member, found = ShareMember(client, "m"), dict[int, int]()
             wait_until(lambda: self._take(member, found), f"{len(self.counts)} records are acquired", TIMEOUT_S)

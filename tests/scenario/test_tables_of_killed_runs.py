@@ -62,8 +62,8 @@ def killer(*arguments: object) -> Iterator[Callable[[float], None]]:
 
 
 def grow(logs: Sequence[PartitionWriter], turn: int) -> set[tuple[int, int]]:
-    """Append a transaction, committed in every second turn, and another with a copy of its second half; return what is committed once, as
-    partitions and offsets."""
+    """Append a transaction, committed in every second turn, and another with a copy of its second half. Return (partition, offset) of the
+    records that the table must have."""
     once = set()
     for partition, log in enumerate(logs):
         first = log.data(50, pid=partition, seq=100 * turn, transactional=True)

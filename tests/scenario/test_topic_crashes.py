@@ -64,8 +64,8 @@ async def prepare(path: Path, files: MemoryFiles) -> TopicDir:
 
 
 async def crash_after(path: Path, operation: Operation, calls: int, *, power: bool) -> tuple[bool, bool, TopicDir]:
-    """Run the operation on a disk that fails after so many calls; return whether it succeeded, whether the disk failed, and the reopened
-    directory."""
+    """Run the operation on a disk that fails after `calls` calls; return whether the operation succeeded, whether the disk failed, and the
+    directory opened again."""
     files = MemoryFiles()
     opened = await prepare(path, files)
     files.on_call = dying_after(calls)
@@ -89,7 +89,7 @@ async def crash_after(path: Path, operation: Operation, calls: int, *, power: bo
 
 
 def check_whole(opened: TopicDir) -> None:
-    """Check that every topic of the catalog is served whole, and nothing else."""
+    """Check that every topic of the catalog is served with all partitions, and that no other directory is left."""
     expected = [(topic.name, index) for topic in opened.catalog.topics() for index in sorted(topic.partitions)]
     assert opened.served() == sorted(expected)
     assert opened.append("bystander", 0) == 1

@@ -43,7 +43,8 @@ class Told:
 
 
 def story(opened: TxnDir, told: Told, *, commit: bool, version: int) -> None:
-    """Run one transaction over three partitions and a group's offsets; stop when a request is rejected, as a client does."""
+    """Run one transaction over three partitions and a group's offsets, and record the responses in `told`; stop at the first rejection, as
+    a client does."""
     told.producer = answered(opened.init())
     if told.producer is None:
         return
@@ -102,7 +103,8 @@ def tearing_after(calls: int, files: MemoryFiles) -> Callable[[str, Path], None]
 
 
 async def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
-    """Check that there is one outcome everywhere, consistent with the responses, and nothing left open; return the outcome's name."""
+    """Check that all partitions and the group have the same outcome, consistent with the responses, and that no transaction is open; return
+    the outcome."""
     txn = opened.txns.get("tx")
     if txn is None:
         assert told.producer is None, "an answered InitProducerId was forgotten"

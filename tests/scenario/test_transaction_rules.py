@@ -219,7 +219,7 @@ def test_epochs_that_run_out_go_on_with_a_new_producer_id(broker: RunningBroker,
     old = init(client)
 
     def age(running: Broker) -> None:
-        """Set the producer epoch as after 32,766 transactions."""
+        """Set the producer epoch to the value that it has after 32,766 transactions."""
         service = running.services.txns
         (shard,) = [shard for shard in service.shards.serving() if "tx" in shard.machine.transactions]
         shard.append([TxnRecord("tx", shard.machine.transactions["tx"]._replace(producer_epoch=32_766))])

@@ -28,7 +28,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, broker: RunningBroker) -> str:
-    """Return a topic for this test."""
+    """The name of this test's topic."""
     name = "".join(char if char.isalnum() else "-" for char in request.node.name)
     with broker.client() as client:
         create(client, name)
@@ -113,7 +113,7 @@ def test_what_one_client_commits_all_others_read(broker: RunningBroker, topic: s
 
 
 def test_java_goes_on_when_each_broker_of_a_cluster_dies_in_the_midst_of_a_transaction(program: Program) -> None:
-    """So the leader dies, the transaction coordinator, and the group coordinator."""
+    """Each broker dies once: that includes the partition's leader, the transaction coordinator and the group coordinator."""
     values = [b"order-%d" % number for number in range(9)]
     with InProcessCluster(settings={"min.insync.replicas": 2}).record() as cluster:
         cluster.topics.create("orders")

@@ -1,4 +1,4 @@
-"""What `pip install ottla` adds to a user's environment: one package, which the user's own modules cannot hide."""
+"""After `pip install ottla` an environment has one package more, which a module of the user's cannot hide."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CONFIG = "[tool.pytest.ini_options]\nfilterwarnings = ['error']\nasyncio_default
 
 @dataclass(frozen=True)
 class Application:
-    """A user's program: where its module is, and how pytest is started."""
+    """A user's program: the location of its module, and how its pytest is started."""
 
     module: str
     command: tuple[str, ...]
@@ -81,7 +81,8 @@ def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make an environment with the wheel, and everything of this one except Ottla, which is an editable install here; return its `bin`."""
+    """Make an environment with the wheel and all packages of the current one, except Ottla itself, which is an editable install there;
+    return its `bin`."""
     home = tmp_path_factory.mktemp("environment")
     venv.create(home, symlinks=True)
     python = home / "bin" / "python"

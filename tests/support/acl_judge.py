@@ -41,7 +41,7 @@ _AUDIT = re.compile(r"\bPrincipal = ")
 
 
 class Ask(NamedTuple):
-    """A question; `name` is None if it is about any resource of the type."""
+    """A question to the authorizer: may the principal do this? `name` None asks about any resource of the type."""
 
     principal: str
     host: str

@@ -1,4 +1,4 @@
-"""What clients can read of a broker with the topics TOPICS: the answers to some forty requests, to compare two states."""
+"""What clients can read of a broker with the topics TOPICS: some forty requests and their responses, to compare two states of a broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _EARLIEST, _LATEST, _MAX_TIMESTAMP, _ANY = -2, -1, -3, 1
 
 
 def requests() -> list[tuple[Message, int]]:
-    """Return the requests with their versions."""
+    """Return (request, version) of every read."""
     asked: list[tuple[Message, int]] = [
         (MetadataRequest(None), 12),
         (DescribeClusterRequest(), 1),
@@ -76,8 +76,7 @@ def requests() -> list[tuple[Message, int]]:
 
 
 def answers(client: Client) -> list[tuple[str, Any]]:
-    """Ask everything; return each request as text with its answer. Sizes of directories and free space are those of the disk, and left
-    out."""
+    """Send every read; return each request as text with its response. Sizes of directories and free disk space are set to 0."""
     found = []
     for request, version in requests():
         answer = client.call(request, version)

@@ -52,7 +52,7 @@ class AnsweringNode:
 
 
 class NodesEnd(asyncio.Protocol):
-    """The node's end of one connection."""
+    """The scripted node's end of one connection."""
 
     def __init__(self, node: AnsweringNode) -> None:
         self._node = node

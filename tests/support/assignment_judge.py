@@ -26,7 +26,8 @@ Place = tuple[int, int]
 
 
 class Step(NamedTuple):
-    """A member, its target assignment and its heartbeat. A member's partitions have the epochs in which they were assigned."""
+    """A group member, its target assignment and its heartbeat, as input of the reconciliation. The member's partitions have their
+    assignment epochs."""
 
     state: MemberState
     epoch: int
@@ -67,7 +68,7 @@ def random_step(random: Random) -> Step:
 
 
 def kafkas_members(steps: Iterable[Step]) -> list[dict[str, Any] | None]:
-    """Return each member after its step, None if it was fenced. Raises `KafkaMissing`."""
+    """Return each member after its step as Kafka computes it, None if it was fenced. Raises `KafkaMissing`."""
     orders = "".join(json.dumps(_order(step)) + "\n" for step in steps)
     with tempfile.TemporaryDirectory() as directory:
         argv = [java(), *OPTIONS, "-cp", f"{jars()}/*", str(SOURCE)]

@@ -27,7 +27,8 @@ NODE = 1
 
 
 class LiveCatalog:
-    """A catalog. `run` applies the effects of a decision; `replayed` is a second catalog made from the bytes of all records so far."""
+    """A catalog without a log. `run` applies the effects of a decision; `replayed` is a second catalog made from the bytes of all records
+    so far."""
 
     def __init__(self) -> None:
         self.settings = BrokerSettings()
@@ -49,7 +50,7 @@ class LiveCatalog:
         return self.run(create_topics(self.catalog, topics, placement or Placement.on_one(NODE), check, self.new_id))
 
     def alter(self, *resources: AlterResource) -> list[Rejected | None]:
-        """Change settings as a combined node (broker and controller) does."""
+        """Change settings as a combined node (broker and controller) does; return each resource's error or None."""
         if METADATA_VERSION not in self.catalog.features:
             self.run(Effects([FeatureLevelRecord(METADATA_VERSION, METADATA_LEVEL)], None))
         state = ControllerState("cluster", self.settings, Random(0), [NODE], catalog=self.catalog)

@@ -1,4 +1,4 @@
-"""Drives one classic group as the runtime does: applies decisions, and collects the responses by ticket."""
+"""Drives one classic group as the runtime does: it applies decisions, and collects each pending response under the request's ticket."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def joining(**changes: Any) -> Joining:
 
 
 class GroupDriver:
-    """A driver of one group. Tickets are numbers; `answers[ticket]` appears when the group has responded."""
+    """A driver of one group. A request returns a number as its ticket; `answers[ticket]` appears when the group has responded."""
 
     def __init__(self, *, initial_delay_ms: int = 0, max_size: int = 2**31 - 1) -> None:
         self.config = ClassicConfig(initial_rebalance_delay_ms=initial_delay_ms, max_size=max_size)
@@ -106,7 +106,8 @@ class GroupDriver:
         return answer
 
     def stable(self, *instance_ids: str | None, **changes: object) -> list[str]:
-        """Make a stable group with one member for each argument (None: dynamic); each is assigned its own name. Return the member ids."""
+        """Make a stable group with one member for each argument (None: a dynamic member); each member's assignment is its own name. Return
+        the member ids."""
         tickets = [self.join(instance_id=instance_id, **changes) for instance_id in instance_ids]
         members = [member.member_id for member in self.group.members]
         for member_id in members:

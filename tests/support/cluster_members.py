@@ -33,7 +33,7 @@ CONTROLLER = Node(3000, "controller", 9093)
 
 
 def inside(request: Request) -> Request:
-    """Return the request inside an envelope."""
+    """Return the client's request that an Envelope request forwards."""
     return decode_request(request.body.request_data)
 
 
@@ -69,7 +69,7 @@ CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 
 
 
 def made(request: Request) -> EnvelopeResponse:
-    """Return the response of a controller that creates all topics."""
+    """Return the response of a controller that creates every topic of the forwarded CreateTopics."""
     inner = inside(request)
     return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
 

@@ -27,7 +27,7 @@ def join(client: Client, member_id: str, *, version: int = 1, **changes: Any) ->
 
 
 def partitions(response: ConsumerGroupHeartbeatResponse) -> list[int]:
-    """Return the assigned partitions of the one topic; none without an assignment."""
+    """Return the assigned partitions of the response's only topic; none if it has no assignment."""
     assert response.error_code == 0, response.error_message
     assert response.assignment is not None
     topics: list[TopicPartitions] = response.assignment.topic_partitions

@@ -32,7 +32,7 @@ def topic_id(name: str) -> bytes:
 
 
 class FakeTopics:
-    """A TopicsView that tests can change."""
+    """A TopicsView (the groups' view of topics) that tests can change."""
 
     def __init__(self, **partitions: int) -> None:
         self.version = 1
@@ -230,7 +230,7 @@ class GroupsDriver:
 
 
 def facts_of(group: ConsumerGroup) -> dict[str, Any]:
-    """Return everything that is persisted of a group, to compare it."""
+    """Return all persistent state of a group, to compare two groups."""
     names = ("epoch", "metadata_hash", "assignment_epoch", "members", "targets", "resolved", "state")
     held = {(topic, partition): group.holder(topic, partition) for member in group.members.values() for topic, partition in member.owned()}
     return {name: getattr(group, name) for name in names} | {"held": held}

@@ -1,6 +1,7 @@
-"""Sends the same sequences of requests to Apache Kafka's own controller and to Ottla's decisions, and reports every difference.
+"""Sends the same sequences of orders (requests, clock advances, timers) to Apache Kafka's own controller and to Ottla's decisions, and
+reports every difference.
 
-    python -m tests.support.controller_differential --seeds 200
+python -m tests.support.controller_differential --seeds 200
 
 Records are compared byte for byte in the version in which they are written, and so are the responses. An order that Kafka leaves to its
 hash tables is ignored: adjacent records of one kind are compared as a set, and so are the parts of a response. Differences of error texts
@@ -62,7 +63,7 @@ UNCOMPARED = ()
 
 
 class Difference(NamedTuple):
-    """The outcomes of an order with Kafka and with Ottla; `kind` names the order's API and what differs."""
+    """The outcomes of one order with Kafka and with Ottla; `kind` names the order's API and the part that differs."""
 
     kind: str
     step: int
@@ -117,7 +118,7 @@ def name_of(order: Order) -> str:
 def differences(
     plan: Plan, judge: ControllerJudge, tally: Tally, judged: Callable[[], OttlasController] = OttlasController
 ) -> Iterator[Difference]:
-    """Run a sequence with both, and yield each difference."""
+    """Run a sequence with Kafka's controller and Ottla's decisions, and yield each difference."""
     known, ottla = Known(), judged()
     tally.sequences += 1
     for number, order in orders(plan, known):
@@ -157,12 +158,13 @@ def orders(plan: Plan, known: Known) -> Iterator[tuple[int, Order]]:
 
 
 def outcome(answer: Answer) -> object:
-    """Format an outcome for people."""
+    """Return the decoded records and the response of an order."""
     return [*answer.decoded(), answer.response]
 
 
 def forgiven(order: Order, known: Known) -> Set[bytes]:
-    """Return topics whose partitions are ignored, because of a bug in Kafka when a broker restarts or is unregistered.
+    """Return the ids of topics whose partition changes are not compared, because of a bug in Kafka when a broker restarts or is
+    unregistered.
 
     Kafka's index `BrokersToElrs` is not updated when eligible leader replicas are cleared: it then names partitions that have nothing to do
     with the broker, and Kafka changes partitions of the same topic.
@@ -172,7 +174,7 @@ def forgiven(order: Order, known: Known) -> Set[bytes]:
 
 
 def of_records(found: Difference, theirs: Answer, ours: Verdict, level: int, but: Set[bytes]) -> Iterator[Difference]:
-    """Yield a difference if the records differ, except for partitions of these topics."""
+    """Yield a difference if the records of Kafka and Ottla differ. Partition changes of the topics in `but` are not compared."""
     try:
         written = [encode_record(record, version_of(record, level)) for record in ours.records]
     except (NotWritable, EncodeError, ValueError) as error:
@@ -183,7 +185,8 @@ def of_records(found: Difference, theirs: Answer, ours: Verdict, level: int, but
 
 
 def in_order(frames: Sequence[bytes], but: Set[bytes] = frozenset()) -> list[bytes]:
-    """Return the records, with adjacent ones of an unordered kind sorted by their bytes."""
+    """Return the records without partition changes of the topics in `but`; adjacent records of an unordered kind are sorted by their
+    bytes."""
     read = [(frame, decode_record(frame)[0]) for frame in frames]
     left = [(frame, record) for frame, record in read if not (isinstance(record, PartitionChangeRecord) and record.topic_id in but)]
     ordered: list[bytes] = []
@@ -215,7 +218,7 @@ def brief(part: object) -> str:
 
 
 def of_response(found: Difference, tally: Tally) -> Iterator[Difference]:
-    """Yield a difference if the responses differ; if only error texts differ, count it."""
+    """Yield a difference if the responses of Kafka and Ottla differ; if only error texts differ, count it."""
     assert isinstance(found.order, Ask)
     theirs, ours = (as_sent(response, found.order.version) for response in (found.theirs, found.ours))
     if plain(theirs, texts=False) != plain(ours, texts=False):
@@ -232,7 +235,8 @@ def as_sent(response: object, version: int) -> object:
 
 
 def plain(part: object, *, texts: bool) -> Any:
-    """Convert a part of a response to a value that is equal for equal contents; the order of structs is ignored, duplicates are not."""
+    """Convert a part of a response to a value that is equal for equal contents. Order and repetition of structs are ignored, and without
+    `texts` error messages."""
     if isinstance(part, list):
         parts = [plain(each, texts=texts) for each in part]
         return sorted({repr(each) for each in parts}) if part and is_struct(part[0]) else parts
@@ -250,7 +254,7 @@ def slots(part: object) -> list[str]:
 
 
 def is_struct(part: object) -> bool:
-    """Return whether it is a message, a record, or a part of one."""
+    """Return whether the value is a message, a record, or a struct inside one."""
     return type(part).__module__.startswith("ottla.") and not isinstance(part, tuple | int | Exception)
 
 
@@ -292,7 +296,7 @@ def first_of(plan: Plan, judge: ControllerJudge, kind: str) -> tuple[Difference,
 
 
 def main() -> int:
-    """Run the comparison; the exit code depends on the number of differences."""
+    """Run the comparison of `--seeds` sequences; return 1 if there were differences."""
     parser = argparse.ArgumentParser(description="Kafka's controller and Ottla's, told the same")
     parser.add_argument("--seeds", type=int, default=20, help="how many sequences")
     parser.add_argument("--first-seed", type=int, default=0)

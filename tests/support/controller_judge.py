@@ -91,7 +91,7 @@ class Answer:
 
 @dataclass
 class Known:
-    """The state that follows from Kafka's decisions so far."""
+    """One of Kafka's controller's states that later steps depend on: the metadata image, sessions and time after its decisions so far."""
 
     image: MetadataImage = field(default_factory=MetadataImage)
     end_offset: int = FIRST_OFFSET

@@ -53,12 +53,12 @@ Making: TypeAlias = Callable[[Known, Random], Iterator[Order]]
 
 
 def often(random: Random, percent: int = 85) -> bool:
-    """Return True with the given probability."""
+    """Return True in `percent` percent of the cases."""
     return random.randrange(100) < percent
 
 
 def some(random: Random, items: list[int], most: int = 99) -> list[int]:
-    """Return at least one of the items in random order; none if there are none."""
+    """Return at least one and at most `most` of the items in random order; an empty list if there are no items."""
     return random.sample(items, random.randint(1, min(most, len(items)))) if items else []
 
 
@@ -167,7 +167,7 @@ def move(known: Known, milliseconds: int, *, fence: bool = True) -> Iterator[Ord
 
 
 def beat(known: Known, random: Random) -> Iterator[Order]:
-    """Send a heartbeat of any kind."""
+    """Send a heartbeat of a random broker and kind."""
     yield from move(known, 1)
     yield heartbeat(known, random, random.choice(sorted(known.image.brokers) or list(BROKERS)))
 

@@ -75,7 +75,7 @@ def create_topics(known: Known, random: Random) -> Iterator[Order]:
 
 
 def new_topic(known: Known, random: Random, name: str) -> k19.CreatableTopic:
-    """Make a topic, mostly with manual assignments, or with counts."""
+    """Return a new topic for CreateTopics: mostly with manual assignments, else with a partition count and a replication factor."""
     topic = k19.CreatableTopic(name, -1, -1)
     if often(random, 65):
         factor = random.choice((1, 2, 3, 3, 3, 4, 5))
@@ -95,7 +95,7 @@ def new_topic(known: Known, random: Random, name: str) -> k19.CreatableTopic:
 
 
 def replicas(known: Known, random: Random, factor: int) -> list[int]:
-    """Return so many brokers, mostly registered ones."""
+    """Return `factor` broker ids, mostly of registered brokers."""
     there = sorted(known.image.brokers)
     if len(there) < factor or not often(random, 95):
         return random.choice(([], [1, 1], random.sample(BROKERS, min(factor, 6)), [77], [-1]))
@@ -131,7 +131,8 @@ def delete_topics(known: Known, random: Random) -> Iterator[Order]:
 
 
 def create_partitions(known: Known, random: Random) -> Iterator[Order]:
-    """Grow a topic, or fail to. Topics whose partitions differ in size are left out: Kafka takes an arbitrary one as the standard."""
+    """Request more partitions for a topic, sometimes an invalid number. Topics with unequal replica counts are left out: for new partitions
+    Kafka copies the count of an arbitrary one."""
     topic = a_topic(known, random)
     if topic is not None and len({len(each.replicas) for each in topic.partitions.values()}) > 1:
         return
@@ -186,7 +187,7 @@ def in_sync(random: Random, partition: PartitionRegistration) -> list[int]:
 
 
 def join_in_sync(known: Known, random: Random) -> Iterator[Order]:
-    """Let leaders propose, one after the other, that every live replica join the ISR, which also ends reassignments."""
+    """Let leaders propose, one after the other, that every live replica join the ISR. This also completes reassignments."""
     for topic in topics(known):
         for index in sorted(topic.partitions):
             partition = known.image.topics[topic.topic_id].partitions[index]

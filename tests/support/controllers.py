@@ -35,7 +35,7 @@ def directory(number: int) -> bytes:
 
 
 class LiveController:
-    """A controller's state. `run` applies a decision. `log` is every record so far; `now_ms` is the time, which tests set."""
+    """A controller's state. `run` applies a decision's records. `log` is every record so far; `now_ms` is the time, which tests set."""
 
     def __init__(
         self, level: int = METADATA_LEVEL, features: Mapping[str, int] | None = None, seed: int = 1, like: str = DEFAULT_RELEASE

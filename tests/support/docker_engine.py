@@ -115,7 +115,7 @@ def stand_in_tag(root: Path = ROOT) -> str:
 
 
 def build_images(client: docker.DockerClient) -> dict[str, Any]:
-    """Build both targets of the Dockerfile, as `ottla` and `ottla-audit`.
+    """Build both targets of the Dockerfile as `ottla` and `ottla-audit`; return the built images.
 
     Raises ImageNotFound without a base image, RuntimeError with the end of the log if a build fails.
     """

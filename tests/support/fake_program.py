@@ -1,5 +1,5 @@
-"""A client program without a client: it speaks the control protocol and does what its requests say, to test the code that drives
-programs."""
+"""A program for `ottla verify` and the client matrix without a client: it speaks the control protocol and does what its requests say, to
+test the code that runs such programs."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Rights:
 
 
 class FetchingLeader:
-    """The broker with its fetch sessions. With `walks`, each request reads all partitions of its session, not only the changed ones."""
+    """The broker and its fetch sessions. With `walks`, a request reads all partitions of its session, not only the changed ones."""
 
     def __init__(self, *, walks: bool) -> None:
         self.walks = walks
@@ -124,7 +124,7 @@ class FetchingLeader:
 
     @property
     def dirty(self) -> Counter[int]:
-        """Return the number of partitions that each session's next request reads."""
+        """Return, for each session, how many partitions its next request will read."""
         return Counter({session.session_id: len(session.dirty) for session in self.sessions})
 
     def state(self) -> list[object]:

@@ -50,7 +50,7 @@ def join(client: Client, member_id: str = "", *, version: int = 9, **changes: An
 def sync(
     client: Client, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, *, version: int = 5, **changes: Any
 ) -> SyncGroupResponse:
-    """Send a SyncGroup of a consumer that uses the range assignor."""
+    """Send a SyncGroup of a consumer with the range assignor; return the response."""
     handed_out = [SyncGroupRequestAssignment(name, assignment) for name, assignment in (assignments or {}).items()]
     protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     request = SyncGroupRequest("g", generation, member_id, assignments=handed_out, **(protocol | changes))
@@ -119,7 +119,7 @@ async def wait_until_async(condition: Callable[[], bool], what: str, timeout_s: 
 
 
 class Waiting:
-    """A pending request on its own connection."""
+    """A request that waits for its response on its own connection."""
 
     def __init__(self, broker: RunningBroker, request: Message, version: int) -> None:
         self._client = broker.client()

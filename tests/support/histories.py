@@ -1,4 +1,4 @@
-"""Sends and stored records as in a history and a log, with defaults for everything that a test does not care about."""
+"""Makes sends of a client's history and stored records of a log, with defaults for all fields that a test does not need."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ exec env -i PATH="$IMAGE_PATH" PYTHONUNBUFFERED=1 chroot --userspec=1000:0 --gro
 
 
 def possible() -> str | None:
-    """Return why this is not possible here, or None if it is."""
+    """Return why containers cannot run here, or None if they can."""
     if os.geteuid() != 0:
         return "only root may make such a root"
     if missing := [name for name in ("unshare", "nsenter", "chroot", "mount") if shutil.which(name) is None]:
@@ -114,7 +114,7 @@ class Container:
 
     @property
     def output(self) -> str:
-        """Return the program's output on both streams."""
+        """Return everything that the program has written to stdout and stderr."""
         return self._output.read_text(errors="replace")
 
     @property
@@ -153,11 +153,12 @@ class Container:
         return self._process.wait(PATIENCE_S)
 
     def wait(self) -> int:
-        """Wait until it ends by itself; return its exit code."""
+        """Wait until the container ends by itself; return its exit code."""
         return self._process.wait(PATIENCE_S)
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until the condition holds. Raises AssertionError with its output when it has ended, or after PATIENCE_S."""
+        """Wait until the condition holds. Raises AssertionError with the container's output when it has ended, or after PATIENCE_S
+        seconds."""
         while not condition():
             if self._process.poll() is not None or time.monotonic() - self.began > PATIENCE_S:
                 raise AssertionError(f"{what} is not there:\n{self.output}")

@@ -13,7 +13,7 @@ class JavaRandom:
         self._state = (seed ^ _MULTIPLIER) & _MASK
 
     def below(self, bound: int) -> int:
-        """`nextInt(bound)`."""
+        """Return `nextInt(bound)`: a number from 0 to `bound` - 1."""
         if bound & (bound - 1) == 0:
             return bound * self._next_31_bits() >> 31
         while True:

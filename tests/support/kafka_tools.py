@@ -18,7 +18,7 @@ class Bootstrap(Protocol):
 
 
 def good(done: Done) -> str:
-    """Return the tool's output, after asserting that it succeeded."""
+    """Assert that the tool succeeded, and return its output."""
     assert done.code == 0, f"{done.out}\n{done.err}"
     assert "Exception" not in done.err, done.err
     return done.out
@@ -37,8 +37,8 @@ def refused(tools: Tools, broker: Bootstrap, tool: str, *arguments: str) -> str:
 
 
 def metadata_shell(tools: Tools, path: Path, look: str, wanted: str) -> str:
-    """Return what the metadata shell prints about a metadata log or snapshot in an unused directory. It may answer before it has read
-    everything, so it is run again until `wanted` is in its output."""
+    """Return what the metadata shell prints for the commands `look` about a metadata log or snapshot in an unused directory. The shell may
+    answer before it has read everything, so it is run again until its output contains `wanted`."""
     shown = ""
     for _ in range(SHELL_TRIES):
         shown = good(tools.run("kafka-metadata-shell", "--snapshot", str(path), *look.split()))

@@ -12,7 +12,7 @@ from client_compat.support.kerberos import KerberosMissing, Realm, in_environmen
 
 
 def why_missing() -> str | None:
-    """Return what is missing, or None; for a test that continues without it."""
+    """Return which program or package is missing, or None; for tests that can run without Kerberos."""
     try:
         import gssapi  # noqa: F401 # only to check that it is installed
     except ImportError:

@@ -57,7 +57,7 @@ PRODUCER_IDS = 1_000
 
 @dataclass
 class Heard:
-    """The fields of a broker's heartbeats."""
+    """A broker as its heartbeats describe it: its metadata offset, its controlled shutdown, and the timer of its session."""
 
     offset: int = -1
     shut_down_offset: int | None = None
@@ -118,11 +118,11 @@ class KraftController:
     # --- changes that tests make -------------------------------------------------------------------------------------------------
 
     def change(self, topic: str, index: int = 0, **fields: Any) -> None:
-        """Change a partition; fields by name (`PartitionChangeRecord`)."""
+        """Append a change of a partition; `fields` are those of `PartitionChangeRecord`."""
         self.write(PartitionChangeRecord(index, self.image.topic_ids[topic], **fields))
 
     def configure(self, kind: int, name: str, **values: str | None) -> None:
-        """Set, or with None remove, settings of a resource; `_` stands for `.`."""
+        """Change settings of a resource; None removes one. In their names, `_` stands for `.`."""
         self.write(*(ConfigRecord(kind, name, key.replace("_", "."), value) for key, value in values.items()))
 
     def delete(self, topic: str) -> None:
@@ -293,7 +293,7 @@ class KraftController:
         return [node for node, broker in self.image.brokers.items() if not broker.fenced]
 
     def _alive(self, image: MetadataImage) -> list[int]:
-        """Return the brokers that may lead and be in sync."""
+        """Return the ids of brokers that may lead and be in an ISR."""
         return [node for node, broker in image.brokers.items() if not broker.fenced and not broker.in_controlled_shutdown]
 
     def _leads(self, node: int) -> bool:
@@ -319,7 +319,7 @@ class KraftController:
             self._decide(BrokerRegistrationChangeRecord(node, self.image.brokers[node].epoch, fenced=1, log_dirs=left))
 
     def _decide(self, *records: MetadataRecord) -> None:
-        """Append these records, and what follows from them for leaders and ISRs."""
+        """Append these records, and the changes of leaders and ISRs that they cause."""
         after = ImageDelta(self.image)
         for record in records:
             after.apply(record)

@@ -1,4 +1,4 @@
-"""SASL by hand: clients' tokens, and a connection that sends whatever a test wants."""
+"""SASL without a client library: the tokens of clients, and a connection on which a test sends any frame."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def log_in(client: Client, token: bytes | None = None) -> SaslAuthenticateRespon
 
 
 class BareConnection:
-    """A connection that sends frames without a header, or any bytes."""
+    """A connection on which a test sends frames without a request header, or any bytes."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection((HOST, port), 10)

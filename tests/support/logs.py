@@ -48,7 +48,7 @@ def marker(producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: 
 
 @dataclass
 class LogBox:
-    """A log. `log` is the open log; `crash` and `restart` replace it."""
+    """A partition's log. `log` is the open log; `crash` and `restart` replace it."""
 
     directory: Path
     config: LogConfig = field(default_factory=LogConfig)
@@ -116,7 +116,7 @@ class LogBox:
 
 
 def remove_doomed(owner: PartitionLog | LogDir, now_ms: int) -> None:
-    """Remove files marked for deletion, as the background task does."""
+    """Remove the segment files that are marked for deletion, as the background task does."""
     for remove in owner.doomed(now_ms):
         remove()
 

@@ -33,7 +33,7 @@ PATIENCE_MS = 120_000
 
 
 class Member:
-    """A broker with its disk, which outlives the process. `exit_codes` are the codes with which its process would have ended."""
+    """A broker with its disk, which outlives the broker's process. `exit_codes` are the codes with which its process would have ended."""
 
     def __init__(self, node_id: int, cluster: MemberCluster, settings: dict[str, str]) -> None:
         self.node_id = node_id
@@ -146,7 +146,7 @@ class MemberCluster:
             await settle()
 
     async def stall(self, ms: int) -> None:
-        """Stall all nodes, as a blocked loop would."""
+        """Let `ms` pass during which no node runs, as if the event loop were blocked."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, TimelessLoop)
         loop.stalled_ms += ms
@@ -154,7 +154,7 @@ class MemberCluster:
         await settle()
 
     async def done(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Advance the time until the work is done; return its result."""
+        """Advance the time until `work` (a coroutine) is done; return its result."""
         task = asyncio.ensure_future(work)
         await self.until(task.done, "it is done")
         return task.result()
@@ -192,7 +192,7 @@ async def _gathered(works: Iterable[Awaitable[object]]) -> None:
 
 
 def in_a_cluster(scene: Callable[[MemberCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
-    """Run the scene in a started cluster, and stop the cluster. No broker may have ended its process."""
+    """Run the scene in a started cluster of `size` brokers, then stop the cluster. Asserts that no broker has ended its process."""
 
     run_in_a_cluster(lambda: MemberCluster(size, seed, **settings), scene)
 

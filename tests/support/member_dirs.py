@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 
 class NotedFetchers:
-    """A stand-in for the fetchers, which only records the leader from which each partition is to be fetched."""
+    """A stand-in for the replica fetchers that only records each partition's leader."""
 
     def __init__(self) -> None:
         self.leaders: dict[Place, int] = {}
@@ -39,7 +39,7 @@ class NotedFetchers:
 
 
 class MemberDir:
-    """One opening of `path` by node 1. `told` is the metadata log, record by record."""
+    """The data directory `path` as opened once by broker 1. `told` publishes metadata records."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()

@@ -30,7 +30,8 @@ ID, GROUP = "tx", "g"
 
 @dataclass
 class Producer:
-    """A producer of transaction version 2, unless a step says otherwise. Every step names the broker that it is sent to."""
+    """A transactional producer (version 2 unless a step says otherwise) whose requests a test sends one by one. Every step names the broker
+    to send to."""
 
     cluster: MemberCluster
     producer_id: int = -1
@@ -101,7 +102,7 @@ def offset_commit(offset: int) -> k08.OffsetCommitRequest:
 
 
 async def committed_offset(cluster: MemberCluster, at: int) -> tuple[int, int]:
-    """Return the group's error, and its offset for `t-0`."""
+    """Return the error code and the committed offset of `t-0` by OffsetFetch for the group."""
     topics = [k09.OffsetFetchRequestTopics("t", partition_indexes=[0])]
     request = k09.OffsetFetchRequest(groups=[k09.OffsetFetchRequestGroup(GROUP, topics=topics)])
     (group,) = (await cluster.ask(at, request, 8)).groups
@@ -122,6 +123,6 @@ def outcomes(broker: Member, place: Place) -> list[tuple[ControlType | None, int
 
 
 def is_stable(broker: Member, place: Place) -> bool:
-    """Return whether no transaction holds read_committed consumers back."""
+    """Return whether the partition has no open transaction that holds its last stable offset back."""
     log = broker.partition(*place).log
     return log.last_stable_offset == log.log_end_offset

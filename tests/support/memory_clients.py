@@ -14,7 +14,7 @@ from ottla.protocol.schema import Message
 
 
 class Plug:
-    """One broker's view of the network. Its outgoing connections can be cut off host by host (`pull`) until a host is removed from
+    """One broker's view of the network. `pull` cuts its connections to a host and rejects new ones, until the host is removed from
     `cut`."""
 
     def __init__(self, network: MemoryNetwork) -> None:

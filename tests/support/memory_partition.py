@@ -30,7 +30,7 @@ class Read:
 
 
 class MemoryLog:
-    """A log in memory. `read` returns whole batches from the one that contains the offset, to the end or to `high_watermark`."""
+    """A log in memory. `read` returns whole batches, from the one with the offset to the end or to `high_watermark`."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -51,7 +51,7 @@ class MemoryLog:
 
 
 class MemoryPartition:
-    """A stand-in for `ottla.broker.runtime.replicas.partition.Partition`. With `holds_back`, nothing is committed before
+    """A stand-in for `ottla.broker.runtime.replicas.partition.Partition`. With `holds_back`, appends are committed only by
     `make_committed`."""
 
     topic = "__consumer_offsets"
@@ -105,7 +105,7 @@ class MemoryPartition:
         self._waiting.clear()
 
     def lose(self, error: Rejected) -> None:
-        """Fail every append that is not committed yet."""
+        """Fail all appends that are not committed yet with `error`, as a lost leadership does."""
         for future in self._waiting:
             future.set_exception(error)
         self._waiting.clear()

@@ -9,7 +9,7 @@ from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRe
 
 
 def made_of(*records: MetadataRecord, image: MetadataImage = EMPTY) -> MetadataImage:
-    """Return the image after these records."""
+    """Return `image` with these records applied; by default they are applied to an empty image."""
     delta = ImageDelta(image)
     for record in records:
         delta.apply(record)
@@ -17,5 +17,5 @@ def made_of(*records: MetadataRecord, image: MetadataImage = EMPTY) -> MetadataI
 
 
 def level(metadata_version: int) -> MetadataRecord:
-    """Make the record that a log begins with."""
+    """Return the record that sets metadata.version, with which every log begins."""
     return FeatureLevelRecord(METADATA_VERSION, metadata_version)

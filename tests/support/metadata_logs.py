@@ -59,7 +59,7 @@ class LogOfMetadata:
         self.acls: list[bytes] = []
 
     def records(self, count: int) -> list[MetadataRecord]:
-        """Return a log of so many records after the initial `BEGINNING`."""
+        """Return a valid log: the records in `BEGINNING`, and `count` random ones."""
         kinds: list[Callable[[], MetadataRecord]] = [
             *(
                 self.topic,
@@ -270,7 +270,7 @@ def cut(records: list[MetadataRecord], seed: int) -> list[list[MetadataRecord]]:
 
 
 def as_lines(seed: int, logs: int, count: int) -> str:
-    """Return so many logs in the format that `client_compat/kafka/MetadataImages.java` reads.
+    """Return `count` random logs in the format that `client_compat/kafka/MetadataImages.java` reads.
 
     A delta ends after the beginning, and before a topic is removed, because Kafka's result depends on it: its `ScramDelta` loses what it
     adds after it removed the only credential of a mechanism, and its `ConfigurationsDelta` keeps settings that were made in the same delta.

@@ -191,7 +191,7 @@ class MemoryQuorum:
     # --- requests --------------------------------------------------------------------------------------------------------------------
 
     def connect(self, node: Node) -> MemoryLink:
-        """Return a link to the controller at that address, or to one that is down if there is none."""
+        """Return a link to the controller at the node's address, or, if there is none, to a controller that is down."""
         nobody = QuorumMember(node, is_up=False)
         return MemoryLink(self, next((member for member in self.members.values() if member.node[1:] == node[1:]), nobody))
 

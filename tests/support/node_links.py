@@ -1,4 +1,4 @@
-"""A loop with virtual time and a network in memory, and links between nodes in it."""
+"""A virtual clock and a network in memory on one event loop, and links to scripted nodes in it."""
 
 from __future__ import annotations
 

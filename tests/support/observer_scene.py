@@ -61,7 +61,7 @@ class ObserverScene:
         )
 
     async def _heard(self, published: Published) -> None:
-        """Check that each published change starts from the image published before; after a restart, from an empty image."""
+        """Check that each published change starts from the image published before it, or, after a restart, from an empty image."""
         before = self.published[-1].image if self.published and self.observer.applied_offset >= 0 else EMPTY
         assert published.changes == difference(before, published.image)
         assert published.provenance.offset > self.observer.applied_offset
@@ -78,7 +78,7 @@ class ObserverScene:
         return data
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Run without advancing the time until the condition holds."""
+        """Let tasks run, without advancing the time, until the condition holds."""
         for _ in range(1000):
             if condition():
                 return

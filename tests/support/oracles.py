@@ -39,7 +39,7 @@ class Oracle(Protocol):
         ...
 
     def encode(self, msg: Message, version: int) -> bytes:
-        """Return the library's bytes for the same message."""
+        """Return the library's bytes for a message with the same contents."""
         ...
 
     def header(self, cls: type[Message], version: int, correlation_id: int, client_id: str | None) -> bytes:

@@ -16,7 +16,8 @@ SERVED = {ApiKey.WRITE_TXN_MARKERS: (1, 2), ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5)
 
 
 class BrokerOne(LinkedPlace):
-    """Broker 1. It leads `t-0`, broker 2 leads `t-1` and the only `__transaction_state-0`, broker 3 leads `t-2`; `t-3` has no leader."""
+    """Broker 1 of a cluster. It leads `t-0`, broker 2 leads `t-1` and the only `__transaction_state-0`, broker 3 leads `t-2`; `t-3` has no
+    leader."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ NOTHING: Final[Decided] = Effects([], None)
 
 
 class Verdict(NamedTuple):
-    """Ottla's result; empty if it does not support such an order."""
+    """The result of an order by Ottla: records and response; empty if Ottla does not support such an order."""
 
     records: Sequence[MetadataRecord]
     response: Message | None
@@ -106,7 +106,7 @@ class OttlasController:
 
     @property
     def voter(self) -> Any:
-        """The part of a `SoleVoter` that handlers need."""
+        """A stand-in for `SoleVoter` with the part that handlers use."""
         return SimpleNamespace(end_offset=self.end_offset, is_alone=False)
 
     def _answer(self, request: Message, version: int) -> Message:

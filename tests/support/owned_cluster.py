@@ -32,7 +32,7 @@ DIRECTORY = Path("/controller")
 
 
 class ControllerPlace:
-    """The controller with its disk, which outlives the process. `exit_codes` are the codes with which its process would have ended."""
+    """The controller and its disk, which outlives its process. `exit_codes` are the codes with which its process would have ended."""
 
     def __init__(self, cluster: MemberCluster, settings: dict[str, str], release: str | None = None) -> None:
         self.exit_codes: list[int] = []

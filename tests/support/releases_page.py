@@ -34,7 +34,7 @@ def _section(older: ReleaseTable, newer: ReleaseTable) -> str:
 
 
 def _unserved(found: list[Change], release: str) -> Iterator[str]:
-    """Yield which of the changes Ottla lacks."""
+    """Yield those changes between two releases that Ottla does not implement."""
     changed = {(change.kind, change.name) for change in found}
     lacking = [change for change in unserved(likeness(release)) if (change.kind, change.name) in changed]
     settings = [change for change in lacking if change.kind.endswith(" setting")]

@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 
 class RenamingProxy:
     """A proxy that listens at `port` and forwards to `upstream`, a port that is set before the first connection. In responses it replaces
-    `real` by `told`, in requests `told` by `real`."""
+    the topic name `real` by `told`, in requests `told` by `real`."""
 
     def __init__(self, real: bytes, told: bytes) -> None:
         assert len(real) == len(told)

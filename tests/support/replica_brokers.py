@@ -80,7 +80,7 @@ class ControllerInMemory:
 
 
 class ReplicaBroker:
-    """A broker, and its replica of the partition. Its disk outlives it."""
+    """A broker, and its replica of the partition. The disk outlives the broker."""
 
     def __init__(self, node: int, cluster: Cluster) -> None:
         self.node = node
@@ -126,7 +126,7 @@ class ReplicaBroker:
         self.learn(cluster.controller.rules.state)
 
     def learn(self, state: Registration) -> None:
-        """Publish live brokers and the leader to it."""
+        """Publish the live brokers and the partition's leader to this broker."""
         self.brokers.standings = self.cluster.controller.rules.standings
         if state.leader == self.node:
             self.fetchers.forget(self.partition)
@@ -139,7 +139,7 @@ class ReplicaBroker:
             self.fetchers.follow(self.partition, state.leader)
 
     async def crash(self, *, power: bool = False) -> None:
-        """Kill the process; with `power`, also lose what was not synced."""
+        """Kill the broker's process; with `power`, also lose what was not synced."""
         self.running = False
         await self.nursery.stop()
         self.broker.crash()
@@ -201,7 +201,7 @@ class Cluster:
         await settle()
 
     async def elect(self, leader: int, isr: tuple[int, ...] | None = None, told: tuple[int, ...] | None = None) -> None:
-        """Begin a new leader epoch; publish it to the brokers `told` (None: to all that run)."""
+        """Begin a new leader epoch with this leader and ISR, and publish it to the brokers in `told` (None: to all that run)."""
         state, rules = self.state, self.controller.rules
         rules.state = state._replace(
             leader=leader, isr=isr or state.isr, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
@@ -209,7 +209,7 @@ class Cluster:
         await self.tell(told)
 
     async def tell(self, told: tuple[int, ...] | None = None) -> None:
-        """Publish the current metadata to brokers."""
+        """Publish the current metadata to the brokers in `told` (None: to all that run)."""
         for broker in self.brokers.values():
             if broker.running and (told is None or broker.node in told):
                 broker.learn(self.state)
@@ -276,7 +276,7 @@ class Cluster:
 
 
 def run(scene: Callable[[Cluster], Awaitable[None]], nodes: tuple[int, ...] = (1, 2), config: LogConfig | None = None) -> None:
-    """Run a scene with a cluster of `nodes` on a loop that has no time of its own (`TimelessLoop`)."""
+    """Run the scene with a cluster of `nodes` on a `TimelessLoop`, whose time only the test advances."""
 
     async def play() -> None:
         cluster = Cluster(nodes, config)

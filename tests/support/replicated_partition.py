@@ -44,7 +44,7 @@ class Controller:
         self.records.append(self.state)
 
     def elect(self, node: int) -> None:
-        """Elect a leader cleanly while the current one is alive, or elect the same one again."""
+        """Elect a leader cleanly from the ISR, or the same leader again in a new epoch."""
         self.state = self.state._replace(leader=-1)
         self.change(self.state.isr, node)
 
@@ -85,7 +85,7 @@ class Controller:
 
 
 class Broker:
-    """A running broker; the log outlives it."""
+    """A running broker of the simulation; its log outlives it."""
 
     def __init__(self, node: int, log: ListLog, epoch: int) -> None:
         self.node = node
@@ -161,8 +161,8 @@ class ReplicatedPartition:
         self.apply(broker, self.controller.state)
 
     def crash(self, broker: Broker) -> None:
-        """Kill a broker; the controller fences it at once. Its checkpoint may be old. Its disk may be lost, unless it is still
-        in the ISR, as its last member."""
+        """Kill a broker; the controller fences it at once. The high watermark in its checkpoint may be old. Its disk may be lost too,
+        unless it is the last member of the ISR."""
         del self.running[broker.node]
         broker.log.high_watermark = self.rng.randint(0, broker.replica.high_watermark)
         self.controller.fence(broker.node)
@@ -208,7 +208,7 @@ class ReplicatedPartition:
     # --- messages ----------------------------------------------------------------------------------------------------------------
 
     def deliver(self, *, lost: bool = False) -> None:
-        """Deliver or lose a random message; a proposed ISR change is repeated until it is answered."""
+        """Deliver or lose a random message. A proposed ISR change is repeated until it is answered."""
         if self.network:
             message = self.network.pop(self.rng.randrange(len(self.network)))
             if not lost:
@@ -243,7 +243,7 @@ class ReplicatedPartition:
             self.network.append(partial(self.fetch_answered, follower, asked, data, entries))
 
     def answer(self, broker: Broker, follower: Broker, asked: FetchPartition) -> tuple[PartitionData, list[Entry]]:
-        """Answer a fetch as the leader, in Kafka's order of checks."""
+        """Answer a follower's fetch as the leader, with Kafka's order of checks."""
         log, replica, offset = broker.log, broker.replica, asked.fetch_offset
         try:
             replica.check_follower(follower.node, asked.current_leader_epoch)

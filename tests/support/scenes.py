@@ -1,4 +1,4 @@
-"""Tests that are scenes: coroutines that a runner plays on a loop of its own."""
+"""Decorators for tests that are coroutines ("scenes"), which a runner executes on its own event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Made = TypeVar("Made")
 def played_by(
     run: Callable[..., None], *args: Any, **kwargs: Any
 ) -> Callable[[Callable[Concatenate[Made, P], Awaitable[None]]], Callable[P, None]]:
-    """Play the test by `run(scene, *args, **kwargs)`. Its first parameter is what `run` makes for a scene, the others are pytest's."""
+    """Return a decorator that runs the test by `run(scene, *args, **kwargs)`. The scene's first parameter is made by `run`; pytest passes
+    the others."""
 
     def of(test: Callable[Concatenate[Made, P], Awaitable[None]]) -> Callable[P, None]:
         @wraps(test)

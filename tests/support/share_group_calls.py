@@ -82,7 +82,7 @@ def start_offsets(client: Client) -> dict[int, int]:
 
 
 def only(response: Any) -> Any:
-    """Return the one result of a response of the share coordinator."""
+    """Return the only partition's result in a response of the share coordinator."""
     (topic,) = response.results
     (part,) = topic.partitions
     return part
@@ -114,5 +114,5 @@ def summary(client: Client, topic_id: bytes, partition: int = 0, version: int = 
 
 
 def refusals(client: Client, topic_id: bytes, ask: Callable[..., Any]) -> list[ErrorCode]:
-    """Return the errors for an unknown topic, an unknown partition and a negative one."""
+    """Return the error codes that `ask` gets for an unknown topic, an unknown partition and a negative partition."""
     return [ErrorCode(ask(client, *place).error_code) for place in ((bytes(16), 0), (topic_id, 2), (topic_id, -1))]

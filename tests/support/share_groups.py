@@ -66,14 +66,14 @@ class ShareDriver:
         return self.beat(member_id, 0, topic_names=frozenset(topics), **changes)
 
     def initialized(self) -> None:
-        """Report that the share coordinator has initialized the partitions that the last heartbeat's operation requested."""
+        """Report that the share coordinator has initialized the partitions that the last heartbeat asked to initialize."""
         partitions: dict[bytes, frozenset[int]] = {}
         for topic_id, partition in self.last.start_offsets:
             partitions[topic_id] = partitions.get(topic_id, frozenset()) | {partition}
         self.take(self.machine.shares.initialized("g", partitions, self.now).records)
 
     def settled(self, *member_ids: str) -> None:
-        """Join members, initialize the partitions, and let everybody move to the target assignment."""
+        """Join these members, initialize the partitions, and let every member adopt its target assignment."""
         for member_id in member_ids:
             self.join(member_id)
             if self.last.start_offsets:
@@ -91,7 +91,7 @@ class ShareDriver:
         raise AssertionError(f"the heartbeat was accepted: {answer}")
 
     def replayed(self) -> ShareGroup | None:
-        """Return the group as it is after a replay of its log."""
+        """Return a new group that has replayed the log, None if the group was deleted."""
         machine = GroupCoordinator(self.config, self.topics)
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)

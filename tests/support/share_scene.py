@@ -63,7 +63,7 @@ class ShareScene:
         self.partition(index).append(one_batch(*values, timestamp=self.clock.now_ms()))
 
     def advance(self, ms: int) -> None:
-        """Let time pass, and run what is due."""
+        """Advance the clock by `ms`, and run the timers that are due."""
         self.clock.advance(ms)
         self.timers.run_due(self.clock.mono_ms())
 

@@ -28,7 +28,8 @@ KEY = SharePartitionKey("g", bytes(16), 0)
 
 @dataclass
 class Write:
-    """A pending write of share state. `update` is None if expired locks caused it. `acknowledged`: acknowledgement types by offset."""
+    """A pending write of share state. `update` is None if the write was caused by expired locks. `acknowledged`: acknowledgement types by
+    offset."""
 
     written: WrittenState
     update: Update | None
@@ -190,7 +191,7 @@ class SharedPartition:
             self.writes.append(Write(self.partition.to_write(update.batches), update, member, acknowledged))
 
     def finish_write(self) -> None:
-        """Let the oldest write succeed or fail."""
+        """Let the oldest pending write succeed or fail."""
         if not self.writes:
             return
         write = self.writes.pop(0)
@@ -230,7 +231,7 @@ class SharedPartition:
         self.appended += 1
 
     def repeat_write(self) -> None:
-        """Repeat a write that had succeeded."""
+        """Write again the contents of a write that has succeeded, as a leader does that lost the response."""
         if self.repeated:
             self._write(self.repeated.pop(self.random.randrange(len(self.repeated))))
 
@@ -325,7 +326,7 @@ class SharedPartition:
             self.given_up.add(offset)
 
     def settle(self) -> list[int]:
-        """Let one member accept all remaining records. Return the records that were never accepted, rejected or archived."""
+        """Let one member accept all remaining records. Return the offsets that were never accepted, rejected or archived."""
         while self.writes:
             self.finish_write()
         self.now_ms += LOCK_MS

@@ -1,4 +1,5 @@
-"""Runs in this process what Spark does in an audit: the tasks one after the other, and then each share of their results."""
+"""Executes in this process what Spark executes in an audit: first the tasks one after the other, then each share of the rows that they pass
+on."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from ottla.spark_jobs.steps import Answer, Question
 
 
 class SharedJudge:
-    """A judge (`ottla.spark_jobs.judging.Judge`) that runs the tasks of a Spark audit in this process, with `shares` shares."""
+    """A judge (`ottla.spark_jobs.judging.Judge`) that runs a Spark audit's tasks in this process, and divides their rows into `shares`
+    shares."""
 
     name = "shares"
 

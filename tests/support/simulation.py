@@ -1,4 +1,4 @@
-"""A loop without time, for tests with a virtual clock, a disk and a network in memory."""
+"""An event loop without time, for tests with a virtual clock, and a disk and network in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 class TimelessLoop(asyncio.SelectorEventLoop):
-    """A loop that fails a test if code asks it for time or for the operating system's network."""
+    """An event loop that fails a test if code asks it for the time, a delayed call, or the operating system's network."""
 
     def __init__(self) -> None:
         super().__init__(selectors.SelectSelector())
@@ -32,6 +32,6 @@ class TimelessLoop(asyncio.SelectorEventLoop):
 
 
 async def settle(turns: int = 50) -> None:
-    """Run everything that needs no time."""
+    """Run the event loop for `turns` turns, enough for everything that needs no time."""
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from ottla.broker.storage.files import Files
 
 
 class SlowDisk(Files):
-    """Files whose syncs of data, once armed, wait until the test releases them; `error` lets each fail."""
+    """Files whose data syncs, after `arm`, wait until the test releases them; with `error` they fail then."""
 
     def __init__(self) -> None:
         self.gate = threading.Semaphore(1000)

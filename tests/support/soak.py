@@ -72,7 +72,7 @@ Held = dict[str, int]
 
 
 class Soak:
-    """A cluster and its clients. `held` counts the objects that the nodes hold."""
+    """A cluster and its clients. `held` counts the objects that each node holds."""
 
     def __init__(self, cluster: InProcessCluster, ticks_a_day: int) -> None:
         self._cluster = cluster
@@ -120,7 +120,7 @@ class Soak:
             self._cluster.wait_in_sync(topic)
 
     def held(self) -> dict[str, Held]:
-        """Return the counts of objects of each node, and of the process in which all nodes run."""
+        """Return the number of live objects of each type, for each node and for the process in which all nodes run."""
         gc.collect()
         found = {f"broker {number}": broker.call(_of_broker) for number, broker in self._cluster.brokers.items()}
         found["controller"] = self._cluster.controller.call(_of_controller)

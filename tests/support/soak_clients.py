@@ -144,7 +144,7 @@ class SoakClients:
         return node
 
     def _answered(self, whom: Callable[[], int], request: Message, code_of: Callable[[Any], int], version: int | None = None) -> Any:
-        """Send the request until it succeeds; return the response. Raises Unanswered."""
+        """Send the request to the responsible broker until it succeeds; return the response. Raises Unanswered."""
         end_s, last = time.monotonic() + PATIENCE_S, ""
         while time.monotonic() < end_s:
             try:

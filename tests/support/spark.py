@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Run a local session, which `audit` uses too because it is the active one."""
+    """Run a local Spark session; `audit` uses it too, because it is the active session."""
     with session(log_bytes=0) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Applications of Kafka Streams in a streams group, over any broker: their topics, their input, and what their output must be."""
+"""A Kafka Streams application in a streams group, on any broker: its topics, its input, and the output that it must write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PATIENCE_S = 90.0
 
 
 class WordCount:
-    """The word count: its application id, and the prefix of its topics, is `name`."""
+    """A word count application. `name` is its application id and the prefix of its topics."""
 
     def __init__(self, bootstrap: str, name: str, directory: Path, *, replicas: int = 1) -> None:
         self.bootstrap, self.name, self.directory = bootstrap, name, directory
@@ -45,11 +45,11 @@ class WordCount:
             configure(client, self.name, streams__num__standby__replicas=str(count))
 
     def member(self, name: str = "one", **settings: str) -> StreamsMember:
-        """Start a process; one of the same name has the same state directory."""
+        """Start a process of the application; processes of the same name have the same state directory."""
         return StreamsMember(self.bootstrap, self.name, self.directory / f"{self.name}-{name}", "words", self.name, **settings)
 
     def write(self, *lines: str) -> None:
-        """Write lines, each to the next partition."""
+        """Write the lines to the input topic, each to the next partition in turn."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
         for number, line in enumerate(lines):
             producer.produce(self.text, line, partition=number % PARTITIONS)
@@ -68,7 +68,7 @@ class WordCount:
 
 
 def until(answer: Callable[[], object], wanted: object) -> None:
-    """Ask again until the answer is the wanted one."""
+    """Call `answer` until it returns `wanted`."""
     deadline = time.monotonic() + PATIENCE_S
     found = answer()
     while found != wanted:

@@ -54,7 +54,7 @@ class Decisions:
 
 
 class TopicDir:
-    """One opening of `path`. Operations need a running loop; `failed` is called when a sync fails."""
+    """A data directory `path` as opened once. Operations need a running loop; `failed` is called when a sync fails."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()
@@ -94,7 +94,7 @@ class TopicDir:
         return self.partitions.get(topic, index).append(batch).first_offset
 
     def write(self, records: Sequence[MetadataRecord]) -> None:
-        """Write records to the metadata log, whatever they are."""
+        """Append any records to the metadata log."""
         self.controller.active.begin(lambda _: Effects(records, None))
         self.controller.voter.sync()
 
@@ -117,7 +117,7 @@ class TopicDir:
 
 
 def dying_after(calls: int) -> Callable[[str, Path], None]:
-    """Return a function for `MemoryFiles.on_call`: that many changing calls succeed, and later ones fail."""
+    """Return a function for `MemoryFiles.on_call` that raises OSError for all changing calls after the first `calls`."""
     left = calls
 
     def on_call(operation: str, path: Path) -> None:

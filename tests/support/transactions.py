@@ -35,7 +35,7 @@ async def _done(answer: T | asyncio.Future[T]) -> T:
 
 
 def on_service(broker: RunningBroker, work: Callable[[Broker], T | asyncio.Future[T]]) -> T:
-    """Call the broker's services on its loop, and wait for the result."""
+    """Call `work` with the broker's services on its event loop, and return the result."""
 
     async def run() -> T:
         return await _done(work(broker.broker))
@@ -104,7 +104,7 @@ class Transactional:
     def produce(
         self, client: Client, sequence: int, *values: bytes, topic: str = "t", index: int = 0, version: int | None = None
     ) -> PartitionProduceResponse:
-        """Write a batch; by default in the version that belongs to the producer's transaction version."""
+        """Produce a batch; by default with the Produce version that belongs to the producer's transaction version."""
         asked = version or (LAST_BY_NAME if self.version >= 2 else LAST_BY_NAME - 1)
         return produce_as(client, self.transactional_id, self.batch(sequence, *values), topic=topic, index=index, version=asked)
 

@@ -33,12 +33,12 @@ SETTINGS = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partit
 
 
 def now(answer: T | asyncio.Future[T]) -> T:
-    """Return a result that must be available in the same turn."""
+    """Return the result of `answer`, which must be done without waiting."""
     return answer.result() if isinstance(answer, asyncio.Future) else answer
 
 
 class TxnDir(TopicDir):
-    """One opening of `path`; call `load` first. `pass_ms` advances the clock and runs what is due."""
+    """A data directory `path` as opened once; call `load` first. `pass_ms` advances the clock and runs what is due."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.crashed = False
@@ -134,7 +134,7 @@ class TxnDir(TopicDir):
         return found
 
     def is_stable(self, place: TopicPartition) -> bool:
-        """Return whether no transaction holds read_committed consumers back."""
+        """Return whether the partition has no open transaction that holds its last stable offset back."""
         log = self.partitions.get(*place).log
         return log.last_stable_offset == log.log_end_offset
 

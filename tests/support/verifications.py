@@ -18,7 +18,7 @@ PRODUCED, READ = 20, 40
 
 
 def program(mode: str, *flags: str, **changes: Any) -> Program:
-    """Make a program by its mode."""
+    """Return a program for `ottla verify` by its mode, a function of `verified_program` or `verified_member`."""
     member = mode in {"consumer", "stream"}
     words = [sys.executable, "-m", f"tests.support.{'verified_member' if member else 'verified_program'}", mode, *flags]
     role = Role(mode) if member else Role.PRODUCER
@@ -42,7 +42,7 @@ def results(directory: Path, program: Program, *names: str, **changes: Any) -> d
 
 
 def standings(directory: Path, program: Program, *names: str) -> dict[str, Standing]:
-    """Return the standing of each scenario."""
+    """Return each scenario's standing: whether the guarantee held."""
     return {name: result.standing for name, result in results(directory, program, *names).items()}
 
 
@@ -52,6 +52,6 @@ def broken(directory: Path, program: Program, *names: str) -> dict[str, list[Gua
 
 
 def stage(directory: Path, program: Program, **changes: Any) -> Stage:
-    """Make a stage."""
+    """Return a stage, on which a scenario runs a program."""
     terms: dict[str, Any] = {"timeout_s": TERMS.timeout_s, "restarts": TERMS.restarts, "late_ms": TERMS.late_ms}
     return Stage(program, directory, Terms(**(terms | changes)))

@@ -49,7 +49,7 @@ Take = Callable[[int, int, int, list[bytes]], None]
 
 @dataclass
 class Member:
-    """The program's group membership."""
+    """The program's membership of a consumer group."""
 
     link: Link
     topic: str = field(default_factory=lambda: os.environ["OTTLA_INPUT"])
@@ -94,7 +94,7 @@ class Member:
         return True
 
     def position(self, partition: int) -> int:
-        """Return the committed offset, 0 if there is none; wait for open transactions."""
+        """Return the committed offset, 0 if there is none; wait until no open transaction may still commit one."""
         asked = [OffsetFetchRequestTopic(self.topic, [partition])]
         request = OffsetFetchRequest(group_id=GROUP, topics=asked, require_stable=True)
         found = self.link.ask(request, 7, lambda answer: answer.topics[0].partitions[0]).committed_offset
@@ -155,7 +155,7 @@ class Store:
 
 
 def consumer(options: argparse.Namespace) -> int:
-    """Store effects together with the position."""
+    """Run the consumer: store each effect together with the position after it."""
     store = Store()
     if options.result:
         print(*store.effects(), sep="\n")
@@ -179,7 +179,8 @@ def consumer(options: argparse.Namespace) -> int:
 
 
 def stream(options: argparse.Namespace) -> int:
-    """Write output and offsets in one transaction; `plain`: without one, the offsets after the output."""
+    """Run the stream program: write output and offsets in one transaction; with the flag `plain` without one, the output before the
+    offsets."""
     link = Link(TIMEOUT_S)
     member = Member(link)
     writer = Writer(link) if options.plain else Writer(link, f"{GROUP}-{os.environ['OTTLA_INSTANCE']}", 1).init()
@@ -197,7 +198,7 @@ def stream(options: argparse.Namespace) -> int:
 
 
 def _members_life(member: Member, begin_at: BeginAt, take: Take, isolation: int = 1) -> int:
-    """Run for ever: process a step of each assigned partition in turn."""
+    """Process a step of each assigned partition in turn, until the process is killed."""
     positions: dict[int, int] = {}
     while True:
         if member.generation < 0 or not member.in_group():

@@ -45,7 +45,7 @@ OF_GROUP, OF_TRANSACTION = -2, -1
 
 
 class Refused(Exception):
-    """A response with an error that cannot be handled at once."""
+    """Raised for an error code that cannot be handled by a retry."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -53,7 +53,7 @@ class Refused(Exception):
 
 
 class Link:
-    """The connections, each opened anew after it was lost. In a cluster each request goes to the leader or coordinator."""
+    """Connections to brokers, each opened again after it is lost. In a cluster each request goes to the leader or coordinator."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self.topic = os.environ["OTTLA_OUTPUT"]
@@ -142,7 +142,7 @@ def _wanted(request: Any) -> tuple[str, int] | None:
 
 @dataclass
 class Writer:
-    """A producer id. With a transactional id, epochs advance as in transaction version 2, or 1."""
+    """A producer id and its epoch. With a transactional id, epochs advance as in transaction version 2, or 1."""
 
     link: Link
     transactional_id: str | None = None
@@ -265,7 +265,7 @@ def batches(suffix: bytes = b"") -> Iterator[tuple[int, list[bytes]]]:
 
 
 def idempotent(_: argparse.Namespace) -> int:
-    """Retry with the same sequence number."""
+    """Write every batch, and retry with the same sequence number."""
     writer = Writer(Link()).init()
     for partition, values in batches():
         writer.write(partition, values)
@@ -273,7 +273,7 @@ def idempotent(_: argparse.Namespace) -> int:
 
 
 def plain(options: argparse.Namespace) -> int:
-    """Retry without a producer id; `acks-one`: with acks=1."""
+    """Write every batch, and retry without a producer id; with the flag `acks-one`, with acks=1."""
     writer = Writer(Link(), acks=1 if options.acks_one else -1)
     for partition, values in batches():
         writer.write(partition, values)
@@ -281,7 +281,7 @@ def plain(options: argparse.Namespace) -> int:
 
 
 def varying(_: argparse.Namespace) -> int:
-    """Write different values in each run."""
+    """Write different values in each run of the program."""
     writer = Writer(Link())
     for partition, values in batches(b"-%d" % time.time_ns()):
         writer.write(partition, values)
@@ -316,7 +316,7 @@ def careless(_: argparse.Namespace) -> int:
 
 
 def postponing(_: argparse.Namespace) -> int:
-    """Retry rejected batches after everything else."""
+    """Send rejected batches again, after all others."""
     link = Link()
     writer = Writer(link)
     waiting = list(batches())

@@ -31,7 +31,7 @@ LEVEL = 30
 
 
 class HeldThreads(Executor):
-    """Threads whose work is done when the test calls `go`, or at once while nothing is held."""
+    """Threads that do their work when the test calls `go`, or at once while nothing is held back."""
 
     def __init__(self) -> None:
         self.holds = False
@@ -59,7 +59,7 @@ class HeldThreads(Executor):
 
 
 class VoterScene:
-    """A voter. `told` is everything that was published, over restarts; `failures` are its fatal errors."""
+    """A voter. `told` is everything that it published, over restarts; `failures` are its fatal errors."""
 
     def __init__(self, *, static: bool = True, rhythm: SnapshotRhythm | None = None, config: LogConfig | None = None) -> None:
         self.clock = VirtualClock()
@@ -79,7 +79,7 @@ class VoterScene:
         self.log = open_metadata_log(self.files, self.config)
 
     def begin(self) -> SoleVoter:
-        """Start a new process on the existing files."""
+        """Start a new process on the files that an earlier one left."""
         self.driver.start()
         self.voter = SoleVoter(
             self.log,
@@ -110,7 +110,7 @@ class VoterScene:
         self.files.write(DIRECTORY / SnapshotId(0, 0).file_name, data, sync=True)
 
     def set(self, value: str) -> int:
-        """Set another setting; return its record's offset."""
+        """Append a record that changes the setting again; return its offset."""
         return self.append(ConfigRecord(2, "t", "name", value))
 
     def first(self) -> int:
@@ -133,7 +133,7 @@ class VoterScene:
         await settle()
 
     async def answer(self, request: FetchRequest) -> Any:
-        """Return an immediate response; None if the response is delayed."""
+        """Return the response to a request; None if it is delayed."""
         answer = self.serving.fetch(request)
         if not hasattr(answer, "__await__"):
             return answer

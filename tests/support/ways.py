@@ -1,4 +1,4 @@
-"""Settings of nodes that authenticate to each other, and the inter-broker client security that results from them."""
+"""Settings of nodes that authenticate to each other, and the inter-broker client security that broker 1 derives from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def jaas(module: str, options: str) -> str:
 
 
 def log_ins(listener: str) -> dict[str, str]:
-    """Return a node's settings to authenticate other nodes at this listener, and itself at the other nodes' listeners of this name."""
+    """Return the settings by which a node authenticates other nodes at its listener, and itself at other nodes' listeners of the same
+    name."""
     prefix = f"listener.name.{listener.lower()}"
     plain = f'username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}"'
     scram = f'username="{USER}" password="{SCRAM_PASSWORD}"'
@@ -32,7 +33,8 @@ def log_ins(listener: str) -> dict[str, str]:
 
 
 def member(listener: str, protocol: str, mechanism: str = "PLAIN", **others: str | dict[str, str]) -> BrokerSettings:
-    """Make settings of a cluster broker whose inter-broker listener is this one; `others` are more settings (a dict: unchanged)."""
+    """Return the settings of a cluster broker whose inter-broker listener is this one; `others` are more settings (a dict replaces them
+    unchanged)."""
     given = {
         "process.roles": "broker",
         "node.id": "7",

@@ -1,4 +1,4 @@
-"""A partition as a leader serves it, without a network: the responses of `Cluster` to a reader of one partition."""
+"""One partition as its leader serves it, without a network: a stand-in for `Cluster` that readers of a partition can use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def batch(base_offset: int, records: int, size: int = 10) -> bytes:
 
 
 def run_of_batches(shapes: Iterable[tuple[int, int, int]]) -> list[bytes]:
-    """Make successive batches: (offsets before it that compaction removed, records, size of each value)."""
+    """Return successive batches from (offsets that compaction removed before the batch, records, bytes of each value)."""
     made, offset = [], 0
     for hole, records, size in shapes:
         made.append(batch(offset + hole, records, size))
@@ -29,7 +29,7 @@ def run_of_batches(shapes: Iterable[tuple[int, int, int]]) -> list[bytes]:
 
 
 def segment(start: int, end: int, **changes: int) -> WireSegment:
-    """Return all offsets from `start` to before `end` as one range."""
+    """Return the offsets from `start` to before `end` as one segment."""
     (whole,) = ranges_of(ADDRESS, Span("t", 0, start, end, False, 1), 1 << 60)
     for name, value in changes.items():
         object.__setattr__(whole, name, value)
@@ -42,7 +42,8 @@ def ranges(end: int, count: int) -> list[WireSegment]:
 
 
 class FakeLeader:
-    """Serves fetches as Kafka does: batches from the one with the offset on, cut after the requested bytes but not inside the first."""
+    """A leader that serves fetches as Kafka does: from the batch with the offset on, cut after the requested bytes, but not inside the
+    first batch."""
 
     def __init__(self, batches: Sequence[bytes], *, start: int = 0, answers: Sequence[ErrorCode] = ()) -> None:
         self.batches = list(batches)

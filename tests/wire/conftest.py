@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningBroker]:
-    """A running broker with an empty data directory."""
+    """A broker with an empty data directory."""
     settings, like = (request.node.get_closest_marker(name) for name in ("broker_settings", "broker_like"))
     with RunningBroker(tmp_path / "data", settings.args[0] if settings else None, like=like.args[0] if like else None) as broker:
         yield broker
@@ -27,12 +27,12 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningBr
 
 @pytest.fixture
 def client(broker: RunningBroker) -> Iterator[Client]:
-    """A connection to `broker`."""
+    """A connection to the fixture `broker`."""
     with broker.client() as client:
         yield client
 
 
 @pytest.fixture
 def coordinator(client: Client) -> None:
-    """The broker's coordinator of groups, which the first FindCoordinator starts with its topic."""
+    """Let the broker create `__consumer_offsets` and its group coordinator, which the first FindCoordinator does."""
     find_coordinator(client)

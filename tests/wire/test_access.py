@@ -32,7 +32,7 @@ DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def produce(client: Client, *names: str, acks: int = 1) -> list[int]:
-    """Return the error codes by topic."""
+    """Produce to each topic; return the error codes in the order of the topics."""
     records = build_batch([SimpleRecord(None, b"v")])
     request = ProduceRequest(
         None, acks, 5_000, [TopicProduceData(name, partition_data=[PartitionProduceData(0, records)]) for name in names]

@@ -1,4 +1,4 @@
-"""Tests of the cluster permissions that a standalone node requires for requests that a controller handles (KAFKA ControllerApis)."""
+"""The cluster permissions that a standalone node requires for requests that a controller handles (KAFKA ControllerApis)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Requests leave no reference cycles for each of their elements. The garbage collector runs seldom, and holds the event loop for as long as
-there is much to collect."""
+"""Tests that handling a request leaves no reference cycle for each of its elements. The garbage collector runs seldom, and then blocks the
+event loop for a time proportional to its garbage."""
 
 from __future__ import annotations
 

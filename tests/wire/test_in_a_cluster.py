@@ -1,4 +1,4 @@
-"""Tests of responses with metadata of several brokers (`ClusterBrokerView`): leaders, addresses and unreachable partitions."""
+"""Responses with metadata of several brokers (`ClusterBrokerView`): leaders, addresses and unreachable partitions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CLUSTER: list[MetadataRecord] = [
 
 
 def join(broker: RunningBroker, *records: MetadataRecord) -> None:
-    """Make the broker use the metadata of these records, as a broker of their cluster."""
+    """Apply the metadata of these records to the broker, and let it respond as broker 1 of that cluster."""
     services = broker.broker.services
     services.topics.apply(records)
     services.cluster = ClusterBrokerView(services.topics, services.partitions, 1, choose=max)
@@ -52,7 +52,7 @@ def join(broker: RunningBroker, *records: MetadataRecord) -> None:
 
 @pytest.fixture
 def client(broker: RunningBroker, client: Client) -> Client:
-    """A client of the cluster broker."""
+    """A connection to the broker, which belongs to a cluster."""
     join(broker, *CLUSTER)
     return client
 

@@ -336,14 +336,14 @@ def test_with_flush_messages_the_added_partition_is_durable_before_the_data(brok
 
 
 def many_alike(count: int) -> bytes:
-    """Return a small batch with this number of empty records, all with the offset delta 0."""
+    """Return a small compressed batch with this number of empty records, all with offset delta 0."""
     small = build_batch([SimpleRecord(None, None, 1_000)], codec=Codec.ZSTD)
     section = compress(Codec.ZSTD, encode_record(0, 0, None, None) * count)
     return pack_header(read_header(small)._replace(record_count=count, last_offset_delta=count - 1), section) + section
 
 
 def send_many_alike(client: Client, acks: int = -1) -> None:
-    """Send a batch that is checked on a thread; the response is not read."""
+    """Send a batch that the broker checks on a thread; leave the response unread."""
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, many_alike(100_000))])]
     client.send(ProduceRequest(acks=acks, timeout_ms=5000, topic_data=data), version=12)
 

@@ -387,7 +387,8 @@ def test_a_replica_that_does_not_exist_reads_nothing(client: Client, epoch: int,
 
 @pytest.mark.parametrize("version", [4, 9, 10])
 def test_a_zstd_topic_is_read_at_every_version(client: Client, version: int) -> None:
-    """Apache Kafka 4 refuses none, though version 10 is the first whose clients must know zstd; rskafka reads it at version 4."""
+    """Apache Kafka 4 rejects no version, though clients must know zstd only from version 10 on: rskafka reads such topics with
+    version 4."""
     create(client, "t", configs={"compression.type": "zstd"})
     produce(client, "t", b"a")
     (data,) = fetch(client, request(part()), version).responses[0].partitions

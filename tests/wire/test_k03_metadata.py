@@ -47,7 +47,7 @@ def test_an_unknown_topic_is_created_after_an_unknown_topic_response(client: Cli
 
 
 def wait_until_there(client: Client, name: str) -> MetadataResponseTopic:
-    """Return the topic as soon as it is created and has a leader."""
+    """Return the topic's metadata as soon as the topic is created and has a leader."""
     found: list[MetadataResponseTopic] = []
 
     def is_led() -> bool:

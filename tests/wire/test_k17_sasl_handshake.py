@@ -56,7 +56,8 @@ def test_api_versions_is_allowed_once_before_the_handshake(client: Client) -> No
 
 @LOCKED
 def test_a_client_of_a_newer_release_learns_the_versions_before_the_handshake_and_asks_again(client: Client) -> None:
-    """franz-go begins with the newest version that it knows. A version that this release does not serve is answered with version 0."""
+    """franz-go sends the newest ApiVersions version that it knows. An unsupported version gets a response in version 0 with the supported
+    ones."""
     client.send(ApiVersionsRequest("test", "1"), ApiVersionsRequest.MAX_VERSION)
     _, response = decode_response(ApiVersionsRequest.API_KEY, 0, client.read_frame())
     (of_itself,) = (api for api in response.api_keys if api.api_key == ApiVersionsRequest.API_KEY)

@@ -32,7 +32,7 @@ def test_every_version_lists_exactly_the_routes(client: Client, version: int) ->
 
 
 def kafkas_apis() -> dict[ApiKey, tuple[int, int]]:
-    """Return the APIs that Apache Kafka 4.3.1 lists: the first and the last version by key."""
+    """Return the first and the last version of each API in Apache Kafka 4.3.1's ApiVersions response."""
     lines = [line.split() for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
     return {ApiKey(int(key)): tuple(int(number) for number in versions.split("-")) for key, _, versions in lines}  # type: ignore[misc] # two numbers
 

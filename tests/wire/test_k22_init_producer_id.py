@@ -68,7 +68,7 @@ def test_a_fenced_producer_gets_the_error_of_its_version(client: Client, version
 
 
 def test_a_new_transactional_id_accepts_any_producer_id_and_epoch(client: Client) -> None:
-    """As @platformatic/kafka sends it: there is no earlier producer to fence."""
+    """@platformatic/kafka sends such a request: a new transactional id has no earlier producer to fence."""
     find_transaction_coordinator(client)
     answer = client.call(InitProducerIdRequest("tx", 60_000, 0, 0))
     assert (answer.error_code, answer.producer_epoch) == (0, 0)

@@ -14,7 +14,7 @@ from tests.support.transactions import Transactional, fetch, latest
 
 
 def write(client: Client, *markers: WritableTxnMarker, version: int | None = None) -> list[list[int]]:
-    """Return the errors of each marker."""
+    """Send WriteTxnMarkers; return each marker's errors by partition."""
     response = client.call(WriteTxnMarkersRequest(list(markers)), version)
     return [[partition.error_code for topic in marker.topics for partition in topic.partitions] for marker in response.markers]
 

@@ -43,7 +43,7 @@ def topic_id(broker: Broker, name: str) -> bytes:
 
 
 def fetch_unstable(client: Client) -> int:
-    """Return the committed offset without `require_stable`."""
+    """Return the committed offset by OffsetFetch without `require_stable`."""
     asked = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]
     (group,) = client.call(OffsetFetchRequest(groups=asked, require_stable=False), version=9).groups
     offset: int = group.topics[0].partitions[0].committed_offset

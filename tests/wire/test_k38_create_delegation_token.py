@@ -1,4 +1,4 @@
-"""Tests of delegation tokens: creation, authentication, and expiry. Time is advanced by the tests."""
+"""Delegation tokens: creation, authentication, and expiry. The tests advance the time."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def _topics(client: Client) -> None:
 
 
 def delete(client: Client, *partitions: tuple[str, int], group_id: str = "g") -> tuple[int, list[int]]:
-    """Return the top-level error and each partition's error."""
+    """Send OffsetDelete; return the top-level error code and each partition's."""
     asked = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(partition)]) for topic, partition in partitions]
     response = client.call(OffsetDeleteRequest(group_id, asked), version=0)
     return response.error_code, [topic.partitions[0].error_code for topic in response.topics]

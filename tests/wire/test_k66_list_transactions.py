@@ -22,7 +22,8 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def ids(broker: RunningBroker, client: Client) -> dict[str, int]:
-    """Producer ids: "empty" was initialized, "old" and "new" have been open for 5 s and 0 s, "done" was committed."""
+    """Return the producer ids of four transactions: "empty" was never begun, "old" and "new" are open since 5 s and 0 s, "done" is
+    committed."""
     create(client, "t")
     given = {}
     for name, age_ms in [("old", 5_000), ("empty", 0), ("done", 0), ("new", 0)]:

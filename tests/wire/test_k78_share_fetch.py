@@ -82,7 +82,7 @@ def test_the_batch_optimized_mode_splits_what_is_acquired_by_the_batch_size(clie
 
 
 def parked(broker: RunningBroker) -> None:
-    """Wait until a fetch waits."""
+    """Wait until one ShareFetch waits at the broker."""
     broker.call_until(lambda running: running.services.share.fetches.waiting == 1)
 
 
@@ -130,7 +130,7 @@ def test_the_last_request_of_a_session_releases_what_the_member_has(client: Clie
 
 @pytest.fixture
 def moved(tmp_path: Path) -> Iterator[RunningBroker]:
-    """A broker with a clock that can be advanced, and the topic."""
+    """A broker with topic "t" and a clock that the test can advance."""
     with RunningBroker(tmp_path / "moved", clock=MovableClock()) as broker, broker.client() as client:
         create(client, "t")
         initialize(client)

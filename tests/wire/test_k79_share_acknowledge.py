@@ -22,7 +22,7 @@ def _topic(client: Client) -> None:
 
 @pytest.fixture
 def member(client: Client) -> ShareMember:
-    """A member that has acquired the offsets 0 to 9."""
+    """A member of share group "g" that has acquired the offsets 0 to 9."""
     member = ShareMember(client, "m")
     assert acquired(member.fetch()) == [(0, 9, 1)]
     return member

@@ -1,6 +1,5 @@
-"""A broker that is like another release of Apache Kafka, over a socket: it offers what the table of the release says, as far as
-Ottla implements it.
-"""
+"""A broker that is like another release of Apache Kafka, over a socket: it offers what the release's table says, as far as Ottla implements
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that an element which is named again and again is answered once: a small request must not get gigabytes."""
+"""An element that is repeated in a request is answered once: otherwise a small request would get a response of gigabytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of clients that exceed their quotas: their throttle times, and the pause of their connections (KIP-219).
+"""Clients that exceed their quotas: their throttle times, and the muting of their connections (KIP-219).
 
 The broker's clock is advanced only by the tests, so every throttle time is exact and no test waits.
 """
@@ -53,7 +53,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def admin(broker: RunningBroker) -> Iterator[Client]:
-    """A client without quotas, with a topic `t`."""
+    """A client without quotas; the broker has a topic `t`."""
     with broker.client("admin") as client:
         create(client, "t", 2)
         yield client
@@ -74,12 +74,12 @@ def size_of(request: Message, version: int) -> int:
 
 
 def wait_ms(amount: int, limit: float, window_s: int = WINDOW_S) -> int:
-    """Return Kafka's throttle time for a client that used this much at once."""
+    """Return Kafka's throttle time in ms for a client that used `amount` at once, under a quota of `limit` a second."""
     return round((amount / window_s - limit) / limit * window_s * 1000)
 
 
 def is_silent(client: Client, admin: Client) -> bool:
-    """Return whether the client has received nothing although another client's later request was answered."""
+    """Return whether the client has no response yet, although a later request of another client was answered."""
     admin.call(ApiVersionsRequest("x", "1"))
     return not select.select([client], [], [], 0)[0]
 

@@ -1,4 +1,4 @@
-"""What share consumers may read with an authorizer, and how much with a quota."""
+"""Authorization and quotas of share consumers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIENT: Target = (("client-id", "test"),)
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[RunningBroker]:
-    """A broker with an authorizer, and one record for group "g"."""
+    """A broker with an authorizer, and a topic with one record for share group "g"."""
     with RunningBroker(tmp_path / "data", GUARDED) as broker:
         with bob(broker) as client:
             _prepare(client, b"a")

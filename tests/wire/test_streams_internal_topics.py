@@ -1,4 +1,5 @@
-"""The internal topics of streams groups: created by the broker for a client that may create them, after the heartbeat that lacks them."""
+"""Internal topics of streams groups: the broker creates them for a client with the permission, after the heartbeat that finds them
+missing."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ TOPIC = 2
 
 
 def with_changelogs(*names: str, **configs: str) -> Topology:
-    """Return a topology that reads "t" and has changelogs with these settings, whose dots are underscores."""
+    """Return a topology that reads "t" and has changelog topics with these configs; in their names, underscores stand for dots."""
     given = [KeyValue(name.replace("_", "."), value) for name, value in configs.items()]
     return Topology(0, [Subtopology("0", ["t"], state_changelog_topics=[TopicInfo(name, topic_configs=given) for name in names])])
 
 
 def details(response: StreamsGroupHeartbeatResponse) -> list[str]:
-    """Return the details of the status MISSING_INTERNAL_TOPICS."""
+    """Return the detail texts of the status MISSING_INTERNAL_TOPICS."""
     return [status.status_detail for status in response.status or () if status.status_code == Status.MISSING_INTERNAL_TOPICS]
 
 

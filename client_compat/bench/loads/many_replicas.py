@@ -75,7 +75,7 @@ def _create(cluster: Cluster, name: str, partitions: int, stack: ExitStack) -> N
 
 
 def _share(site: Site, seconds: float) -> float:
-    """Return the CPU usage of all brokers together in the next seconds, as a share of one processor."""
+    """Return the CPU use of all brokers together during the next `seconds`; 1.0 is one processor."""
     began_s, used = time.perf_counter(), site.broker.usage().cpu_seconds
     time.sleep(seconds)
     return (site.broker.usage().cpu_seconds - used) / (time.perf_counter() - began_s)

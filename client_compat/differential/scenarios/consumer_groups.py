@@ -182,8 +182,8 @@ def subscriptions(probe: Probe) -> None:
 def expressions(probe: Probe) -> None:
     """Subscribe by name and by regular expression.
 
-    Topics by name are assigned first, because an expression is resolved after the response. An expression that the group has already
-    resolved counts immediately.
+    Topics subscribed by name are assigned first, because an expression is resolved after the response. An expression that the group has
+    already resolved counts immediately.
     """
     new_topic(probe, "cg-by-name", 2)
     new_topic(probe, "cg-by-regex", 2)

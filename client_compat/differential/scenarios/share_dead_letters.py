@@ -30,7 +30,7 @@ BY_NAME = 12
 
 
 def contents(probe: Probe) -> None:
-    """Give records up, rejected and delivered too often, with queues that copy records and queues that do not."""
+    """Reject records and let others exceed the delivery limit, in groups whose dead letter queues copy records and whose queues do not."""
     for copies in ("false", "true"):
         name, queue = f"dl-{copies}", f"dlq.dl-{copies}"
         if not _altered(probe, GROUP_RESOURCE, name, {NAME: queue, COPY: copies, "share.delivery.count.limit": "2"}):
@@ -74,7 +74,8 @@ _GIVEN_UP: dict[str, Given] = {
 
 
 def unusable(probe: Probe) -> None:
-    """Give records up in groups whose queue does not exist, is not enabled, or has a name that is not allowed. They are archived."""
+    """Reject a record in groups whose queue does not exist, is not enabled, or has a forbidden name: the record is archived without a dead
+    letter."""
     if not _altered(probe, GROUP_RESOURCE, "du", {NAME: "dlq.du"}):
         return
     for value in ("__dlq", "", " dlq.du ", "a name", "dlq.du"):
@@ -108,14 +109,14 @@ def created(probe: Probe) -> None:
 
 
 def _altered(probe: Probe, kind: int, name: str, settings: dict[str, str | None]) -> bool:
-    """Change settings, or delete those that are None. Return whether that is possible."""
+    """Change settings of a resource; None deletes one. Return whether the broker accepted the change, which older releases do not."""
     configs = [AlterableConfig(key, int(value is None), value) for key, value in settings.items()]
     answer = probe.ask(f"{name}: {settings}", IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, configs)]))
     return answer is not None and answer.responses[0].error_code == ErrorCode.NONE
 
 
 def _gives_up(probe: Probe, group: str, queue: str) -> None:
-    """Reject a record in a group with that queue."""
+    """Let a group with this dead letter queue reject a record, and wait until it is archived."""
     _altered(probe, GROUP_RESOURCE, group, {NAME: queue})
     name = f"t.{group}".replace(" ", "-").replace("!", "-")
     topic_id = share_topic(probe, group, name)

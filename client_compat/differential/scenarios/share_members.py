@@ -39,14 +39,14 @@ Given = tuple[int, int, list[int]]
 
 
 def configure(probe: Probe, group: str, settings: Mapping[str, str]) -> bool:
-    """Change settings of a group. Return whether that is possible."""
+    """Change settings of a group. Return whether the broker accepted the change, which older releases do not."""
     configs = [AlterableConfig(name, 0, value) for name, value in settings.items()]
     answer = probe.ask(f"configure {group}", IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP_RESOURCE, group, configs)]))
     return answer is not None and answer.responses[0].error_code == ErrorCode.NONE
 
 
 def coordinator_key(group: str, topic_id: bytes, partition: int) -> str:
-    """Return the key of a share partition's coordinator."""
+    """Return the key with which FindCoordinator finds a share partition's coordinator."""
     return f"{group}:{_uuid_text(topic_id)}:{partition}"
 
 
@@ -57,7 +57,8 @@ def _uuid_text(topic_id: bytes) -> str:
 def initialize(
     probe: Probe, group: str, topic_id: bytes, partitions: Sequence[int], start_offset: int = 0, *, coordinator: Probe | None = None
 ) -> None:
-    """Begin the state of share partitions, without recording it, once their coordinator is there; by default the probe's own broker."""
+    """Initialize the state of share partitions at their coordinator (by default the probe's own broker), as soon as there is one. Responses
+    are not recorded."""
     key = coordinator_key(group, topic_id, partitions[0])
     asked = [InitializeStateData(topic_id, [PartitionData(index, 0, start_offset) for index in partitions])]
     for _ in until(f"the state of {group} is initialized"):
@@ -111,7 +112,8 @@ class ShareMember:
         return [ShareTopic(self.topic_id, [SharePartition(index) for index in self.partitions])] if self.epoch == OPEN else []
 
     def fetch(self, label: str, *given: Given, partition: int = 0, on: str = "main", **fields: Any) -> Any:
-        """Fetch in the session, and acknowledge what is `given`. `fields` replace fields of the request."""
+        """Send a ShareFetch in the session that acknowledges the records in `given`. `fields` replace fields of the request. Return the
+        response."""
         request = self.request(*given, partition=partition, **fields)
         return self._asked(request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, on=on, sort=False))
 
@@ -144,7 +146,7 @@ class ShareMember:
         return self.fetch(label, forgotten_topics_data=[ForgottenTopic(self.topic_id, list(partitions))])
 
     def close(self, label: str = "closes its session") -> None:
-        """End the session; what the member still has is released."""
+        """End the session: the broker releases the records that the member has acquired."""
         self.fetch(label, share_session_epoch=CLOSE)
 
     def _asked(self, epoch: int, response: Any) -> Any:

@@ -130,7 +130,7 @@ def epochs(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Name groups, topics and partitions that do not exist, nothing, and several share partitions at once."""
+    """Send requests with unknown groups, topics and partitions, without any of them, and with several share partitions at once."""
     topic_id = create(probe, "refused-state", 3)
     initialize(probe, "refused", topic_id, [0])
     for what, place in {

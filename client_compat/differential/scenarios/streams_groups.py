@@ -285,7 +285,7 @@ def static_members(probe: Probe) -> None:
 
 
 def descriptions(probe: Probe) -> None:
-    """Send descriptions of topologies to a broker that stores none, and ask for them."""
+    """Send descriptions of topologies to a broker that stores none, and request them."""
     new_topic(probe, "described-text")
     probe.quietly(joining("st-described", "a", Topology(0, [Subtopology("0", ["described-text"])])), 0)
     nodes = [TopologyDescriptionNode("source", 1, ["described-text"], successors=["sink"]), TopologyDescriptionNode("sink", 3)]

@@ -160,7 +160,7 @@ def times(probe: Probe) -> None:
 
 
 def gone(probe: Probe) -> None:
-    """Close connections. The client instance that a connection used last is removed with it."""
+    """Close connections: the broker removes the client instance that a connection used last."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None})

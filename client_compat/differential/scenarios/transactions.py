@@ -49,7 +49,7 @@ def settled(probe: Probe, name: str) -> None:
 
 
 def add(name: str, producer: tuple[int, int], topics: list[AddPartitionsToTxnTopic], *, verify: bool = False) -> AddPartitionsToTxnRequest:
-    """Return a request that adds partitions to one transaction, valid for every version."""
+    """Return an AddPartitionsToTxn request for one transaction, which is valid at every version."""
     one = AddPartitionsToTxnTransaction(name, *producer, verify, topics)
     return AddPartitionsToTxnRequest([one], name, *producer, topics)
 

@@ -27,7 +27,7 @@ def _code(results: Mapping[str, ClientError | None], name: str) -> str | None:
 
 
 def _failure(call: Callable[[], ClientError | None]) -> ClientError | None:
-    """Return the error with which an operation failed: the one that it raised or returned."""
+    """Run the operation, and return the error that it returned or raised as ClientError; None if it succeeded."""
     try:
         return call()
     except ClientError as error:

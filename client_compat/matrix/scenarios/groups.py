@@ -29,7 +29,7 @@ def _joining(group: str, **more: object) -> ConsumerOptions:
 
 
 def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
-    """Return a member that commits as its client does by default."""
+    """Return a member of the group that subscribes to `topics` and commits as its client does by default."""
     return member(scene, _joining(group, **more), topics)
 
 

@@ -18,7 +18,7 @@ def _some() -> Losses:
 
 
 def _send(scene: Scene, options: ProducerOptions) -> list[int]:
-    """Send through the proxy, and read the log directly from the broker."""
+    """Produce through a proxy that loses responses; return the values stored in the log, read directly from the broker."""
     topic = scene.topic()
     producer = scene.producer(**options)
     for start in range(0, COUNT, ROUND):

@@ -18,7 +18,8 @@ def _now() -> int:
 
 
 def _both_ways(scene: Scene, records: list[Record]) -> None:
-    """Check the client's records in the log, and then how the client reads the same records written by Ottla's own code."""
+    """Write the records with the client, and check them in the log; then write them with Ottla's own code, and check how the client reads
+    them."""
     written = scene.topic()
     producer = scene.producer(acks="all")
     producer.send_ok(written, [Record(one.value, one.key, one.headers, 0) for one in records])

@@ -36,7 +36,7 @@ def _said(call: Callable[[], object]) -> ClientError | None:
 
 
 def _sent(producer: Producer, topic: str, timeout_ms: int = 10_000) -> ClientError | None:
-    """Send one record and return its error."""
+    """Send one record; return the error that the client raised or reported, None if it succeeded."""
     try:
         (result,) = producer.send(topic, numbered(1, partition=0), mode="sync", timeout_ms=timeout_ms)
     except ClientError as error:
@@ -45,7 +45,8 @@ def _sent(producer: Producer, topic: str, timeout_ms: int = 10_000) -> ClientErr
 
 
 def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused: bool) -> ClientError | None:
-    """Retry until an error occurs, or until none does; return the last one."""
+    """Repeat `ask` until it fails, or, without `refused`, until it succeeds; return the last error. Raises `Broken` after PATIENCE_S
+    seconds."""
     until = time.monotonic() + PATIENCE_S
     while True:
         error = ask()
@@ -55,7 +56,8 @@ def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused:
 
 
 def _refused_write(scene: Scene, name: str, topic: str) -> None:
-    """Let `name`, who may write to another topic, write to `topic`; record the error and check that nothing is stored."""
+    """Let user `name`, who may write only to another topic, write to `topic`; record the client's error, and check that nothing is
+    stored."""
     scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, scene.topic()))
     producer = _guest(scene, name).producer()
     scene.note(_sent(producer, topic))

@@ -20,7 +20,7 @@ EXPIRY_S = 30.0
 
 
 def _transact(producer: Producer, topic: str, records: list[Record], *, keep: bool = True) -> None:
-    """Send the records in a transaction, and commit or abort it."""
+    """Send the records in a transaction, and commit it, or abort it without `keep`."""
     producer.begin()
     producer.send_ok(topic, records)
     _end(producer, keep=keep)
@@ -154,7 +154,7 @@ def transaction_fence(scene: Scene) -> None:
 
 
 def _refusal(producer: Producer, topic: str) -> ClientError | None:
-    """Return the error that a fenced producer gets, from whichever call raises it; None if it can commit."""
+    """Return the error that a fenced producer gets, from whichever call raises it; None if its transaction commits."""
     try:
         (sent,) = producer.send(topic, [Record(b"zombie", partition=0)], timeout_ms=15_000)
         producer.commit()

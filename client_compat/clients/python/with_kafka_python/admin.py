@@ -109,7 +109,7 @@ class Admin:
                 raise kind()
 
     def delete_groups(self, request: Request) -> Answer:
-        """Delete groups. The client returns the name of its error class, or OK."""
+        """Delete groups; return each one's error. The client reports only the name of its error class, or OK."""
         told = self._admin.delete_groups(request["groups"])
         return {"results": {group: None if said == "OK" else _named(said) for group, said in told.items()}}
 
