@@ -1,4 +1,4 @@
-"""The difference between two metadata images, part by part: what a broker has to apply."""
+"""The difference between two metadata images, part by part: the changes that a broker has to apply."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Makes the next metadata image: records are applied to a delta one at a time, and `finish` makes the image (Kafka's `MetadataDelta`).
 
 Invariants:
-- The base image does not change. A delta costs what it changes, and a shallow copy of the map of each changed part.
+- The base image does not change. The cost of a delta is proportional to its changes, plus a shallow copy of the map of each changed part.
 - The image does not depend on how records are divided into deltas.
 - A record that contradicts earlier ones raises `InconsistentRecord` and leaves the delta unusable; it must be discarded.
 """

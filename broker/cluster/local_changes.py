@@ -34,7 +34,7 @@ class LocalChanges(NamedTuple):
 
 
 def local_changes(changes: ImageChanges, node_id: int) -> LocalChanges:
-    """Return what `changes` mean for the replicas of broker `node_id`."""
+    """Return the replicas of broker `node_id` that `changes` affect: removed, leaders and followers."""
     local = LocalChanges([], [], [], [])
     for change in changes.topics.values():
         for index in sorted(change.partitions):

@@ -1,8 +1,8 @@
 """Turns committed batches of the metadata log into images and their differences (Kafka's `MetadataBatchLoader`).
 
 Invariants:
-- Inside a metadata transaction nothing is published; what came before it is published first. An abort leaves the image unchanged and moves
-  the offset (KIP-868).
+- Inside a metadata transaction nothing is published; the records before it are published first. An abort leaves the image unchanged and
+  moves the offset (KIP-868).
 - Each publication is the whole image and its difference to the last published one.
 - After an error the loader must be discarded; `published` stays valid.
 """

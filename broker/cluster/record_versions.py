@@ -2,7 +2,7 @@
 
 Invariants:
 - A record type unknown at a level is not written at it: asking for its version raises.
-- A registration change has the version that introduced what it changes, whatever the level (`ReplicationControlManager`).
+- A registration change has the version that introduced the fields it changes, independent of the level (`ReplicationControlManager`).
 """
 
 from __future__ import annotations
