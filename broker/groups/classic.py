@@ -261,7 +261,7 @@ class ClassicGroup:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def record(self, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
-        """Return the record of the present generation, members and leader with these assignments, by member id."""
+        """Return the record of the group with its present generation, members and leader, and with `assignments`, by member id."""
         return self._record_of(list(self.members), self.leader_id, assignments, now)
 
     def record_replacing(self, old_member_id: str, member: Member, now: Now) -> GroupMetadataValue:
@@ -513,7 +513,7 @@ class ClassicGroup:
         )
 
     def _install(self, value: GroupMetadataValue) -> None:
-        """Take the record's members, keeping the soft state of known ones."""
+        """Replace the members by those of the record. A known member keeps its session deadline and pending requests."""
         before, self.members = self.members, Roster()
         replacement, self.replacement = self.replacement, None
         for written in value.members:

@@ -23,7 +23,7 @@ from ottla.protocol.error_codes import ErrorCode
 class Joining:
     """A JoinGroup request, independent of its version. Timeouts are in ms.
 
-    `new_member_id` is the id for a member without one: randomness is the caller's.
+    `new_member_id` is a random id, which a member without an id gets.
     """
 
     member_id: str

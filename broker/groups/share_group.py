@@ -136,7 +136,8 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
         )
 
     def _apply_assignment(self, member_id: str, value: ShareValue | None) -> None:
-        """Apply a member's assignment. Its tombstone precedes the member's; one for an unknown member changes nothing."""
+        """Apply the record of a member's current assignment. A tombstone leaves the member without partitions, because the tombstone of
+        the member itself follows; for an unknown member it changes nothing."""
         if isinstance(value, records.ShareGroupCurrentMemberAssignmentValue):
             self._change(
                 member_id,

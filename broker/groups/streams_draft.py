@@ -85,8 +85,8 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
 
     @property
     def soft(self) -> StreamsGroup:
-        """The original group, whose unpersisted state the operation changes at once, without a record. For a new group it is lost, as in
-        Kafka: `apply` creates another object from the records."""
+        """The original group, whose unpersisted state the operation changes at once, without a record. For a new group these changes are
+        lost, as in Kafka: `apply` creates another object from the records."""
         return self._original
 
     @property
@@ -192,7 +192,8 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         return assign(members, configured.subtopologies, standbys, by_offsets=extended)
 
     def reconcile(self, member_id: str, owned: TaskSet | None) -> StreamsMember:
-        """Take a member one step towards its target tasks and return it. `owned` and the error are those of `streams_reconciliation`."""
+        """Take a member one step towards its target tasks, write the result, and return the member. `owned` are the tasks that the request
+        lists as owned, None without lists. Raises Rejected like `streams_reconciliation.reconcile`."""
         group = self.group
         member = group.members[member_id]
         tasks = TaskSet() if self.is_delayed else group.target(member_id)

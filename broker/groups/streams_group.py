@@ -144,7 +144,8 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
                 self.shutdown_requested_by = None
 
     def _apply_assignment(self, member_id: str, value: StreamsValue | None) -> None:
-        """Apply a member's assignment. Its tombstone precedes the member's; one for an unknown member changes nothing."""
+        """Apply the record of a member's current assignment. A tombstone leaves the member without tasks, because the tombstone of the
+        member itself follows; for an unknown member it changes nothing."""
         if isinstance(value, records.StreamsGroupCurrentMemberAssignmentValue):
             self._change(member_id, **fields_of_assignment(value))
         elif member_id in self.members:

@@ -305,7 +305,7 @@ def _check_task(draft: StreamsDraft, tasks: TaskIds) -> None:
 
 
 def _note_offsets(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> None:
-    """Keep what the member reports of tasks that the topology has. Raises Rejected if a task is listed twice."""
+    """Store the offsets that the member reports for tasks of the topology. Raises Rejected if a task is listed twice."""
     if beat.task_offsets is None and beat.task_end_offsets is None:
         return
     reports = draft.soft.reports

@@ -46,7 +46,7 @@ class TopicsView(Protocol):
 
     @property
     def version(self) -> int:
-        """A number that changes with every change."""
+        """A number that changes with every change of a topic."""
         ...
 
     @property

@@ -57,7 +57,7 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True)
 class WrittenState:
-    """What a share partition's leader writes: the batches that have changed, and its start offset.
+    """The state that a share partition's leader writes: the changed batches, and the start offset.
 
     `delivery_complete_count` is the number of acknowledged or archived records at and above the start offset.
     """

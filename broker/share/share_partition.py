@@ -46,7 +46,7 @@ class AcquiredRecords(NamedTuple):
 class Update:
     """State transitions that one write to the share group state persists.
 
-    `SharePartition.written` commits them all; `not_written` rolls them all back. `batches` is what the persister has to write.
+    `SharePartition.written` commits them all; `not_written` rolls them all back. `batches` are the changed states for the persister.
     """
 
     __slots__ = ("batches", "dead_letters")
@@ -107,7 +107,7 @@ class SharePartition:
             self.trim()
 
     def to_write(self, batches: Sequence[StateBatch]) -> WrittenState:
-        """Return what the persister has to write for these changes."""
+        """Return the argument of `Persister.write` for these changed batches: with the epochs, start offset and completed count."""
         return WrittenState(self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count, batches)
 
     # --- what to fetch -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 
 
 class OtherBrokers:
-    """Makes the clients. `peers` is called once per client and returns its own connections."""
+    """Makes the clients that send requests to other brokers. `peers` is called once per client and returns its own connections."""
 
     def __init__(self, catalog: Catalog, node_id: int, peers: Callable[[], Peers], nursery: Nursery) -> None:
         self._catalog = catalog

@@ -49,7 +49,7 @@ class RemoteMarkers:
         )
 
     def send(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """Send a marker, as a `SendMarker`. Raises Rejected."""
+        """Send a marker to the partition's leader; arguments and result are those of a `SendMarker`. Raises Rejected."""
         leader = self._catalog.leader_of(place)
         if leader == self._node_id:
             return self._local(place, marker)

@@ -79,7 +79,7 @@ class PendingQuestion(Generic[QuestionT, AnswerT]):
 
 
 class QuestionBatcher(Generic[QuestionT, AnswerT]):
-    """Sends the pending questions for a broker in one request. `name` is what the questions are about.
+    """Sends the pending questions for a broker in one request. `name` is the subject of the questions, in log lines.
 
     `send(node, batch)` sends one request for all questions of `batch`, and settles each or leaves some, but never all, for the next
     request.

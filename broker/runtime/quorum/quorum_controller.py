@@ -1,5 +1,5 @@
 """The controller of a single-voter quorum: its log, its state and its decisions. A standalone node has one without a listener;
-`controller_role` adds what other nodes need of it.
+`controller_role` adds the functions that serve other nodes.
 
 Source: Kafka's QuorumController.
 """

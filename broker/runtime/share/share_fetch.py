@@ -2,12 +2,12 @@
 
 Rules:
 * A fetch waits until the partitions from which it may acquire have `min_bytes`, counted from each one's next offset to fetch; at the
-  deadline it acquires what there is. A share partition that is loading, or at its limit of record locks, has nothing. An error ends the
-  wait if the log could not be read or no partition is left.
+  deadline it acquires the available records. A share partition that is loading, or at its limit of record locks, counts as empty. An error
+  ends the wait if the log could not be read or no partition is left.
 * A change of a partition (an append, another leader) or of a share partition (an acknowledgement, an expired lock) resumes the fetch. It
   resumes through a future, so that one attempt covers all changes of an event loop turn.
 * Reading and acquiring happen in one turn of the loop, so no other member comes between. Only a fetch of very many partitions yields while
-  it reads; the share partition then passes over what others have acquired meanwhile.
+  it reads; the share partition then skips records that other members have acquired meanwhile.
 * The log is read only as far as the member's `max_records` may reach.
 """
 

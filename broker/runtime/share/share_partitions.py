@@ -184,7 +184,8 @@ class SharePartitionManager:
         return offset
 
     def _failed(self, shared: SharePartitionInUse, error: Rejected) -> Rejected:
-        """Drop a share partition because of `error`. Return its first error, with which its fetches fail."""
+        """Drop a share partition because of `error`, unless an earlier error has dropped it. Return the first error: its fetches fail
+        with that."""
         if shared.failure is None:
             shared.failure = error
             self._forget(shared)

@@ -113,7 +113,8 @@ class Background:
         return any_step
 
     async def _remove_files(self) -> None:
-        """Remove files on a thread: unlinking a gigabyte can take a file system long. After a failure the others wait for the next time."""
+        """Remove files on a thread, because unlinking a gigabyte can take a file system long. If a removal fails, the remaining files are
+        removed by the next run."""
         await self._off_the_loop(self._log_dir.doomed(self._clock.now_ms()))
 
     async def _checkpoint(self) -> None:
