@@ -157,7 +157,7 @@ class Authorizer:
 
 
 class ReadOnlyAuthorizer(Authorizer):
-    """Authorizes nothing but reads, whatever ACLs allow and whoever asks, also super users."""
+    """An authorizer that denies every operation that is not a read, even if ACLs allow it, and also to super users."""
 
     def is_super_user(self, peer: Known) -> bool:
         """Return False: nobody is authorized for everything."""

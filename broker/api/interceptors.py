@@ -1,4 +1,4 @@
-"""Puts the interceptors of rules and observers around a request. Imported only if there are any."""
+"""Calls a handler with the interceptors of fault rules and observers around it. Imported only if there are any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Interceptors around what answers a request: observers and scripted faults (`api/faulty`). Imported only if there are any.
+"""Interceptors around a request's handler, or a gateway's request to the cluster: observers and scripted faults (`api/faulty`).
+Imported only if there are any.
 
 Rules:
 - An interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. Only its carrier

@@ -72,8 +72,8 @@ _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 
 
 class ProduceLane:
-    """The fast path of all connections; `max_bytes` is the largest request (socket.request.max.bytes), `spent_ns` the clock that
-    measures what a request takes, `newest` the last version that is served.
+    """The fast path of all connections. `max_bytes` is the size of the largest request (socket.request.max.bytes), `spent_ns` the clock
+    that measures the time a request takes, `newest` the last version that is served.
     """
 
     __slots__ = ("_authorizer", "_max_bytes", "_newest", "_partitions", "_spent_ns", "_verification", "answered")

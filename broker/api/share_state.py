@@ -32,8 +32,8 @@ def carry_out(
 ) -> R | Awaitable[R]:
     """Call `run` for each share partition, and return the response when all are done.
 
-    `purpose` is what `run` does, for messages. A partition's result is made by `result`, or by `refused` from its index, error code and
-    message; `topic_result` makes a topic's result from these.
+    `purpose` describes the operation in error messages. `result` makes a partition's result from its index and the result of `run`,
+    `refused` from its index, error code and message; `topic_result` makes a topic's result from those of its partitions.
     """
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return response([])

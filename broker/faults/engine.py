@@ -62,7 +62,7 @@ class Exchange:
 
 
 class Faults:
-    """The rules of one broker or gateway, in order of evaluation. `on_crash` is what a `crash` rule calls; by default it kills the process.
+    """The rules of one broker or gateway, in order of evaluation. A `crash` rule calls `on_crash`, which by default kills the process.
     `refused` are actions that cannot be carried out, with the reason.
     """
 
@@ -157,7 +157,7 @@ class Faults:
         self._changed()
 
     def stop_observing(self, observer: Callable[[Exchange], object]) -> None:
-        """Call `observer` no longer. Raises ValueError if it does not observe."""
+        """Stop calling `observer`. Raises ValueError if it was not registered by `observe`."""
         self.observers.remove(observer)
         self._changed()
 
@@ -227,7 +227,7 @@ class Faults:
         return False
 
     def fills_disk(self, topic: str, partition: int) -> bool:
-        """Return whether a write to this log is to fail."""
+        """Return whether a `disk-full` rule makes this write to the partition's log fail."""
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.DISK_FULL and rule.wants(topic, partition)])  # noqa: C419 # as above
 
     def hold(self, rule: FaultRule, what: str, go_on: Continue, key: tuple[object, ...] = ()) -> None:

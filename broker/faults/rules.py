@@ -192,7 +192,8 @@ class FaultRule:
         return self.draw(may_hit=may_hit)
 
     def may_hit_answer(self, subject: Subject) -> bool:
-        """Return whether the answer to this request is hit if it has what the rule changes; then `draw` counts it.
+        """Return whether the rule applies to the response to this request, provided that it contains what the rule changes (such as records
+        to corrupt). The caller then calls `draw`, which counts the match.
 
         A Fetch of a session does not repeat its partitions, and an OffsetFetch may ask for all, so topic and partition of `corrupt` and
         `redeliver` are looked for in the response.
@@ -296,12 +297,12 @@ def parse_rule(text: str) -> FaultRule:
 
 
 def parse_filter(text: str) -> Callable[[Subject], bool]:
-    """Parse the fields of a rule that match requests, such as `api=Fetch,topic=orders`; return what matches. Raises FaultSyntax."""
+    """Parse the fields of a rule that match requests, such as `api=Fetch,topic=orders`, to a filter. Raises FaultSyntax."""
     return make_filter(dict(part.partition("=")[::2] for part in text.split(",") if part))
 
 
 def make_filter(given: Mapping[str, Any]) -> Callable[[Subject], bool]:
-    """Make a filter from a mapping of such fields to JSON values or text; return what matches. Raises FaultSyntax."""
+    """Make a filter from the fields of a rule that match requests; their values are JSON values or text. Raises FaultSyntax."""
     if unknown := set(given) - _OF_SUBJECTS:
         raise FaultSyntax(f"a filter has no {', '.join(sorted(unknown))}; known are {', '.join(sorted(_OF_SUBJECTS))}")
     action = FaultAction.DROP_ACK.value  # a rule of requests; its effect does not matter here

@@ -51,7 +51,7 @@ class Subject:
 
 
 def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, topic_name: TopicName) -> Subject:
-    """Collect what the request `body` of `api` names."""
+    """Return the subject of a request: the groups, transactional ids, topics and partitions that `body`, a request of `api`, names."""
     found = Subject(api, client_id or "", connection)
     if api is ApiKey.FIND_COORDINATOR:
         keys = {key for key in (body.key, *body.coordinator_keys) if key}
@@ -75,7 +75,7 @@ def topic_of(struct: Any, topic_name: TopicName) -> str | None:
 
 
 def partition_of(struct: Any) -> int | None:
-    """Return the partition that a struct names."""
+    """Return the partition that a struct names, or None."""
     for name in PARTITION_NUMBERS:
         value = getattr(struct, name, None)
         if isinstance(value, int):

@@ -34,8 +34,8 @@ _EXACT: Final = 2**53
 
 
 class LogFilter:
-    """Which exchanges a log has. `wanted` are filters, one of which has to match (without filters all match). `errors_only` omits exchanges
-    without errors, `slower_than_ms` faster ones.
+    """Decides which exchanges a log contains: those that match one of the filters `wanted` (without filters, all). `errors_only` omits
+    exchanges without errors, `slower_than_ms` those that took less time.
     """
 
     def __init__(self, wanted: Iterable[Callable[[Subject], bool]] = (), *, errors_only: bool = False, slower_than_ms: float = 0) -> None:

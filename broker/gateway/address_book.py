@@ -1,4 +1,4 @@
-"""What a gateway knows of the cluster behind it: the brokers' addresses, the gateway's own port for each, and the ids of topics.
+"""A gateway's knowledge of the cluster behind it: the brokers' addresses, the gateway's own port for each, and the ids of topics.
 
 Rules:
 - A broker is identified by its node id. The gateway keeps its port for that id while it runs, also if the broker moves or is down.
@@ -48,7 +48,7 @@ class AddressBook:
         return list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))
 
     def exchange(self, own_host: str, node_id: int, host: str, port: int) -> Address:
-        """Note a broker's address, and return the gateway's address for it, under the host name `own_host`.
+        """Store a broker's address, and return the gateway's address for that broker: the host name `own_host` and the broker's port.
 
         An entry that names no broker (FindCoordinator answers node -1 and port -1 with an error) is returned as it is. Raises
         ProtocolError for an impossible host name, if the cluster names too many brokers, or if the gateway has no port for one more.
@@ -69,7 +69,7 @@ class AddressBook:
         return Address(own_host, own)
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Note a topic's id. Above GATEWAY_TOPICS_MAX, the one that was noted first is forgotten."""
+        """Store a topic's id and name. At most GATEWAY_TOPICS_MAX topics are stored; the oldest one is dropped first."""
         names = self._topic_names
         if topic_id not in names and len(names) >= limits.GATEWAY_TOPICS_MAX:
             del names[next(iter(names))]
@@ -91,7 +91,7 @@ class ClientsView:
         self._own_host = own_host
 
     def exchange(self, node_id: int, host: str, port: int) -> Address:
-        """Note a broker's address in the cluster; return the gateway's address for that broker. Raises as `AddressBook.exchange`."""
+        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises like `AddressBook.exchange`."""
         return self._book.exchange(self._own_host, node_id, host, port)
 
     def learn(self, topic_id: bytes, name: str) -> None:

@@ -46,7 +46,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Interception:
-    """The rules and observers of one gateway, and what they need of it (`ottla.broker.api.pipeline.Carrier`)."""
+    """The rules and observers of one gateway, and the part of it that they use (`ottla.broker.api.pipeline.Carrier`)."""
 
     def __init__(self, faults: Faults, clock: Clock, timers: Timers, topic_name: Callable[[bytes], str | None]) -> None:
         self.faults = faults
@@ -91,7 +91,7 @@ class Interception:
             return _closing(error, asking.request)
 
     async def stop(self) -> None:
-        """Cancel everything that waits."""
+        """Cancel the pending work of all intercepted requests, also of those that a fault rule holds."""
         self.faults.drop_waiting()
         for task in list(self._tasks):
             task.cancel()
@@ -142,7 +142,7 @@ class InterceptedRequest:
         return self._response(arrival, call)
 
     def answered(self, frame: memoryview, view: AddressView) -> None:
-        """Take the response to the oldest question that waits."""
+        """Process the cluster's response to the oldest pending `ask`."""
         future = self._pending.pop(0)
         if not future.done():
             future.set_result((frame, view))
@@ -168,14 +168,14 @@ class InterceptedRequest:
         return await asyncio.get_running_loop().run_in_executor(None, compute) if self._is_large else compute()
 
     def failed(self) -> None:
-        """End all questions, because the connection to the cluster has ended."""
+        """Fail every pending `ask` with CloseConnection, because the connection to the cluster has ended."""
         for future in self._pending:
             if not future.done():
                 future.set_exception(CloseConnection("the cluster closed its connection"))
         self._pending.clear()
 
     def over(self) -> None:
-        """Report once that the cluster is not needed any more."""
+        """Call `on_over`, unless that was done: the request needs the cluster no longer."""
         on_over, self._on_over = self._on_over, None
         if on_over is not None:
             on_over(self)

@@ -31,10 +31,10 @@ class AddressView(Protocol):
     """Translates brokers' addresses for one client, and learns addresses and topic ids from the cluster's responses."""
 
     def exchange(self, node_id: int, host: str, port: int) -> Address:
-        """Note a broker's address in the cluster; return the gateway's address for the broker. Raises ProtocolError."""
+        """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError."""
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Note a topic's id."""
+        """Store a topic's id and name."""
 
 
 GSSAPI: Final = "GSSAPI"

@@ -161,7 +161,7 @@ class _Side(asyncio.Protocol):
             self._connection.lost()
 
     def release(self) -> None:
-        """Forget the connection, which is over."""
+        """Drop the reference to the connection, which has ended."""
         self._connection = None
 
     def write(self, buffers: list[Any]) -> None:
@@ -296,7 +296,7 @@ class GatewayConnection:
         self._account()
 
     def _release(self) -> None:
-        """Stop what still runs, and drop the references of which cycles consist."""
+        """Cancel the tasks that still run, and drop the references that form cycles."""
         for running in (self._ending, self._dialling, self._rewriting):
             if running is not None:
                 running.cancel()

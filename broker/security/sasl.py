@@ -52,7 +52,7 @@ class ListenerSasl:
 
 
 class AfterStep(Enum):
-    """What the caller does with the connection after a step."""
+    """The caller's next action on the connection after a step."""
 
     CONTINUE = 0
     CLOSE = 1
