@@ -57,7 +57,8 @@ def own_endpoints(settings: BrokerSettings) -> list[VoterEndpoint]:
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """The options of `ottla format` and `kafka-storage format` besides the cluster id; each as the option of that name."""
+    """The options of `ottla format` and `kafka-storage format` except the cluster id (`features` is --feature,
+    `scram` is --add-scram)."""
 
     ignore_formatted: bool = False
     release_version: str | None = None

@@ -106,7 +106,8 @@ class Layout(NamedTuple):
 
 
 def brokers_in(path: Path, nodes: Collection[Path]) -> int | None:
-    """Return the number of brokers in a data directory with these nodes' directories; None if it has another layout than this."""
+    """Return the number of brokers in the data directory `path`, in which the directories `nodes` were found; None unless these are
+    exactly the directories of a `Layout` with a controller and so many brokers."""
     count = len(nodes) - 1
     layout = Layout(path, count)
     expected = {layout.controller_directory, *(layout.directory_of(number) for number in range(1, count + 1))}

@@ -23,7 +23,7 @@ PORT: Final = 9644
 
 
 def add_admin_options(made: argparse.ArgumentParser, port: Callable[[str], int]) -> None:
-    """Add the options; `port` parses a port number."""
+    """Add the options of the admin port to a parser. `port` parses a port number."""
     made.add_argument(
         "--admin-port",
         type=port,

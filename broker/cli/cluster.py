@@ -59,7 +59,7 @@ def check(error_code: int, what: str, message: str | None = None) -> None:
 
 
 class AnsweredError(CliError):
-    """A response with an error code. `said` is the broker's own message, or else the whole text."""
+    """A response with an error code. `said` is the broker's error message; without one, the text of this exception."""
 
     def __init__(self, message: str, code: int, said: str | None = None) -> None:
         super().__init__(message)

@@ -99,7 +99,7 @@ def status(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
 def status_of(
     described: DescribeClusterResponse, told: DescribeQuorumResponse | None, topics: Sequence[MetadataResponseTopic]
 ) -> ClusterStatus:
-    """Combine the cluster's responses; `told` is None if there are no separate controllers. Raises `CliError`."""
+    """Combine the cluster's responses. `told` is the description of its quorum, None without separate controllers. Raises `CliError`."""
     quorum = None
     if told is not None:
         check(told.error_code, "describing the quorum", told.error_message)

@@ -235,7 +235,7 @@ def _detail(body: bytes) -> str:
 
 
 def _print_name(made: Any, as_json: bool) -> None:
-    """Print what the broker made as JSON, or only its name."""
+    """Print the response about a new rule or mark: as JSON, or only its name."""
     if as_json:
         print_json(made)
     else:

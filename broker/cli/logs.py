@@ -1,5 +1,5 @@
-"""Sets up the log of a server, and reduces what libraries and brokers log while another command runs: an error that matters to the user is
-raised anyway."""
+"""Sets up the log of a server, and reduces the log of libraries and brokers while another command runs, because an error that matters to
+the user is raised anyway."""
 
 from __future__ import annotations
 

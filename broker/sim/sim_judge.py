@@ -261,7 +261,7 @@ def unequal_replicas(cluster: SimCluster) -> list[str]:
 
 
 def unsettled(cluster: SimCluster) -> list[str]:
-    """Return what keeps the cluster from being at rest: brokers, ISRs, high watermarks, open transactions, reassignments."""
+    """Return the reasons why the cluster is not at rest: brokers, ISRs, high watermarks, open transactions, reassignments."""
     if not cluster.all_serve():
         return [f"{node.host} does not serve" for node in cluster.everyone.values() if not node.serves] or ["a broker is fenced"]
     found = differing(cluster)

@@ -125,7 +125,8 @@ class SimProducer(SimClient):
         return errors
 
     def look_at(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
-        """Note an error that the broker must not return for this batch. `is_first` is true if all batches before it are acknowledged."""
+        """Add a violation if the broker must not return this error for the batch. `is_first` is true if all batches before it are
+        acknowledged."""
         out_of_order = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first
         if not (error.retriable or out_of_order or error is UNKNOWN):
             self.history.wrong.append(

@@ -1,4 +1,4 @@
-"""The share group of a simulation: its members, which die and pause, and what they have still to do."""
+"""The share group of a simulation: its members, which are killed and paused, and the records that they have not received yet."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class SimShareGroup:
         return [(place, starts.get(place, 0)) for place in places]
 
     def verdict(self, stored: list[Stored], leader: Callable[[Place], Partition]) -> list[str]:
-        """Judge the run, of which `stored` are the records."""
+        """Return the violations of a finished run. `stored` are the records of its topics; `leader` returns a partition's leader."""
         image = self.cluster.image
         states = image.topics[image.topic_ids[SHARE_GROUP_STATE]].partitions
         return self.given.judge(stored, [leader((SHARE_GROUP_STATE, index)) for index in states])

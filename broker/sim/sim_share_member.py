@@ -38,7 +38,7 @@ _TYPES: Final = {AcknowledgeType.ACCEPT: 80, AcknowledgeType.RELEASE: 12, Acknow
 
 
 class _Lost(Exception):
-    """The session has to begin anew: there was no response, or an error."""
+    """Raised if the share session must be restarted, because a request had no response or an error."""
 
 
 @dataclass(slots=True)

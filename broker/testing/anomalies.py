@@ -34,8 +34,8 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Observations:
-    """What clients saw and what the logs contain. `begins` has each partition's log start offset. A record before it counts as deleted, not
-    lost, and so does a missing record of a `compacted` topic. `sends` are in the order in which the broker handled them.
+    """The clients' sends and reads, and the contents of the logs. `begins` has each partition's log start offset. A record before it counts
+    as deleted, not lost, and so does a missing record of a `compacted` topic. `sends` are in the order in which the broker handled them.
     """
 
     sends: Collection[Send]

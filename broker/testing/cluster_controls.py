@@ -109,7 +109,8 @@ class ClusterClockControl:
                 self.catch_up(broker)
 
     def catch_up(self, broker: ClusterBroker) -> None:
-        """Set the clock of a broker that was left out to the others' time; call it on its thread, or while it has none."""
+        """Set a broker's clock to the time of the other nodes, after an `advance` while the broker was dead or paused. Call it on the
+        broker's thread, or while it has none."""
         broker.movable.advance(self._cluster.controller.clock.ahead_ms - broker.movable.ahead_ms)
 
     def _put_forward(self, node: ControllerNode, ms: int, in_touch: list[int]) -> None:

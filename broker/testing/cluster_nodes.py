@@ -131,7 +131,7 @@ class ClusterNodes:
         self.wait_until(lambda: self._is_in_sync(topic), f"all replicas of {topic} are in sync")
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until `holds` returns True. Raises TimeoutError with `what`."""
+        """Wait until `holds` returns True. Raises TimeoutError, whose text names the condition as `what`."""
         end = monotonic() + broker_thread.PATIENCE_S
         while not holds():
             if monotonic() > end:

@@ -54,7 +54,7 @@ class Stored:
         return f"{self.topic}-{self.partition}@{self.offset}"
 
     def is_kept_by(self, later: Stored | None) -> bool:
-        """Return whether a later version of the log still has this record. `later` is what it has at this position, None for nothing.
+        """Return whether a later version of the log still has this record. `later` is its record at this position, None if it has none.
 
         The record counts as lost if `later` is another record, or if it was readable and is not any more: the log of another leader may
         lack the record, or the marker that committed its transaction.

@@ -178,7 +178,7 @@ class Deployment(ABC):
 
 
 class OwnBrokers(Deployment):
-    """Brokers of this process. `host` is the broker or the cluster, `brokers` are all of its brokers."""
+    """Brokers of this process. `host` is the single broker, or the cluster; `brokers` are its brokers (a list of one, or all)."""
 
     host: InProcessBroker | InProcessCluster
 

@@ -175,7 +175,8 @@ def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashab
 
 
 def exposed(stage: Stage) -> str | None:
-    """Return why no program could have avoided the breach, or None: a late EndTxn of an old protocol version took effect."""
+    """Return why no program could have avoided the breach, if a late EndTxn of an old protocol version has ended another transaction;
+    otherwise None."""
     for end in stage.observer.ends:
         if LATE in end.faults and end.error is ErrorCode.NONE and end.version < EPOCH_BUMPING_END:
             return (

@@ -30,7 +30,7 @@ class CannotStart(Exception):
 
 
 class Role(StrEnum):
-    """What the program does, which determines how it is stopped and judged."""
+    """The kind of the program, which determines how it is stopped and judged."""
 
     PRODUCER = "producer"
     """Writes records and exits."""

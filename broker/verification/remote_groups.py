@@ -40,7 +40,7 @@ class RemoteMember:
 
 
 class RemoteGroups:
-    """The groups of one cluster. All methods raise OSError if it does not answer, RuntimeError if it refuses."""
+    """The groups of one cluster. All methods raise OSError if the cluster does not answer, RuntimeError if it rejects a request."""
 
     def __init__(self, client: VerifierClient) -> None:
         self._client = client

@@ -24,7 +24,7 @@ _HEARTBEATS: Final = (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_HEARTB
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """The run without faults: the program's requests, the topics that it wrote, and what it achieved.
+    """The result of the run without faults: the program's requests, the topics that it wrote, and its effects.
 
     `from_the_start`: faults occur at the first request, for a program that sends fewer requests when there are faults.
     """

@@ -41,7 +41,7 @@ class Named(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An access control entry: which principal may, or may not, do what."""
+    """An access control entry: it allows or denies an operation to a principal at a host."""
 
     principal: str
     host: str

@@ -103,8 +103,8 @@ class Misused(CliError):
 
 
 def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
-    """Return a decorator for a tool's main function: a CliError ends it with exit code `code`, and is printed after the text `what`, as
-    Kafka's tools do, to standard output or (`aside`) standard error."""
+    """Return a decorator for a tool's main function: a CliError ends the tool with exit code `code`. Its text is printed after the prefix
+    `what`, as Kafka's tools do, to standard output or (`aside`) standard error."""
 
     def around(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
         def run(argv: Sequence[str]) -> int:
