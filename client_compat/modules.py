@@ -1,4 +1,5 @@
-"""The modules of testcontainers that start Kafka, each in a program as a user's test would be: how it is built, started and timed.
+"""The modules of testcontainers that start Kafka, each in its own program, as a user's test would use it: how it is built, started and
+timed.
 
 Rules: each start is a new process, as in a test run, and only the image's name is changed. The modules' reaper (Ryuk) is off, and the host
 of published ports is given to them, because for either they would pull another image, which is not available everywhere (Java's module

@@ -370,7 +370,7 @@ def _lake(context: typer.Context, tables: str | None, table_format: TableFormat)
 
 
 def _check_places(*files: Path) -> None:
-    """Check the output files' directories before the audit, which may take long. Raises CannotJudge."""
+    """Check that the directories of the output files exist, before the audit, which may take long. Raises CannotJudge."""
     for file in files:
         if not file.parent.is_dir():
             raise CannotJudge(f"there is no directory {file.parent} for {file.name}")

@@ -48,8 +48,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Place:
-    """A directory on a file system. `url` is the user's path or URL; `path` is the directory's name without options, as findings show
-    it."""
+    """A directory on a file system. `url` is the user's path or URL; `path` is the directory's name without the URL's options, as findings
+    show it."""
 
     url: str
     path: str

@@ -49,9 +49,11 @@ Task = list[LogDirectory]
 
 
 class Slice(NamedTuple):
-    """One task's part of a large partition, whose segments (with --replicas, those of all replicas) several tasks read. `number` is the
-    partition's index among the large ones, `slices` how many slices it has. `judged` is the whole partition with its index files, in the
-    first slice only."""
+    """A task's part of a partition that several tasks read because of its size (with --replicas, of all its replicas).
+
+    `number`: the partition's index among the partitions that are read in slices. `slices`: the number of its slices. `judged`, only in the
+    first slice: the whole partition with its index files.
+    """
 
     number: int
     slices: int

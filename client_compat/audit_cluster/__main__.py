@@ -52,7 +52,8 @@ def write_logs(root: Path, megabytes: int) -> dict[str, list[Path]]:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The result of one spark-submit: the verdict, the numbers of log-reading tasks by worker, and how many were lost with an executor."""
+    """The result of one spark-submit: the verdict, each worker's number of tasks that read logs, and the number of tasks lost with an
+    executor."""
 
     verdict: dict[str, Any]
     tasks: Counter[str]

@@ -22,7 +22,7 @@ OURS, REFERENCE = "ottla", "kafka"
 
 
 class LoadFailed(RuntimeError):
-    """A load did not complete: a record was rejected or missing, or a process died."""
+    """Raised when a load did not complete: a record was rejected or missing, or a process died."""
 
 
 class Ability(StrEnum):
@@ -42,7 +42,7 @@ class Ability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A figure's position on the curve of this name."""
+    """The position of a figure on the curve with this name."""
 
     curve: str
     percent: int

@@ -27,7 +27,7 @@ def main(
     brokers: Annotated[str, typer.Option(help="The cluster's brokers, for claims about several: kafka or ottla.")] = ",".join(ALL_OTTLA),
     controller: Annotated[Kind, typer.Option(help="Whose controller they are under.")] = Kind.OTTLA,
 ) -> None:
-    """Run claims of articles about exactly-once, and print each claim, what happened, the evidence, and whether it held. A wrong claim is
+    """Run claims of articles about exactly-once, and print each claim, the result, the evidence, and whether it held. A wrong claim is
     expected to be refuted."""
     if unknown := set(numbers or ()) - set(CLAIMS):
         raise typer.BadParameter(f"there is no claim {', '.join(map(str, sorted(unknown)))}; they are 1 to {max(CLAIMS)}")

@@ -47,7 +47,8 @@ _LOG.propagate = False
 
 @dataclass(slots=True)
 class GroupVerdict(Counted):
-    """Counts of records, except for `backwards`, which counts checks of committed offsets."""
+    """The comparison of received records with the log, in counts of records; `backwards` counts committed offsets that were lower than
+    before."""
 
     JUDGED = "given"
     WRONG = ("missed", "different", "backwards")

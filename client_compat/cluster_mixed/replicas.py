@@ -41,7 +41,7 @@ class Replica:
 
 @dataclass(slots=True)
 class ReplicasVerdict(Counted):
-    """Counts of partitions, of compared batches, and of replicas that differ."""
+    """The comparison of replicas, in counts of partitions, of compared batches, and of replicas that differ."""
 
     JUDGED = "batches"
     WRONG = ("differ", "epochs_differ")

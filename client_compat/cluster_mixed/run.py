@@ -99,7 +99,8 @@ def plan(nodes: Sequence[Node], faults: Sequence[Fault]) -> Iterator[tuple[Node,
 
 
 def rounds(planned: Iterator[tuple[Node, Fault]], rng: random.Random, *, pairs: bool) -> Iterator[list[tuple[Node, Fault]]]:
-    """Yield what is done at the same time: with `pairs`, two faults half of the time, if they can be combined."""
+    """Yield the faults of each round: one, or with `pairs`, half of the time, two at once, on different nodes and of kinds that can be
+    combined."""
     for first in planned:
         at_once = [first]
         if pairs and first[1] in AT_ONCE and rng.random() < 0.5 and (second := next(planned, None)) is not None:

@@ -41,7 +41,7 @@ class Outcome(IntEnum):
 
 @dataclass(slots=True)
 class TxnVerdict(Counted):
-    """Counts of transactions. Only `strange` counts records."""
+    """The comparison of transactions with what readers received, in counts of transactions; only `strange` counts records."""
 
     JUDGED = "committed"
     WRONG = ("lost", "torn", "doubled", "shown", "strange")

@@ -37,7 +37,7 @@ DRAIN_S = 60.0
 
 @dataclass(slots=True)
 class ShareVerdict(Counted):
-    """Counts of records."""
+    """The comparison of all deliveries with the produced records, in counts of records."""
 
     JUDGED = "accepted"
     WRONG = ("lost", "delivered_again")

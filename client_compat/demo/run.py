@@ -30,7 +30,7 @@ ABSORBED = b"Retry absorbed: "
 
 @dataclass(slots=True)
 class RunResult:
-    """The clients' observations: numbers of rows or records, and seconds."""
+    """The results of one run: numbers of rows or consumed records, and durations in seconds."""
 
     idempotent: bool
     directory: Path

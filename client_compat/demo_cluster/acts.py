@@ -58,7 +58,7 @@ class Stage:
     """Brokers that are not restarted."""
 
     def calm(self, seconds: float | None = None) -> None:
-        """Let the cluster run undisturbed."""
+        """Let the cluster run undisturbed for `seconds`, by default as long as the act's pace says."""
         end = time.monotonic() + (self.pace.calm_s if seconds is None else seconds)
         while time.monotonic() < end:
             self.load.check()

@@ -121,7 +121,7 @@ def _times(path: Path) -> array[int]:
 
 
 def promises(safe: Judged, alone: Judged, unclean: Judged) -> list[Promise]:
-    """Return everything that the demo promises, kept or not."""
+    """Return every promise of the demo, each with whether it was kept."""
     acks = safe.acks
     wrong = acks.wrong_but("lost", "doubled")
     again = f" ({acks.excused} stored again by librdkafka itself, its issue 4953)" if acks.excused else ""

@@ -39,7 +39,7 @@ NONE = "–"
 
 @dataclass(slots=True)
 class View:
-    """The view; `on_sample` and `on_event` are callbacks for `acts.play`."""
+    """The view of a running demo: a live table on a terminal, else lines. `on_sample` and `on_event` are callbacks for `acts.play`."""
 
     console: Console
     act: Act | None = None

@@ -1,4 +1,4 @@
-"""The run as a self-contained HTML page: a timeline of each act, what happened, what was lost, and where it was found.
+"""The run of the demo as a self-contained HTML page: a timeline of each act, its events, the lost records, and where they were found.
 
 Rules: nothing is loaded from elsewhere, and no script is needed; every colour has a word or a number beside it; everything from a log is
 escaped.

@@ -1,4 +1,4 @@
-"""Checks whether the two runs are as promised, and shows them side by side."""
+"""Checks whether the two runs keep the demo's promises, and shows them side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRANSACTION_RULES = ("hanging-transaction", "torn-transaction", "zombie-batch")
 
 
 def promises(exact: PipelineResult, plain: PipelineResult, verdict: Verdict) -> list[Promise]:
-    """Return everything that the demo promises, kept or not."""
+    """Return every promise of the demo, each with whether it was kept."""
     (log,) = verdict.directories
     counted, twin = exact.judgement, plain.judgement
     return [

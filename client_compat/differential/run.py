@@ -179,9 +179,8 @@ def play_all(
 
 
 def _play(name: str, scenario: Callable[[Probe], None], probe: Probe, report: Report) -> None:
-    """Run the scenario on one broker. At an older release it ends at the first request that the release cannot be asked, or whose answer a
-    later step needs and does not get.
-    """
+    """Run the scenario on one broker, and collect the responses in `probe`. At an older release it may end early, which the report counts:
+    at a request that the release does not offer, or at a response that lacks what a later step needs."""
     try:
         scenario(probe)
     except NotOffered:

@@ -166,7 +166,7 @@ class _Story:
     told: bytes = b""
 
     def made(self, kind: str) -> bytes:
-        """Return the bytes of the next step."""
+        """Return the bytes of the next message of type `kind`: a handshake, a token, or another request."""
         door = self.door
         match kind:
             case "handshake":

@@ -170,7 +170,8 @@ def describe(error: BaseException) -> str:
 
 
 def take_part(client: str, brokers: Sequence[str]) -> tuple[str, ...]:
-    """Return the brokers on which the client takes part: those that name it, and unless it is of older releases, those for all clients."""
+    """Return the brokers on which the client takes part: brokers that name their clients must name it; the others take every client that is
+    not for older releases only."""
     return tuple(name for name in brokers if (client in KINDS[name].clients if KINDS[name].clients else not CLIENTS[client].of_older))
 
 

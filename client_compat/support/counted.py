@@ -32,7 +32,7 @@ class Counted:
         return sum(getattr(self, name) for name in self.WRONG if name not in shown)
 
     def note(self, text: str) -> None:
-        """Add a sample, unless there are enough."""
+        """Add a sample text, unless there are SAMPLES_MAX."""
         if len(self.samples) < SAMPLES_MAX:
             self.samples.append(text)
 

@@ -40,7 +40,7 @@ class Links:
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
 
     def to(self, node_id: int, port: int) -> int:
-        """Return the port at which others connect to the node that listens at `port`. To be called before the start."""
+        """Return the port at which other nodes connect to the node that listens at `port`. Call it before the start."""
         own = free_port()
         self._targets[own] = node_id, port
         return own
@@ -100,7 +100,7 @@ class Links:
 
 
 class _End(asyncio.Protocol):
-    """One end of a connection. Received data is sent at `other`, along `way`."""
+    """One end of a connection that the links forward. Data received here is sent by the end `other`, along the direction `way`."""
 
     def __init__(self, links: Links, ends: set[_End]) -> None:
         self._links, self._ends = links, ends

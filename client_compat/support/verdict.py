@@ -25,7 +25,7 @@ class Double(NamedTuple):
 
 @dataclass(slots=True)
 class AckVerdict(Counted):
-    """Counts of values."""
+    """The comparison of acknowledgements with the log, in counts of values."""
 
     JUDGED = "acked"
     WRONG = ("lost", "doubled", "misplaced", "reordered", "refused", "unanswered", "foreign")

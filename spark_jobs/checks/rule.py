@@ -1,4 +1,4 @@
-"""The parts of an audit rule."""
+"""The class of audit rules, and the values of its fields."""
 
 from __future__ import annotations
 

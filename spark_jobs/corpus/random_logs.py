@@ -54,7 +54,7 @@ class Script:
         self.producers = [Producer(pid, pid % 2 == 1) for pid in range(4)]
 
     def write(self, root: Path) -> None:
-        """Run the steps."""
+        """Write the log below `root`, by running the steps."""
         logs = [PartitionWriter(root, "t", index) for index in range(PARTITIONS)]
         for partition, name, arguments in self.steps:
             getattr(logs[partition], name)(**arguments)

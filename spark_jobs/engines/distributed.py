@@ -62,7 +62,8 @@ PROGRESS_S: Final = 0.5
 
 
 class SparkJudge:
-    """A `judging.Judge` on Spark. `running`: see `session.cluster`. `resume`: the directory of results that restarted runs take over."""
+    """A `judging.Judge` on Spark. `running`: a SparkContext, or with Spark Connect a session. `resume`: the directory of results that
+    restarted runs take over."""
 
     name = SPARK
 

@@ -54,7 +54,8 @@ class Wire:
 
 @dataclass(slots=True)
 class Sources:
-    """`paths`: the paths to read in place of the given ones. `notes`, `problems`: those of fetching, by path."""
+    """The inputs of a command. `paths`: the paths to read in place of the given ones. `notes`, `problems`: texts about fetching from a
+    cluster, by path."""
 
     paths: list[str]
     notes: dict[str, list[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The lists of APIs that Kafka serves are those of the schemas from which Kafka generates its messages."""
+"""The lists of APIs that Kafka serves equal those in the schemas from which Kafka generates its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The responses that reject whole requests are those of Kafka's `AbstractRequest.getErrorResponse`, for every API in every version."""
+"""The responses that reject a whole request equal those of Kafka's `AbstractRequest.getErrorResponse`, for every API in every version."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def kafkas(asked: list[Case], error: ErrorCode) -> list[str]:
 
 
 def plain(value: Any) -> Any:
-    """Return the content without the order of elements, which is that of hash maps in some of Kafka's responses."""
+    """Return the value with lists sorted, because in some of Kafka's responses the order of elements is that of a hash map."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, list):

@@ -1,5 +1,5 @@
-"""Our messages are declared as in the schemas that Apache Kafka generates its own from, in every version that it knows: the names of the
-fields and their order, kinds, defaults, and which may be null or have a tag."""
+"""Ottla's messages are declared as in the schemas from which Apache Kafka generates its own, in every version that Kafka has: the names of
+the fields and their order, types, defaults and tags, and which may be null."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLASSES = [find(key) for key in declared_keys() for find in (request_class, resp
 
 @cache
 def schemas() -> Mapping[str, Schema]:
-    """Kafka's schemas of messages, by name."""
+    """Return Kafka's message schemas by name."""
     (jar,) = jars_or_skip().glob("kafka-clients-*.jar")
     with zipfile.ZipFile(jar) as packed:
         texts = [packed.read(name).decode() for name in packed.namelist() if re.fullmatch(r"common/message/\w+\.json", name)]
@@ -34,13 +34,13 @@ def schemas() -> Mapping[str, Schema]:
 
 @cache
 def later_schemas() -> Mapping[str, Schema]:
-    """The schemas of Kafka 4.4.0 that are not those of 4.3.1, without their comments."""
+    """Return the schemas of Kafka 4.4.0 that differ from those of 4.3.1, without their comments."""
     found: Mapping[str, Schema] = json.loads(Path(__file__).with_name("kafka-4.4.0-messages.json").read_text())
     return found
 
 
 def versions(text: str) -> range:
-    """Kafka's notation of a range of versions."""
+    """Parse Kafka's notation of a version range, such as "2-7", "4+" or "none"."""
     if text == "none":
         return range(0)
     first, _, last = text.replace("+", "-1000").partition("-")
@@ -52,7 +52,8 @@ def snake(name: str) -> str:
 
 
 def kafkas_default(field: Schema) -> Any:
-    """The value of a field that is not given; None for records, and for a struct of defaults."""
+    """Return the default of a field in a schema, as Ottla's fields hold it; None for records, and for a struct whose fields have their
+    defaults."""
     kind, default = field["type"], field.get("default")
     if default == "null":
         return None
@@ -68,7 +69,8 @@ def kafkas_default(field: Schema) -> Any:
 
 
 def kafkas_fields(fields: Sequence[Schema], common: Mapping[str, Sequence[Schema]], version: int) -> list[Any]:
-    """Name, type (that of a struct: its fields), whether it is null or may be, tag and default of each field of a version, in order."""
+    """Return for each field of a version, in wire order: name, whether it is an array, type (a struct's fields), whether it may be null,
+    tag and default."""
     out = []
     for field in fields:
         if version not in versions(field["versions"]):
@@ -90,7 +92,7 @@ def our_default(field: WireField) -> Any:
 
 
 def our_fields(cls: type, version: int) -> list[Any]:
-    """The same of a class of ours."""
+    """Return the same for the fields of one of Ottla's classes."""
     out = []
     for field in wire_fields(cls):
         if version not in field.versions:

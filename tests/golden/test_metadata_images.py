@@ -1,8 +1,8 @@
-"""What Kafka's own classes make of metadata logs, and we: the same image, however the log is cut into deltas, and the same meaning of
-each delta for the replicas of a broker.
+"""Kafka's own classes and Ottla make the same image of a metadata log, however the log is split into deltas, and the same changes for the
+replicas of a broker.
 
-The committed ones were made by `client_compat/kafka/MetadataImages.java`, which says how; where there is a JDK
-it judges new ones each time.
+The committed logs and their results were made by `client_compat/kafka/MetadataImages.java`, which says how; with a JDK it judges new logs
+in each run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataImage
 
 
 def told(changes: ImageChanges, broker: int) -> str:
-    """Return what the changes mean for a broker, in the Java program's form."""
+    """Return the changes of a broker's replicas (removed, leaders, elected, followers) in the Java program's format."""
     local = local_changes(changes, broker)
     kinds = (local.removed, local.leaders, local.elected, local.followers)
     names = (",".join(sorted(f"{replica.topic.name}-{replica.index}" for replica in kind)) for kind in kinds)
@@ -36,7 +36,7 @@ def told(changes: ImageChanges, broker: int) -> str:
 
 
 def judged(lines: list[str]) -> int:
-    """Compares the images of all logs, and what each delta means for three brokers, and says how many images there were."""
+    """Compare the images of all logs, and the changes in each delta for three brokers; return the number of compared images."""
     images: list[MetadataImage] = []
     delta = theirs = ImageDelta(EMPTY)
     changes = ImageChanges()

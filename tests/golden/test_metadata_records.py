@@ -1,7 +1,6 @@
-"""Metadata records that Kafka's own classes wrote, of all kinds and versions: read to the same fields, written in the same bytes.
+"""Metadata records that Kafka's own classes wrote, of all kinds and versions: Ottla reads the same fields and writes the same bytes.
 
-The committed ones were made by `client_compat/kafka/MetadataRecords.java`, which says how; where there is a
-JDK it makes new ones each time.
+The committed records were made by `client_compat/kafka/MetadataRecords.java`, which says how; with a JDK it makes new ones in each run.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-Dstdout.encoding=UTF-8")
 
 
 def as_kafka_tells(value: Any, told: Any) -> Any:
-    """Return one of our values as in Kafka's JSON, where bytes have one of two base64 alphabets and ids no padding."""
+    """Convert a field's value to Kafka's JSON, of which `told` is the expected part: bytes have one of two base64 alphabets, and ids no
+    padding."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: as_kafka_tells(getattr(value, snake(name)), part) for name, part in told.items()}
     if isinstance(value, list):
@@ -49,7 +49,7 @@ def snake(name: str) -> str:
 
 
 def all_fields_are_told(record: Any, told: dict[str, Any]) -> bool:
-    """Whether what Kafka's JSON leaves out has its default with us."""
+    """Return whether the fields that Kafka's JSON leaves out have their default in Ottla's record."""
     silent = [field for field in dataclasses.fields(record) if field.name not in {snake(name) for name in told}]
     defaults = type(record)()
     return all(getattr(record, field.name) == getattr(defaults, field.name) for field in silent)

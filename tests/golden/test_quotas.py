@@ -1,6 +1,6 @@
-"""Random quotas and random use of them: everybody waits as long as Kafka's own classes say.
+"""Random quotas and random usage: throttle times equal those of Kafka's own classes.
 
-The committed ones were made by `client_compat/kafka/QuotaRates.java`, which says how; where there is a JDK, new ones are made, too.
+The committed ones were made by `client_compat/kafka/QuotaRates.java`, which says how; with a JDK, new ones are made in each run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LINES = (ROOT / "tests" / "golden" / "quotas.txt").read_text().splitlines()
 
 
 class Replay:
-    """The lines of Kafka's, done here."""
+    """Executes the lines of the Java program with Ottla's quotas."""
 
     def __init__(self, windows: Windows) -> None:
         self.quotas = Quotas(windows, windows)
@@ -45,7 +45,7 @@ class Replay:
         self.quotas.change(self.limits)
 
     def use(self, kind: str, user: str, client: str, amount: float, now_ms: int) -> int:
-        """How long one has to wait."""
+        """Charge a use to its quota; return the throttle time in ms."""
         if kind != "controller_mutation_rate":
             quota = self.quotas.produce if kind == "producer_byte_rate" else self.quotas.request
             return quota.use(user, client, amount, now_ms)
@@ -60,7 +60,7 @@ class Replay:
 
 
 def check(lines: Sequence[str], windows: Windows) -> int:
-    """How many uses were throttled."""
+    """Compare the throttle time of each use with Kafka's; return how many uses were throttled."""
     replay, throttled = Replay(windows), 0
     for number, line in enumerate(lines):
         what, kind, user, client, value, *rest = line.split()

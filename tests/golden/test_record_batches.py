@@ -1,4 +1,4 @@
-"""Batches of two independent implementations, kafka-python and aiokafka: their bytes are ours, and each side reads the other's."""
+"""Batches of two independent implementations, kafka-python and aiokafka: their bytes equal Ottla's, and each side reads the other's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every setting that Kafka defines for a broker is in exactly one table."""
+"""Every setting that Kafka defines for a broker is in exactly one of Ottla's tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data directory that a standalone node wrote before it had a controller of its own opens unchanged."""
+"""A data directory of a standalone node of Ottla 0.2, which had no controller of its own and so no broker registration, opens unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact bytes of each file that Kafka reads too."""
+"""The exact bytes of each file format that Kafka reads too."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ class Difference(NamedTuple):
 
 @dataclass
 class Tally:
-    """Totals over many sequences."""
+    """Totals over many sequences: sequences, orders, requests, records and responses; and the kinds of orders that Ottla does not
+    support."""
 
     sequences: int = 0
     orders: int = 0
@@ -197,13 +198,13 @@ def in_order(frames: Sequence[bytes], but: Set[bytes] = frozenset()) -> list[byt
 
 
 def told(frames: Sequence[bytes]) -> str:
-    """Format records for people."""
+    """Format records as text, one a line."""
     records: list[tuple[MetadataRecord, int]] = [decode_record(frame) for frame in in_order(frames)]
     return "".join(f"\n    v{version} {brief(record)}" for record, version in records) or "no records"
 
 
 def brief(part: object) -> str:
-    """Format a struct for people: without defaults, and with short ids."""
+    """Format a struct as text: without fields at their defaults, and with short ids."""
     if isinstance(part, bytes):
         return f"#{part.hex()[-8:]}"
     if isinstance(part, list):

@@ -35,14 +35,14 @@ RACKS = (None, "a", "b", "b", "c")
 
 
 class Step(NamedTuple):
-    """One of `KINDS`, and the seed of its random numbers."""
+    """A step of a plan: its kind, one of `KINDS`, and the seed of its random numbers."""
 
     kind: str
     seed: int
 
 
 class Plan(NamedTuple):
-    """A sequence of steps."""
+    """A sequence of steps, and how the controller starts. `seed` made it."""
 
     seed: int
     start: Start

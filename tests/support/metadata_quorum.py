@@ -35,7 +35,7 @@ LEADER_CHANGE_KEY, KRAFT_VERSION_KEY, VOTERS_KEY = b"\0\0\0\2", b"\0\0\0\5", b"\
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One batch."""
+    """One batch in a controller's log."""
 
     base_offset: int
     end_offset: int

@@ -35,7 +35,7 @@ _seeds = count()
 
 
 class Decisions:
-    """Clients' requests to the controller, authorized and valid in form."""
+    """The controller's operations, called as its handlers call them for authorized and well-formed requests."""
 
     def __init__(self, active: ActiveController) -> None:
         self._active = active

@@ -66,11 +66,11 @@ class JavaLoad:
         return self._ask("consume", bootstrap, topic, str(partitions), str(records))[0]
 
     def join(self, bootstrap: str, topic: str, group: str, consumers: int) -> None:
-        """Let share consumers join a group that begins at the earliest offset, until each has partitions."""
+        """Let `consumers` share consumers join a group that begins at the earliest offset, and wait until each has partitions."""
         self._ask("join", bootstrap, topic, group, str(consumers))
 
     def share(self, records: int) -> float:
-        """Return the seconds in which the joined share consumers take and acknowledge so many records."""
+        """Return the seconds in which the joined share consumers take and acknowledge `records` records."""
         return self._ask("share", str(records))[0]
 
     def pace(self, bootstrap: str, topic: str, rate: int, records: int) -> tuple[float, float]:

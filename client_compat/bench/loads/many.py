@@ -72,7 +72,8 @@ Make = Callable[[BrokerProcess, int, ExitStack], None]
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Idle objects that survive a broker restart (`stored`) and that do not (`held`), each with its number for one unit of `count`."""
+    """Idle objects: functions that make them, each with the number of objects for one unit of `count`. `stored` ones survive a broker
+    restart, `held` ones do not."""
 
     stored: Mapping[Make, float] = field(default_factory=dict)
     held: Mapping[Make, float] = field(default_factory=dict)
@@ -202,7 +203,7 @@ class _Load:
 
 
 def _ends(broker: BrokerProcess) -> dict[int, int]:
-    """Return the end offsets of the busy partitions."""
+    """Return the end offset of each partition of the load."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(BUSY_PARTITIONS)]
     with connect(broker.bootstrap) as client:
         answer: Any = client.call(ListOffsetsRequest(topics=[ListOffsetsTopic(name=BUSY, partitions=asked)]), LIST_OFFSETS_VERSION)

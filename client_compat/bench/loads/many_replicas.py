@@ -123,7 +123,7 @@ class _Load:
             raise LoadFailed(f"{self._topic}: a record is not acknowledged after {TIMEOUT_S:.0f} s")
 
     def transaction(self) -> None:
-        """Commit a transaction of one record. Raises `LoadFailed`."""
+        """Commit a transaction with one record, and wait for the response. Raises `LoadFailed`."""
         try:
             self._transactional.begin_transaction()
             self._send(self._transactional)

@@ -78,10 +78,10 @@ class Producer:
 
 
 def _runs(kinds: Sequence[tuple[Any, ...]], together: bool) -> Iterator[list[int]]:
-    """Yield the indexes of the records for each run.
+    """Yield the indexes of the records that one kcat process sends together.
 
-    Records of a partition stay in order. A record without a partition runs alone, because its delivery report could not be identified, and
-    so does an empty record, which cannot be a file.
+    Records of a partition stay in order. A record without a partition is sent alone, because its delivery report could not be identified,
+    and so is an empty record, which cannot be a file.
     """
     if not together:
         yield from ([index] for index in range(len(kinds)))
@@ -95,7 +95,8 @@ def _runs(kinds: Sequence[tuple[Any, ...]], together: bool) -> Iterator[list[int
 
 
 def _kind(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return what all records of a run have in common. Raises `Unsupported` for records that kcat cannot send."""
+    """Return the properties that records must share to be sent by one kcat process. Raises `Unsupported` for records that kcat cannot
+    send."""
     key, value = from_wire(record.get("key")), from_wire(record.get("value"))
     if record.get("timestamp") is not None:
         raise Unsupported("kcat gives records the time of sending only")

@@ -37,9 +37,9 @@ RETRIED, STAYS = range(2)
 
 
 def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
-    """Compare responses before, while and after broker 3 is away.
+    """Compare responses before, while and after broker 3 is away; `go` stops or kills it.
 
-    Two further topics depend on broker 3: of one it has the only replica; the other has two replicas that must both be in sync.
+    Two further topics depend on broker 3: it has the only replica of one; the other has two replicas that must both be in sync.
     """
     alone, pair = f"{name}-alone", f"{name}-pair"
     ids = {name: create(nodes, name, PLACEMENT), alone: create(nodes, alone, [(GONE,)]), pair: create(nodes, pair, [(GONE, HEIR)])}
@@ -73,7 +73,7 @@ def settled(nodes: Nodes, topics: Iterable[str]) -> None:
 
 
 def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
-    """Send requests to the remaining brokers: repeated batches, epochs, and partitions without a leader."""
+    """Send requests to the remaining brokers while broker 3 is away: repeated batches, epochs, and partitions without a leader."""
     for node_id in nodes.living:
         for acks in (-1, 1):
             write(nodes, node_id, f"the newest again, acks {acks}", topic, topic_id, sent[1], acks=acks)
@@ -93,7 +93,7 @@ def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], fol
 
 
 def decided(nodes: Nodes, name: str, alone: str) -> None:
-    """Send requests that the controller rejects, or that time out, because the broker is away."""
+    """Send requests that the controller rejects, or that time out, while broker 3 is away."""
     for label, topic in {
         "three replicas of two": CreatableTopic("refused", 1, 3),
         "only on who is gone": creatable("refused", [(GONE,)]),
