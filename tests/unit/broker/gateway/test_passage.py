@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import Any
 
@@ -252,8 +253,7 @@ def test_a_bare_bearer_token_that_is_refused_is_followed_by_another_one() -> Non
 @given(st.binary(max_size=300), st.binary(max_size=300))
 def test_any_bytes_pass_or_are_rejected(of_client: bytes, of_cluster: bytes) -> None:
     passing = passage()
-    try:
+    with contextlib.suppress(ProtocolError):
         passing.from_client(of_client)
         passing.from_cluster(of_cluster)
-    except ProtocolError:
-        return
+    assert of_client.startswith(to_cluster(passing))
