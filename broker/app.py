@@ -461,7 +461,7 @@ class Broker:
         self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
         between_brokers = inter_broker_listener(settings) if len(self._server.listeners) > 1 else None
-        shared.most_connections = connection_limits(settings, between_brokers)
+        shared.max_connections = connection_limits(settings, between_brokers)
         shared.acceptance = lambda listener, host: accept(self.services, listener, host, for_brokers=listener == between_brokers)
         self._obey_quotas()
         if settings.client_telemetry_enable:

@@ -122,7 +122,7 @@ class ControllerPart:
             self._follow_stores(role)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         shared = Shared(self._dispatcher, environment.clock, self._timers, settings.socket_request_max_bytes, budget)
-        shared.most_connections = connection_limits(settings)
+        shared.max_connections = connection_limits(settings)
         shared.acceptance = lambda listener, host: accept(services, listener, host, for_brokers=False)
         self._nursery.at_close(self._stop_serving, self._abort)
         await self._server.start(shared, self._authentication)

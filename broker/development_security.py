@@ -55,7 +55,7 @@ class DevelopmentSecurity:
             return {name: password for name, password in self.users.items() if name == NODE_USER}
         return self.users
 
-    def told(self, bootstrap: str) -> str:
+    def client_configuration(self, bootstrap: str) -> str:
         """Return the client configuration, as text for the user to copy."""
         connection = self.connection(bootstrap)
         blocks = [("Java", "java"), ("librdkafka (confluent-kafka, node-rdkafka, …)", "librdkafka")]

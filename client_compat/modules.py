@@ -48,10 +48,10 @@ class Module:
     def seconds(self) -> float:
         """Start the image by the module, produce and consume a record, and stop it. Return the seconds until the module reported it as
         ready (with Node's, which does not wait, until it answered). Raises RuntimeError with the program's output."""
-        told = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
+        variables = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
         if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
-            told["TESTCONTAINERS_HOST_OVERRIDE"] = "localhost"
-        environment = {**os.environ, **told}
+            variables["TESTCONTAINERS_HOST_OVERRIDE"] = "localhost"
+        environment = {**os.environ, **variables}
         argv = [*_COMMANDS[self.language.name](), self.kind, self.image]
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
         if done.returncode != 0:

@@ -22,7 +22,7 @@ from ottla.protocol.login import NotTrusted, Tokens
 
 _NO_PROTECTION: Final = 1
 _CHOICE: Final = bytes((_NO_PROTECTION, 0, 0, 0))
-_TOLD_CHARS: Final = 500
+_ERROR_TEXT_CHARS: Final = 500
 
 
 class NoKey(ValueError):
@@ -50,14 +50,14 @@ class Initiator:
                 store = {b"keytab": self._keytab.encode()}
                 gssapi.Credentials(name=self._name(), usage="accept", mechs=[gssapi.MechType.kerberos], store=store)
         except GSSError as error:
-            raise NoKey(told(error)) from error
+            raise NoKey(error_text(error)) from error
 
     def tokens(self, host: str) -> Tokens:
         """Generate the tokens of one authentication to a host. The first token may wait for a KDC. Raises NotTrusted."""
         try:
             yield from self._tokens(host)
         except GSSError as error:
-            raise NotTrusted(told(error)) from error
+            raise NotTrusted(error_text(error)) from error
 
     def _tokens(self, host: str) -> Tokens:
         name = gssapi.Name(f"{self._service}@{host}", gssapi.NameType.hostbased_service)
@@ -86,7 +86,7 @@ class Initiator:
         return None if self._principal is None else gssapi.Name(self._principal, gssapi.NameType.kerberos_principal)
 
 
-def told(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return the library's error message in one line."""
     text = " ".join(str(error).split())
-    return "".join(char if char.isprintable() else "?" for char in text[:_TOLD_CHARS])
+    return "".join(char if char.isprintable() else "?" for char in text[:_ERROR_TEXT_CHARS])

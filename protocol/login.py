@@ -87,7 +87,7 @@ def _scram(mechanism: str, user: str, password: str, random_bytes: Callable[[int
     nonce = base64.b64encode(random_bytes(_NONCE_BYTES)).decode()
     bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extensions}"
     first = (yield f"n,,{bare}".encode()).decode("utf-8", "replace")
-    server_nonce, salt, iterations = _told(first, nonce)
+    server_nonce, salt, iterations = _parse_server_first(first, nonce)
     if iterations < _ITERATIONS_MIN:
         raise NotTrusted(f"Requested iterations {iterations} is less than the minimum {_ITERATIONS_MIN} for {mechanism}")
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
@@ -102,11 +102,11 @@ def _scram(mechanism: str, user: str, password: str, random_bytes: Callable[[int
         raise NotTrusted("the broker does not know the password")
 
 
-def _told(message: str, nonce: str) -> tuple[str, bytes, int]:
+def _parse_server_first(message: str, nonce: str) -> tuple[str, bytes, int]:
     """Parse the server's nonce, salt and iterations. Raises NotTrusted."""
-    told = _items(message)
+    items = _items(message)
     try:
-        server_nonce, salt, iterations = told["r"], base64.b64decode(told["s"], validate=True), _iterations(told)
+        server_nonce, salt, iterations = items["r"], base64.b64decode(items["s"], validate=True), _iterations(items)
     except (KeyError, ValueError, binascii.Error):
         raise NotTrusted("the broker's response is not valid SCRAM") from None
     if not server_nonce.startswith(nonce) or server_nonce == nonce or not 0 < iterations <= _ITERATIONS_MAX:
@@ -118,7 +118,7 @@ def _items(message: str) -> dict[str, str]:
     return dict(item.partition("=")[::2] for item in message.split(","))
 
 
-def _iterations(told: Mapping[str, str]) -> int:
+def _iterations(items: Mapping[str, str]) -> int:
     """Parse the iteration count; return 0, which is rejected, if it is not a number."""
-    text = told.get("i", "")
+    text = items.get("i", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_ITERATIONS_MAX)) else 0

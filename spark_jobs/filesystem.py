@@ -124,15 +124,15 @@ class Place:
             raise OSError(errno.EINVAL, NO_REGULAR_FILE, path)
         return RandomAccess(os.fdopen(opened, "rb"))
 
-    def read(self, path: str, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        """Read a small file. Raises OSError, also if it has more than `most_bytes`."""
+    def read(self, path: str, max_bytes: int = SMALL_FILE_BYTES) -> bytes:
+        """Read a small file. Raises OSError, also if it has more than `max_bytes`."""
         with self.open(path) as file:
             try:
-                content = file.read_at(0, most_bytes + 1)
+                content = file.read_at(0, max_bytes + 1)
             except OSError as e:
                 raise OSError(e.errno, e.strerror or str(e), path) from e  # add the file's name, which a read error lacks
-        if len(content) > most_bytes:
-            raise OSError(errno.EFBIG, f"larger than {most_bytes >> 20} MiB", path)
+        if len(content) > max_bytes:
+            raise OSError(errno.EFBIG, f"larger than {max_bytes >> 20} MiB", path)
         return content
 
     def _inside(self, path: str) -> str:

@@ -35,8 +35,8 @@ _INDEX_BYTES_MAX: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A position where a batch begins, and the batch's base offset; all earlier offsets are lower."""
+class OffsetPosition:
+    """The byte position where a batch begins, and its base offset (Kafka's class of this name); all earlier offsets are lower."""
 
     position: int
     base_offset: int
@@ -58,16 +58,16 @@ def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
         return [whole(narrowed(segment, filters.start_offset, filters.end_offset))]
     if segment.size_bytes <= target + target // 2 and not (filters.has_offsets and segment.size_bytes > TASK_BYTES_MIN):
         return [whole(segment)]
-    marks = _marks(segment, min(target, TASK_BYTES_MIN) if filters.has_offsets else target)
-    marks = _within(marks, filters)
-    first = marks[0].position if marks and marks[0].base_offset <= filters.start_offset else 0
-    inner = [mark for mark in marks if mark.position > first and mark.base_offset < filters.end_offset]
-    beyond = [mark.position for mark in marks if mark.base_offset >= filters.end_offset]
+    positions = _positions(segment, min(target, TASK_BYTES_MIN) if filters.has_offsets else target)
+    positions = _within(positions, filters)
+    first = positions[0].position if positions and positions[0].base_offset <= filters.start_offset else 0
+    inner = [each for each in positions if each.position > first and each.base_offset < filters.end_offset]
+    beyond = [each.position for each in positions if each.base_offset >= filters.end_offset]
     end = beyond[0] if beyond else segment.size_bytes
     cuts = [first]
-    for mark in inner:
-        if mark.position - cuts[-1] >= target and mark.position < end:
-            cuts.append(mark.position)
+    for each in inner:
+        if each.position - cuts[-1] >= target and each.position < end:
+            cuts.append(each.position)
     return [Part(segment, start, stop) for start, stop in zip(cuts, [*cuts[1:], end], strict=True)]
 
 
@@ -85,13 +85,13 @@ def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
     return tasks
 
 
-def _within(marks: list[Mark], filters: Filters) -> list[Mark]:
-    """Drop the marks that are not needed to read from `filters.start_offset` on: those before the last mark at or below it."""
-    first = bisect_right(marks, filters.start_offset, key=lambda mark: mark.base_offset) - 1
-    return marks[max(first, 0) :]
+def _within(positions: list[OffsetPosition], filters: Filters) -> list[OffsetPosition]:
+    """Drop the positions that are not needed to read from `filters.start_offset` on: those before the last one at or below it."""
+    first = bisect_right(positions, filters.start_offset, key=lambda each: each.base_offset) - 1
+    return positions[max(first, 0) :]
 
 
-def _marks(segment: Segment, apart: int) -> list[Mark]:
+def _positions(segment: Segment, apart: int) -> list[OffsetPosition]:
     """Return positions where batches begin, about `apart` bytes from each other, with rising offsets."""
     found = _from_index(segment, apart)
     if found is None:
@@ -99,8 +99,8 @@ def _marks(segment: Segment, apart: int) -> list[Mark]:
     return found
 
 
-def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
-    """Return marks from the offset index, each verified in the log. None if the index is missing, ends far before the log's end, or
+def _from_index(segment: Segment, apart: int) -> list[OffsetPosition] | None:
+    """Return positions from the offset index, each verified in the log. None if the index is missing, ends far before the log's end, or
     contains a wrong position."""
     if segment.index_bytes < _ENTRY.size:
         return None
@@ -109,7 +109,7 @@ def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
         data = where.read(segment.path.removesuffix(".log") + ".index", _INDEX_BYTES_MAX)
     except OSError:  # the index was deleted since the listing, or cannot be read
         return None
-    marks: list[Mark] = []
+    positions: list[OffsetPosition] = []
     last = (-1, 0)
     with where.open(segment.path) as log:
         for offset, position in _ENTRY.iter_unpack(data[: len(data) // _ENTRY.size * _ENTRY.size]):
@@ -117,17 +117,17 @@ def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
                 break
             if offset <= last[0] or position <= last[1] or position >= segment.size_bytes:
                 return None
-            if position - (marks[-1].position if marks else 0) >= apart:
-                mark = _mark_at(log, segment, position, segment.base_offset + offset)
-                if mark is None or (marks and mark.base_offset <= marks[-1].base_offset):
+            if position - (positions[-1].position if positions else 0) >= apart:
+                found = _position_at(log, segment, position, segment.base_offset + offset)
+                if found is None or (positions and found.base_offset <= positions[-1].base_offset):
                     return None
-                marks.append(mark)
+                positions.append(found)
             last = (offset, position)
-    return marks if segment.size_bytes - last[1] <= max(apart, TASK_BYTES_MAX) else None
+    return positions if segment.size_bytes - last[1] <= max(apart, TASK_BYTES_MAX) else None
 
 
-def _mark_at(log: RandomAccess, segment: Segment, position: int, last_offset: int) -> Mark | None:
-    """Return the mark of the batch at `position` if its CRC is correct and its last offset is `last_offset`; otherwise None."""
+def _position_at(log: RandomAccess, segment: Segment, position: int, last_offset: int) -> OffsetPosition | None:
+    """Return the position of the batch at `position` if its CRC is correct and its last offset is `last_offset`; otherwise None."""
     head = log.read_at(position, HEADER_BYTES)
     if len(head) < HEADER_BYTES or head[16] != MAGIC_V2:
         return None
@@ -135,11 +135,11 @@ def _mark_at(log: RandomAccess, segment: Segment, position: int, last_offset: in
     fits = HEADER_BYTES <= header.size_bytes <= min(segment.size_bytes - position, BATCH_BYTES_MAX)
     if not fits or header.last_offset != last_offset or not crc_ok(log.read_at(position, header.size_bytes), header):
         return None
-    return Mark(position, header.base_offset)
+    return OffsetPosition(position, header.base_offset)
 
 
-def _from_headers(segment: Segment, apart: int) -> Iterator[Mark]:
-    """Yield marks from a scan of the batch headers, up to the first damage."""
+def _from_headers(segment: Segment, apart: int) -> Iterator[OffsetPosition]:
+    """Yield positions from a scan of the batch headers, up to the first damage."""
     at, last_offset = 0, -1
     for run in file_runs(whole(segment), bodies=False):
         if not isinstance(run, Run):
@@ -148,5 +148,5 @@ def _from_headers(segment: Segment, apart: int) -> Iterator[Mark]:
         for position, base, delta in zip(head.positions, head.base_offsets, head.last_offset_deltas, strict=True):
             if run.position + position - at >= apart and base > last_offset:
                 at = run.position + position
-                yield Mark(at, base)
+                yield OffsetPosition(at, base)
             last_offset = max(last_offset, base + delta)

@@ -200,7 +200,7 @@ def denial_line(asked: _Check, api_key: int, count: int, verdict: AclVerdict) ->
     """Return Kafka's audit line (StandardAuthorizerData.buildAuditMessage)."""
     return (
         f"Principal = {_shown(str(asked.principal))} is Denied operation = {Operation(asked.operation).name} "
-        f"from host = {java_host(asked.host)} on resource = {Resource(asked.resource).told}:LITERAL:{_shown(asked.name)} "
+        f"from host = {java_host(asked.host)} on resource = {Resource(asked.resource).java_name}:LITERAL:{_shown(asked.name)} "
         f"for request = {_api_name(api_key)} with resourceRefCount = {count} based on rule {rule_of(verdict)}"
     )
 

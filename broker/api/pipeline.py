@@ -85,9 +85,9 @@ def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
         version, took_ns = request.header.api_version, call.carrier.clock.spent_ns() - began_ns
         response_bytes = None if call.rules else call.response_bytes  # a rule may have changed the response
         sizes_and_time = (call.size, took_ns, response_bytes)
-        faults.told(Exchange(call.subject, now_ms, version, request.body, response, seen, names, late, number, *sizes_and_time))
+        faults.notify_observers(Exchange(call.subject, now_ms, version, request.body, response, seen, names, late, number, *sizes_and_time))
 
-    async def told_later(answer: Awaitable[Message | None]) -> Message | None:
+    async def notified_later(answer: Awaitable[Message | None]) -> Message | None:
         try:
             response = await answer
         except Exception:
@@ -102,6 +102,6 @@ def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
         tell(None)
         raise
     if isinstance(answer, Awaitable):
-        return told_later(answer)
+        return notified_later(answer)
     tell(answer)
     return answer

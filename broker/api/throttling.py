@@ -113,7 +113,7 @@ class Throttling:
         return response
 
     def _limit(self, ctx: Context[NodeServices], request: FetchRequest | ShareFetchRequest) -> None:
-        max_bytes = self._quotas.fetch.most_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
+        max_bytes = self._quotas.fetch.max_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
         request.max_bytes = min(request.max_bytes, rounded(max_bytes))
 
     def _without_records(self, response: FetchResponse) -> FetchResponse:

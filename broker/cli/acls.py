@@ -154,7 +154,7 @@ def explain(
         with AdminClient(bootstrap) as client:
             acls = _described(client, resource, name, None)
     allowed, rule, about = _explained(question, acls, principal in super_users(supers), is_open=is_open)
-    asked = f"{principal} {Operation(question.operation).name} {resource.told} {name} from {host}"
+    asked = f"{principal} {Operation(question.operation).name} {resource.java_name} {name} from {host}"
     if as_json:
         print_json(
             {"asked": asked, "allowed": allowed, "rule": rule, "acls": [dict(zip(COLUMNS, _row(acl), strict=True)) for acl in about]}

@@ -74,17 +74,17 @@ class AdminPorts:
             raise StartError(f"the admin port's token (--admin-token, {TOKEN_ENV}) must be ASCII without spaces, to fit in an HTTP header")
         self.clock = MovableClock()
         self._token = given or new_token()
-        self.told = [] if given else [f"The admin port's token: {self._token}"]
+        self._lines = [] if given else [f"The admin port's token: {self._token}"]
         self._is_given, self._open_local = bool(given), options.admin_open_local
         self._host, self._console = options.admin_host, options.console
         self._port = PORT if options.admin_port is None else options.admin_port
 
-    def told_after(self, tell: Callable[[str], str] | None) -> Callable[[str], str] | None:
+    def announcement(self, tell: Callable[[str], str] | None) -> Callable[[str], str] | None:
         """Return a function that appends the token and the consoles' addresses to the text of `tell`, which is printed at the start; return
         `tell` itself if there is nothing to append."""
-        if not self.told:
+        if not self._lines:
             return tell
-        return lambda address: "\n".join([*([] if tell is None else [tell(address)]), *self.told])
+        return lambda address: "\n".join([*([] if tell is None else [tell(address)]), *self._lines])
 
     @asynccontextmanager
     async def beside(self, broker: Broker, faults: Faults, number: int = 0) -> AsyncIterator[None]:
@@ -113,4 +113,4 @@ class AdminPorts:
         if self._console:
             logger.info("The console is http://%s/console (%s)", at, node)
             if not self._is_given:
-                self.told.append(f"The console of {node}: http://{at}/console#token={self._token}")
+                self._lines.append(f"The console of {node}: http://{at}/console#token={self._token}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ottla.broker.cli.common import CliError, command, note, say
-from ottla.broker.cli.forking import fork_directory, told
+from ottla.broker.cli.forking import fork_directory, summary
 from ottla.broker.storage.fork import ForkRefused
 
 
@@ -32,7 +32,7 @@ def fork_(
         report = fork_directory(directory, new, links=not copy)
     except ForkRefused as refused:
         raise CliError(str(refused)) from refused
-    say(told(report))
+    say(summary(report))
     if not report.consistent:
         note(
             "Transactions or topics changed all the time while the logs were measured: a transaction of that moment may look unfinished. "

@@ -24,7 +24,7 @@ def fork_directory(source: Path, target: Path, *, links: bool = True) -> ForkRep
     return fork(source, target, links=links, finish=finish)
 
 
-def told(report: ForkReport) -> str:
+def summary(report: ForkReport) -> str:
     """Return one line about a fork: the numbers and sizes of hard-linked, reflinked and copied files."""
     parts = [
         f"{count} {how} ({size / 1e6:,.1f} MB)"

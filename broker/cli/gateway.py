@@ -188,7 +188,7 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         ports = _admin_ports(options) if wants_admin(options) else None
         clock, beside = (Clock(), None) if ports is None else (ports.clock, ports.beside_gateway)
-        tell = None if ports is None else ports.told_after(None)
+        tell = None if ports is None else ports.announcement(None)
         quiet = options.log == STANDARD_OUTPUT
         return run_node(lambda: Gateway(settings, faults, clock, tell, quiet=quiet), options.port_file, beside)
     except StartError as error:

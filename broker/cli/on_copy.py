@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.cli.common import CliError
-from ottla.broker.cli.forking import fork_directory, told
+from ottla.broker.cli.forking import fork_directory, summary
 from ottla.broker.cli.metadata_dir import METADATA_DIR, read_image
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings_load import SettingsError, parse_assignments, source_of
@@ -49,7 +49,7 @@ def on_copy(options: argparse.Namespace) -> Iterator[None]:
             _as_cluster(options, source, directories)
         with _place(options, source) as target:
             report = fork_directory(source, target)
-            print(f"ottla serve: {told(report)}", file=sys.stderr)
+            print(f"ottla serve: {summary(report)}", file=sys.stderr)
             if moment is not None:
                 options.moment_ms = cut_at(target, moment, Clock().now_ms())
                 print(f"ottla serve: cut at {text_of(options.moment_ms)}, read only", file=sys.stderr)

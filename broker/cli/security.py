@@ -107,11 +107,11 @@ def _log_in(client: Client, security: Security, host: str) -> None:
         raise CliError(f"the broker does not support {security.mechanism}; it offers {', '.join(answer.mechanisms) or 'nothing'}")
 
     def ask(token: bytes) -> bytes:
-        told = client.call(SaslAuthenticateRequest(token))
-        if told.error_code:
+        response = client.call(SaslAuthenticateRequest(token))
+        if response.error_code:
             who = security.username or "the ticket's principal"
-            raise CliError(f"authentication of {who} failed: {told.error_message or ErrorCode(told.error_code).name}")
-        return bytes(told.auth_bytes)
+            raise CliError(f"authentication of {who} failed: {response.error_message or ErrorCode(response.error_code).name}")
+        return bytes(response.auth_bytes)
 
     try:
         send_all(security.tokens(host), ask)

@@ -232,7 +232,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     )
     settings = loaded.settings
     settings.users, settings.read_only = dict(options.users), options.moment_ms is not None
-    _check_lock(settings, tls=options.tls)
+    _check_security(settings, tls=options.tls)
     faults = Faults(parse_rule(text) for text in options.fault)
     if options.log_requests is not None:
         _log_requests(faults, options.log_requests)
@@ -240,7 +240,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     prepare = partial(_format_where_new, settings, in_place.scram if in_place is not None else ())
     if settings.is_controller and not settings.is_member:
         return _run_controller(settings, options, prepare)
-    tell = _ready_lines(settings) if in_place is not None else None if security is None else _told(security, settings)
+    tell = _ready_lines(settings) if in_place is not None else None if security is None else _client_configuration(security, settings)
     beside = _with_topics(options.topics)
     start = partial(run, settings, faults, options.port_file, prepare=prepare)
     ports = _ports_of_admin(options)
@@ -255,7 +255,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
         async with (beside or nullcontext)(broker), ports.beside(broker, faults):
             yield
 
-    return start(clock=clock, beside=beside_both, tell=ports.told_after(tell))
+    return start(clock=clock, beside=beside_both, tell=ports.announcement(tell))
 
 
 def _log_requests(faults: Faults, path: str) -> None:
@@ -279,16 +279,16 @@ def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
     return lambda _: "\n".join(READY).format(settings.node_id)
 
 
-def _told(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[str], str]:
+def _client_configuration(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[str], str]:
     """Return a function that takes the bound address and returns the text about certificates and users, with an address for clients."""
 
-    (locked,) = listeners_of(settings)
-    host = locked.advertised_host or ("localhost" if locked.host in ANYWHERE else locked.host)
+    (listener,) = listeners_of(settings)
+    host = listener.advertised_host or ("localhost" if listener.host in ANYWHERE else listener.host)
 
-    def told(bound: str) -> str:
-        return security.told(host_and_port(host, locked.advertised_port or int(bound.rpartition(":")[2])))
+    def with_address(bound: str) -> str:
+        return security.client_configuration(host_and_port(host, listener.advertised_port or int(bound.rpartition(":")[2])))
 
-    return told
+    return with_address
 
 
 def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Beside[Any] | None:
@@ -361,12 +361,12 @@ def _run_together(options: argparse.Namespace) -> int:
             wanted["super.users"] = security.super_users(given.super_users)
         settings = load(wanted, os.environ, options.config).settings
         settings.users = {} if security is None else security.users_at(settings)
-        _check_lock(settings, tls=options.tls)
+        _check_security(settings, tls=options.tls)
         return settings
 
     ports, with_topics = _ports_of_admin(options), _with_topics(options.topics, lambda nodes: next(iter(nodes.brokers.values())))
-    told = None if security is None else security.told
-    tell = told if ports is None else ports.told_after(told)
+    configuration = None if security is None else security.client_configuration
+    tell = configuration if ports is None else ports.announcement(configuration)
 
     @asynccontextmanager
     async def beside(nodes: LocalCluster) -> AsyncIterator[None]:
@@ -410,7 +410,7 @@ def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_pla
     raise SettingsError(problem)
 
 
-def _check_lock(settings: BrokerSettings, *, tls: bool) -> None:
+def _check_security(settings: BrokerSettings, *, tls: bool) -> None:
     if tls or settings.users:
         from ottla.broker.development_security import check_secured  # noqa: PLC0415 # only with --tls or --user
 
@@ -456,18 +456,18 @@ def _ports_of_admin(options: argparse.Namespace) -> AdminPorts | None:
     return AdminPorts(options)
 
 
-def _shorthands(options: argparse.Namespace, may_lock: bool) -> dict[str, str]:
-    """Translate `--data-dir`, `--host` and `--port` to settings. With `may_lock`, the listener also gets the security protocol that `--tls`
-    and `--user` ask for; otherwise it is PLAINTEXT."""
+def _shorthands(options: argparse.Namespace, with_security: bool) -> dict[str, str]:
+    """Translate `--data-dir`, `--host` and `--port` to settings. With `with_security`, the listener also gets the security protocol that
+    `--tls` and `--user` ask for; otherwise it is PLAINTEXT."""
     found = {}
     if options.data_dir is not None:
         found["log.dir"] = options.data_dir
         found["log.dirs"] = ""  # a file may set it, and it would win over log.dir
-    locked = may_lock and (options.tls or options.users)
-    if options.port is not None or options.host is not None or locked:
+    secured = with_security and (options.tls or options.users)
+    if options.port is not None or options.host is not None or secured:
         host = options.host or "127.0.0.1"
         if ":" in host:
             host = f"[{host}]"
-        name = _listener_name(options) if may_lock else "PLAINTEXT"
+        name = _listener_name(options) if with_security else "PLAINTEXT"
         found["listeners"] = f"{name}://{host}:{_PORT if options.port is None else options.port}"
     return found

@@ -53,7 +53,7 @@ class Resource(IntEnum):
     USER = 7
 
     @property
-    def told(self) -> str:
+    def java_name(self) -> str:
         """Return the name in the audit log's form, such as `TransactionalId`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 

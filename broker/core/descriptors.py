@@ -19,7 +19,7 @@ _OF_WINDOWS: Final = 8_192
 
 if sys.platform == "win32":
 
-    def most_open_files() -> int:
+    def max_open_files() -> int:
         """Return the limit in force."""
         return _OF_WINDOWS
 
@@ -30,7 +30,7 @@ if sys.platform == "win32":
 else:
     import resource
 
-    def most_open_files() -> int:
+    def max_open_files() -> int:
         """Return the limit in force, at most ENOUGH."""
         return _capped(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
@@ -42,7 +42,7 @@ else:
                 with contextlib.suppress(ValueError, OSError):
                     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
                     soft = allowed
-        return most_open_files()
+        return max_open_files()
 
     def _capped(limit: int) -> int:
         return ENOUGH if limit == resource.RLIM_INFINITY else min(limit, ENOUGH)

@@ -235,7 +235,7 @@ class Faults:
         self.held.append(Held(rule, what, go_on, key))
         self._changed()
 
-    def told(self, exchange: Exchange) -> None:
+    def notify_observers(self, exchange: Exchange) -> None:
         """Pass an exchange to all observers."""
         for observer in self.observers:
             observer(exchange)

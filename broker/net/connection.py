@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 peer_logger = logging.getLogger(PEERS)
 
 
-class MostConnections(NamedTuple):
+class MaxConnections(NamedTuple):
     """The maximum numbers of connections: of the broker, at one listener, and from one address. `of_brokers` is true at the inter-broker
     listener: a connection there that exceeds `in_all` is accepted, and the longest idle connection of another listener is closed (KIP-402).
     """
@@ -38,11 +38,11 @@ class MostConnections(NamedTuple):
     of_brokers: bool = False
 
 
-def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MostConnections]:
+def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MaxConnections]:
     """Return a function that returns the current limits for a listener's name and a client's address. `between_brokers` is the name of the
     inter-broker listener, if clients use other listeners.
     """
-    return lambda listener, host: MostConnections(
+    return lambda listener, host: MaxConnections(
         settings.max_connections,
         settings.max_connections_of(listener),
         ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
@@ -65,7 +65,7 @@ class Shared:
         self._shedding = Shedding(
             self.budget, max(max_request_bytes, limits.FETCH_PARTITION_READ_BYTES), timers, self.mono_ms, self.wake_starved
         )
-        self.most_connections: Callable[[str, str], MostConnections] = lambda _listener, _host: MostConnections()
+        self.max_connections: Callable[[str, str], MaxConnections] = lambda _listener, _host: MaxConnections()
         """Returns the limits of a connection from its listener and address. They may change while the broker runs."""
         self.acceptance: Callable[[str, str], Acceptance | None] = lambda _listener, _host: None
         """Returns how long quotas delay a connection, from its listener and address; None if no quota applies."""
@@ -100,7 +100,7 @@ class Shared:
         """Return why a connection from `host` is refused, or None."""
         if self.stopping:
             return "the broker is stopping"
-        maximum = self.most_connections(listener, host)
+        maximum = self.max_connections(listener, host)
         if len(self.connections) >= maximum.in_all and not maximum.of_brokers:
             return f"max.connections={maximum.in_all} is reached"
         if self.per_listener[listener] >= maximum.at_listener:
@@ -113,7 +113,7 @@ class Shared:
 
     def make_room(self, listener: str, host: str) -> None:
         """If the broker has more than max.connections, close the longest idle connection that is not at `listener`."""
-        if len(self.connections) <= self.most_connections(listener, host).in_all:
+        if len(self.connections) <= self.max_connections(listener, host).in_all:
             return
         others = [connection for connection in self.connections if connection.listener.name != listener]
         if others:

@@ -273,7 +273,7 @@ class _SaslGate:
             self._authenticated(self._exchange.done)
         if step.end is not AfterStep.CONTINUE:
             return self._refuse(step)
-        return self._shared.dispatcher.handle(self._peer, frame) if step.passes else step.answer
+        return self._shared.dispatcher.handle(self._peer, frame) if step.to_dispatcher else step.response
 
     def _at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
         if self._exchange is not None or self._is_expired(self._shared.mono_ms()):
@@ -306,7 +306,7 @@ class _SaslGate:
 
     def _refuse(self, step: Step) -> Reply | PendingReply:
         peer_logger.info("Failed authentication with %s (%s)", self._peer.host, shown(step.why))
-        last = LastWords(step.answer) if step.answer else CLOSE
+        last = LastWords(step.response) if step.response else CLOSE
         if step.end is AfterStep.CLOSE or not self._sasl.delay_ms:
             return last
         later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()

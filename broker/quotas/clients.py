@@ -88,7 +88,7 @@ class UseQuota(Meters[Rate]):
         if self.limits:
             self.of(user, client_id, now_ms)[0].record(-amount, now_ms)
 
-    def most_at_once(self, user: str, client_id: str, now_ms: int) -> float:
+    def max_at_once(self, user: str, client_id: str, now_ms: int) -> float:
         """Return the largest single usage for which a client that was idle before is not throttled."""
         if not self.limits:
             return NO_LIMIT

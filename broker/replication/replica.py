@@ -275,7 +275,7 @@ class Replica:
         self._held = self.log_end - self.synced >= flush_messages
         return (SYNC if self._held else NOTHING) | self._committed(now_ms)
 
-    def leader_said(self, high_watermark: int) -> int:
+    def update_high_watermark(self, high_watermark: int) -> int:
         """Set a follower's high watermark to the leader's, limited to this log's end."""
         reached = min(high_watermark, self.log_end)
         if reached == self.high_watermark:

@@ -20,7 +20,7 @@ from gssapi.exceptions import GSSError
 
 from ottla.broker.security.kerberos_names import ShortNames
 from ottla.broker.security.mechanism import Broken, Failed
-from ottla.protocol.kerberos import NoKey, told
+from ottla.protocol.kerberos import NoKey, error_text
 
 _FRAMED: Final = b"\x60"
 _NO_PROTECTION: Final = 1
@@ -48,7 +48,7 @@ class Acceptor:
             store = None if keytab is None else {b"keytab": keytab.encode()}
             self._credentials = gssapi.Credentials(name=name, usage="accept", mechs=[gssapi.MechType.kerberos], store=store)
         except GSSError as error:
-            raise NoKey(told(error)) from error
+            raise NoKey(error_text(error)) from error
 
     def accept(self, context: Any, token: bytes) -> tuple[Any, bytes | None, str | None]:
         """Process one token. Return the context, the response token and, when it is known, the client's principal. Raises GSSError."""
@@ -80,7 +80,7 @@ class Gssapi:
         try:
             return self._next(token)
         except GSSError as error:
-            raise Failed(told(error)) from error
+            raise Failed(error_text(error)) from error
 
     def _accept(self, token: bytes) -> bytes | None:
         if not token.startswith(_FRAMED):

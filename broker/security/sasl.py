@@ -61,12 +61,12 @@ class AfterStep(Enum):
 
 
 class Step(NamedTuple):
-    """The result of processing one frame. If `passes` is true, the normal request handler responds. `why` is the reason for the log."""
+    """The result of processing one frame. If `to_dispatcher` is true, the dispatcher responds to it. `why` is the reason for the log."""
 
-    answer: list[Buffer]
+    response: list[Buffer]
     end: AfterStep = AfterStep.CONTINUE
     why: str = ""
-    passes: bool = False
+    to_dispatcher: bool = False
 
 
 class SaslSession(NamedTuple):
@@ -151,7 +151,7 @@ class SaslExchange:
             return Step([], AfterStep.CLOSE, "Unexpected ApiVersions request received during SASL authentication")
         if version_is_known and self._software_is_valid(body, header.api_version):
             self._state = _State.HANDSHAKE
-        return Step([], passes=True)
+        return Step([], to_dispatcher=True)
 
     def _no_request(self, why: str) -> Step:
         return Step([], AfterStep.CLOSE, f"{_NO_REQUEST} ({why})" if self._state is _State.FIRST else why)
@@ -211,8 +211,8 @@ class SaslExchange:
             return Step([], AfterStep.CLOSE, str(error))
         except Failed as error:
             again = "authentication" if self._before is None else "re-authentication"
-            told = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._name}"
-            return _refused(header, told, f"{told}: {error}")
+            error_message = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._name}"
+            return _refused(header, error_message, f"{error_message}: {error}")
         lifetime_ms = 0
         if self.done is not None and self.done.expires_mono_ms is not None:
             lifetime_ms = max(0, self.done.expires_mono_ms - now.mono_ms)
@@ -247,8 +247,8 @@ def _named(api_key: int) -> str:
     return _NAMES.get(api_key, f"unknown key {api_key}")
 
 
-def _refused(header: RequestHeader, told: str, why: str) -> Step:
-    return Step(_response(header, SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told)), AfterStep.REJECT, why)
+def _refused(header: RequestHeader, error_message: str, why: str) -> Step:
+    return Step(_response(header, SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, error_message)), AfterStep.REJECT, why)
 
 
 def _response(header: RequestHeader, response: Any) -> list[Buffer]:

@@ -76,7 +76,7 @@ class SharePartition:
         """The first offset that may have to be fetched again, and the end offset at the start: behind it, nothing is missing."""
         self._locks: list[tuple[int, int, int]] = []
         """A heap of (deadline, first offset, last offset). An entry is outdated once its records have another deadline."""
-        self._most_locks = _LOCKS_AT_LEAST
+        self._max_locks = _LOCKS_AT_LEAST
 
     # --- persisted state ---------------------------------------------------------------------------------------------------------
 
@@ -168,10 +168,10 @@ class SharePartition:
 
     def lock(self, first_offset: int, last_offset: int, now_ms: int) -> int:
         """Return the lock deadline in ms of records that are acquired or renewed now, and let `expire_locks` check them then."""
-        if len(self._locks) >= self._most_locks:
+        if len(self._locks) >= self._max_locks:
             self._locks = [lock for lock in self._locks if self._is_current(*lock)]
             heapq.heapify(self._locks)
-            self._most_locks = max(_LOCKS_AT_LEAST, 2 * len(self._locks))
+            self._max_locks = max(_LOCKS_AT_LEAST, 2 * len(self._locks))
         deadline = now_ms + self.settings().record_lock_duration_ms
         heapq.heappush(self._locks, (deadline, first_offset, last_offset))
         return deadline

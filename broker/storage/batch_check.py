@@ -50,11 +50,11 @@ _RECORD_ERRORS_SHOWN: Final = 3
 class Checked:
     """A batch as it will be written, except for its base offset and leader epoch.
 
-    `header` has the client's base offset 0. `unstamped` has the batch's bytes from the magic byte to the end, in one or more buffers.
+    `header` has the client's base offset 0. `bytes_from_magic` are the batch's bytes from the magic byte on, in one or more buffers.
     """
 
     header: BatchHeader
-    unstamped: tuple[Buffer, ...]
+    bytes_from_magic: tuple[Buffer, ...]
 
 
 class TooMuchAtOnce(Exception):

@@ -274,7 +274,7 @@ class _Writer:
                 self._rename(_with_suffix(final, ".cleaned"), _with_suffix(final, ".swap"))
             files.sync_dir(log.directory)
             for segment in self._group:
-                log.doom(segment, now_ms, with_snapshot=segment is not self._group[0])
+                log.delete_segment_files(segment, now_ms, with_snapshot=segment is not self._group[0])
             for final in self._final:
                 self._rename(_with_suffix(final, ".swap"), final)
             files.sync_dir(log.directory)

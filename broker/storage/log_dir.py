@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.core.descriptors import most_open_files
+from ottla.broker.core.descriptors import max_open_files
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
@@ -86,9 +86,9 @@ class LogDir:
         self._random_bytes = random_bytes
         self._threads = threads
         self._rng = random.Random(random_bytes(8))
-        self._open_files = OpenFiles(min(OPEN_SEGMENTS_MAX, most_open_files() // 2))
-        self._doomed: dict[Path, int | None] = {}
-        self._with_doomed: set[Key] = set()
+        self._open_files = OpenFiles(min(OPEN_SEGMENTS_MAX, max_open_files() // 2))
+        self._directories_to_delete: dict[Path, int | None] = {}
+        self._with_files_to_delete: set[Key] = set()
         self._checkpoints = itertools.count()
         self._checkpoint_lock = threading.Lock()
         self._written: dict[str, tuple[int, dict[Key, int]]] = {}
@@ -145,7 +145,7 @@ class LogDir:
             if not entry.is_dir:
                 continue
             if is_deleted(entry.name):
-                self._doomed[self.path / entry.name] = None
+                self._directories_to_delete[self.path / entry.name] = None
             elif (key := parse_live(entry.name)) is not None:
                 self._load_log(key, recovery_points.get(key, 0), log_starts.get(key, 0), high_watermarks.get(key, 0))
         self.cleaned = {key: offset for key, offset in cleaned.items() if key in self.logs}
@@ -247,7 +247,7 @@ class LogDir:
             files=self._files,
             open_files=self._open_files,
             rng=self._rng,
-            with_doomed=self._with_doomed,
+            with_files_to_delete=self._with_files_to_delete,
             producer_expiration_ms=self.settings.producer_id_expiration_ms,
             verifies_transactions=self.settings.transaction_partition_verification_enable,
             of_a_member=self.settings.is_member,
@@ -269,7 +269,7 @@ class LogDir:
             if self._files.exists(request.directory):
                 if not self._looks_like_a_partition(request.directory):
                     raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{request.directory} exists already, and is not a partition's")
-                self._doomed[self._rename(key, DELETE_SUFFIX)] = None
+                self._directories_to_delete[self._rename(key, DELETE_SUFFIX)] = None
             log = new_log(request)
             if at_once:
                 log.segments.active.create_files()
@@ -292,7 +292,7 @@ class LogDir:
         log.segment.delete.delay.ms. Raises `Rejected`."""
         aside = self._set_aside((topic, partition), DELETE_SUFFIX)
         if aside is not None:
-            self._doomed[aside] = None
+            self._directories_to_delete[aside] = None
 
     def mark_stray(self, topic: str, partition: int) -> None:
         """Rename the directory of a partition that belongs to no topic to `…-stray`. Its files are never removed. Raises `Rejected`."""
@@ -345,24 +345,24 @@ class LogDir:
 
         return write
 
-    def doomed(self, now_ms: int) -> Iterator[Write]:
+    def due_deletions(self, now_ms: int) -> Iterator[Write]:
         """Yield functions that remove deleted partitions and files from the disk, once their delay is over. Call each of them once.
 
         A partition's delay starts with the first call of this method after its deletion. It also ends if the clock was set back. A
         directory whose removal fails is removed after the next start.
         """
-        for key in list(self._with_doomed):
+        for key in list(self._with_files_to_delete):
             log = self.logs.get(key)
             if log is not None:
-                yield from log.doomed(now_ms)
-            if log is None or not log.doomed_files:
-                self._with_doomed.discard(key)
+                yield from log.due_deletions(now_ms)
+            if log is None or not log.files_to_delete:
+                self._with_files_to_delete.discard(key)
         self._now_ms = now_ms
         delay_ms = self.settings.log_segment_delete_delay_ms
-        for path, known in list(self._doomed.items()):
-            deadline_ms = self._doomed[path] = now_ms + delay_ms if known is None else known
+        for path, known in list(self._directories_to_delete.items()):
+            deadline_ms = self._directories_to_delete[path] = now_ms + delay_ms if known is None else known
             if not 0 < deadline_ms - now_ms <= delay_ms:
-                del self._doomed[path]
+                del self._directories_to_delete[path]
                 yield partial(self._files.remove_tree, path)
 
     # --- checkpoints -----------------------------------------------------------------------------------------------------------

@@ -36,5 +36,5 @@ class LogParts:
     producer_expiration_ms: int
     verifies_transactions: bool
     rng: random.Random
-    with_doomed: set[tuple[str, int]]
+    with_files_to_delete: set[tuple[str, int]]
     """Topics and indexes of the directory's logs that have files to be removed later."""

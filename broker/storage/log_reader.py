@@ -28,7 +28,7 @@ SMALLEST_BATCH: Final = LOG_OVERHEAD + 14
 _LENGTH: Final = struct.Struct(">i")
 
 
-class Slice(NamedTuple):
+class FetchDataInfo(NamedTuple):
     """Bytes read from `segment`, ending at byte `end_position`. `on_older_segment`: the reader's upper offset is in a later segment."""
 
     records: bytes
@@ -47,7 +47,7 @@ class LogReader:
     def forget_positions(self) -> None:
         self._positions.clear()
 
-    def read(self, offset: int, bound: int, log_end_offset: int, max_bytes: int, *, min_one_batch: bool) -> Slice | None:
+    def read(self, offset: int, bound: int, log_end_offset: int, max_bytes: int, *, min_one_batch: bool) -> FetchDataInfo | None:
         """Return bytes of one segment: the batches from the one with `offset` to offset `bound` (excluded), at most `max_bytes`.
 
         With `min_one_batch` the first batch is returned whole, whatever its size. None if no batch is in that range, because compaction
@@ -63,7 +63,7 @@ class LogReader:
         if position >= limit:
             return None
         if max_bytes <= 0 and not min_one_batch:  # most partitions of a full Fetch; needs no system call
-            return Slice(b"", segment, position, on_older_segment)
+            return FetchDataInfo(b"", segment, position, on_older_segment)
         data = segment.pread(min(max_bytes, limit - position), position) if max_bytes > 0 else b""
         first_bytes = _size_of_batch(data, segment, position)
         if first_bytes > len(data):
@@ -71,7 +71,7 @@ class LogReader:
         end = position + len(data)
         if end == limit == segment.size and segment is self.segments.active:
             self._remember(log_end_offset, segment, end)
-        return Slice(data, segment, end, on_older_segment)
+        return FetchDataInfo(data, segment, end, on_older_segment)
 
     def _locate(self, offset: int) -> tuple[Segment, int] | None:
         known = self._positions.get(offset)
@@ -99,7 +99,7 @@ class LogReader:
             del positions[next(iter(positions))]
         positions[offset] = (segment, position)
 
-    def aborted(self, offset: int, data: Slice, log_end_offset: int) -> list[tuple[int, int]]:
+    def aborted(self, offset: int, data: FetchDataInfo, log_end_offset: int) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of the aborted transactions that may have records in `data`, which was read from `offset`
         (UnifiedLog.collectAbortedTransactions)."""
         upper = data.segment.offset_index.offset_at_or_after(data.end_position)

@@ -86,7 +86,7 @@ class PartitionLog:
         self.open_files = parts.open_files
         self._rng = parts.rng
         self._reader = LogReader(parts.segments)
-        self.doomed_files, self._with_doomed = list[tuple[int, Path]](), parts.with_doomed
+        self.files_to_delete, self._with_files_to_delete = list[tuple[int, Path]](), parts.with_files_to_delete
         self._generation = 0
         self._names_synced = False
         self._unsaved_producer_bytes = 0
@@ -118,7 +118,7 @@ class PartitionLog:
             self.high_watermark = offset
             self.producer_state.passed_high_watermark(offset)
 
-    def leader_said(self, high_watermark: int) -> None:
+    def update_high_watermark(self, high_watermark: int) -> None:
         """Set a follower's high watermark to its leader's, which may be lower than the present one."""
         assert self.log_start_offset <= high_watermark <= self.log_end_offset
         self.high_watermark = high_watermark
@@ -180,7 +180,7 @@ class PartitionLog:
     def append_parsed(
         self,
         header: BatchHeader,
-        unstamped: tuple[Buffer, ...],
+        bytes_from_magic: tuple[Buffer, ...],
         marker: Marker | None = None,
         guard: VerificationGuard | None = None,
         *,
@@ -189,8 +189,8 @@ class PartitionLog:
         now_ms: int,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append, like `append`, one batch with a parsed header and, for a producer's control batch, a parsed marker; `unstamped` are its
-        bytes from the magic on, in any number of pieces."""
+        """Append, like `append`, one batch with a parsed header and, for a producer's control batch, a parsed marker. `bytes_from_magic`
+        are its bytes from the magic byte on, in any number of pieces."""
         if self.failure is not None:
             self._check_online()
         size = header.batch_length + LOG_OVERHEAD
@@ -211,7 +211,7 @@ class PartitionLog:
         if leader_epoch > self.epochs.latest:
             self.become_leader(leader_epoch)
         head = stamped_head(base_offset, header.batch_length, leader_epoch)
-        self._write((head, *unstamped), size, last_offset, header.max_timestamp)
+        self._write((head, *bytes_from_magic), size, last_offset, header.max_timestamp)
         self._written(header, base_offset, size, marker)
         append_time_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
         return AppendInfo(base_offset, last_offset, append_time_ms, self.log_start_offset)
@@ -495,7 +495,7 @@ class PartitionLog:
                         raise
             for segment in taken:
                 self.segments.replace([segment], [])
-                self.doom(segment, now_ms)
+                self.delete_segment_files(segment, now_ms)
             self._start_at(self.segments.first.base_offset)
         except OSError as e:
             raise storage_error("cannot delete segments", e) from e
@@ -503,7 +503,7 @@ class PartitionLog:
             self._reader.forget_positions()
         return sum(s.size for s in taken)
 
-    def doom(self, segment: Segment, now_ms: int, *, with_snapshot: bool = True) -> None:
+    def delete_segment_files(self, segment: Segment, now_ms: int, *, with_snapshot: bool = True) -> None:
         """Rename the files of a removed segment to `.deleted`; they are removed after file.delete.delay.ms. Raises `OSError`."""
         segment.release()
         snapshot = self.snapshots.forget(segment.base_offset) if with_snapshot else None
@@ -511,16 +511,16 @@ class PartitionLog:
             with contextlib.suppress(FileNotFoundError):  # the transaction index is optional
                 gone = path.with_name(path.name + ".deleted")
                 self.files.rename(path, gone)
-                self.doomed_files.append((now_ms + self.config.file_delete_delay_ms, gone))
-                self._with_doomed.add((self.topic, self.partition))
+                self.files_to_delete.append((now_ms + self.config.file_delete_delay_ms, gone))
+                self._with_files_to_delete.add((self.topic, self.partition))
 
-    def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
+    def due_deletions(self, now_ms: int) -> Iterator[Callable[[], None]]:
         """Yield functions that each remove one `.deleted` file whose delay is over. Call each once, on any thread.
 
         The delay is also over if the clock was set back. The functions raise `OSError`; the next start removes such a file.
         """
-        while self.doomed_files and not 0 < self.doomed_files[0][0] - now_ms <= self.config.file_delete_delay_ms:
-            yield partial(self.files.remove, self.doomed_files.pop(0)[1])
+        while self.files_to_delete and not 0 < self.files_to_delete[0][0] - now_ms <= self.config.file_delete_delay_ms:
+            yield partial(self.files.remove, self.files_to_delete.pop(0)[1])
 
     # --- the log's end -----------------------------------------------------------------------------------------------------------
 

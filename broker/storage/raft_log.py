@@ -153,8 +153,8 @@ class RaftLog:
         removed = self.log.apply_retention(now_ms)
         return self.snapshots.forget_before(snapshot.end_offset, now_ms) or removed > 0
 
-    def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
+    def due_deletions(self, now_ms: int) -> Iterator[Callable[[], None]]:
         """Yield functions that each remove one `.deleted` file whose delay is over. Call each once, on any thread. They raise OSError."""
-        yield from self.log.doomed(now_ms)
-        for path in self.snapshots.doomed(now_ms):
+        yield from self.log.due_deletions(now_ms)
+        for path in self.snapshots.due_deletions(now_ms):
             yield partial(self.log.files.remove, path)

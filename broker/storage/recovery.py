@@ -57,7 +57,7 @@ class OpenRequest:
     log_start_offset: int = 0
     producer_expiration_ms: int = 86_400_000
     verifies_transactions: bool = True
-    with_doomed: set[tuple[str, int]] = field(default_factory=set)
+    with_files_to_delete: set[tuple[str, int]] = field(default_factory=set)
     of_a_member: bool = False
     """Whether a directory without a topic id counts as a stray (Kafka's `LogManager.isStrayReplica`), as in a cluster."""
 
@@ -146,7 +146,7 @@ def _parts(load: _Loading, segments: SegmentList, log_start: int, recovery_point
         producer_expiration_ms=request.producer_expiration_ms,
         verifies_transactions=request.verifies_transactions,
         rng=request.rng,
-        with_doomed=request.with_doomed,
+        with_files_to_delete=request.with_files_to_delete,
     )
 
 

@@ -30,7 +30,7 @@ class SnapshotFiles:
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
         self._directory = directory
-        self._doomed: deque[tuple[int, Path]] = deque()
+        self._files_to_delete: deque[tuple[int, Path]] = deque()
         self.ids: list[SnapshotId] = []
 
     @property
@@ -106,13 +106,13 @@ class SnapshotFiles:
             given_up = path.with_name(path.name + DELETED.removeprefix(".checkpoint"))
             self._files.rename(path, given_up)
             self.ids.remove(snapshot)
-            self._doomed.append((now_ms + DELETE_DELAY_MS, given_up))
+            self._files_to_delete.append((now_ms + DELETE_DELAY_MS, given_up))
         return bool(gone)
 
-    def doomed(self, now_ms: int) -> Iterator[Path]:
+    def due_deletions(self, now_ms: int) -> Iterator[Path]:
         """Yield each `.deleted` file whose delay is over, once, for the caller to remove."""
-        while self._doomed and self._doomed[0][0] <= now_ms:
-            yield self._doomed.popleft()[1]
+        while self._files_to_delete and self._files_to_delete[0][0] <= now_ms:
+            yield self._files_to_delete.popleft()[1]
 
 
 class PartialSnapshot:

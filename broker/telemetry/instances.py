@@ -57,14 +57,14 @@ class TelemetryInstance:
         """The length of the client's own text fields, for the memory limit."""
         return sum(len(text or "") for text in self.pusher[1:4])
 
-    def may_get(self, now_ms: int) -> bool:
+    def admit_get(self, now_ms: int) -> bool:
         """Return whether the client may get its subscription now; if so, record the time."""
         if now_ms - max(self.last_get_ms, self.last_push_ms) < self.wanted.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
-    def may_push(self, now_ms: int) -> bool:
+    def admit_push(self, now_ms: int) -> bool:
         """Return whether the client may push now; if so, record the time."""
         if self.last_get_ms <= self.last_push_ms and now_ms - self.last_push_ms < self.wanted.push_interval_ms:
             return False
@@ -115,7 +115,7 @@ class ClientTelemetry:
         """
         instance_id = instance_id if instance_id != ZERO_ID else self._new_id()
         instance = self._instance(instance_id, pusher)
-        if not instance.may_get(self._clock.now_ms()) and instance.last_error not in _ASK_AT_ONCE:
+        if not instance.admit_get(self._clock.now_ms()) and instance.last_error not in _ASK_AT_ONCE:
             raise self._refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         instance.last_error = ErrorCode.NONE
         return instance_id, instance.wanted
@@ -145,7 +145,7 @@ class ClientTelemetry:
     def _problem(self, instance: TelemetryInstance, request: PushTelemetryRequest) -> ErrorCode:
         if instance.terminating:
             return ErrorCode.INVALID_REQUEST
-        if not instance.may_push(self._clock.now_ms()) and not request.terminating:
+        if not instance.admit_push(self._clock.now_ms()) and not request.terminating:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         if request.subscription_id != instance.wanted.subscription_id:
             return ErrorCode.UNKNOWN_SUBSCRIPTION_ID

@@ -143,11 +143,11 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
 
 
 def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
-    """Return topic, partition and offset of each record of `stage.doomed` that the unclean election has lost: the record itself, or the
-    marker that committed its transaction.
+    """Return topic, partition and offset of each record of `stage.may_be_lost` that the unclean election has lost: the record itself, or
+    the marker that committed its transaction.
     """
     there = {(each.topic, each.partition, each.offset): each for each in found.stored}
-    return {place for each in stage.doomed if not each.is_kept_by(there.get(place := (each.topic, each.partition, each.offset)))}
+    return {place for each in stage.may_be_lost if not each.is_kept_by(there.get(place := (each.topic, each.partition, each.offset)))}
 
 
 def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:

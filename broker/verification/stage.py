@@ -90,7 +90,7 @@ class Stage:
         self.observer = RequestObserver()
         self.instances: list[Instance] = []
         self.ending = Ending()
-        self.doomed: list[Stored] = []
+        self.may_be_lost: list[Stored] = []
         """Acknowledged records that an unclean election may lose, whatever the program does."""
         self._ends: dict[int, int] = {}
         self._looked_at = 0.0

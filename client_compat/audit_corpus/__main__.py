@@ -13,7 +13,7 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
-from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, admit, copy_logs
+from client_compat.audit_corpus.surgery import OPERATIONS, CannotOperate, copy_logs, read_last_segment
 from client_compat.audit_corpus.truth import own_faults
 from client_compat.audit_corpus.workloads import WORKLOADS, AnyBroker, Workload
 from client_compat.kafka.reference import ReferenceBroker
@@ -74,7 +74,7 @@ def run(kind: str, workload: Workload, data_dir: Path) -> None:
             broker.kill()
 
 
-def told(directory: Path) -> list[Expected]:
+def audit_findings(directory: Path) -> list[Expected]:
     """Return the audit's violations and warnings about a directory. Raises RuntimeError if the audit could not judge it."""
     verdict = audit([directory], samples=EVERY, engine="duckdb", deep=True)
     problems = [problem for judged in verdict.directories for problem in judged.problems]
@@ -90,7 +90,7 @@ def operated(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Expected]]
         copy_logs(log, target)
         for partition_dir in sorted(target.glob("[a-z]*-0")):
             try:
-                yield name, target, operate(admit(partition_dir))
+                yield name, target, operate(read_last_segment(partition_dir))
             except CannotOperate:
                 continue
             break
@@ -105,9 +105,9 @@ def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], 
             log.parent.mkdir(parents=True)
             run(kind, WORKLOADS[name], log)
             faults = own_faults(log, log.with_name(f"{log.name}-kafka.log"))
-            score.add(f"{kind}:{name}", faults, told(log))
+            score.add(f"{kind}:{name}", faults, audit_findings(log))
             for operation, directory, expected in operated(log, log.parent / "operated"):
-                score.add(f"{kind}:{name}:{operation}", expected + faults, told(directory))
+                score.add(f"{kind}:{name}:{operation}", expected + faults, audit_findings(directory))
             if faults:
                 console.print(f"{kind} {name}: {len(faults)} markers are missing, which the broker itself says it gave up", style="yellow")
             console.print(f"written and judged: {kind} {name} ({time.monotonic() - began:.0f} s)", style="dim")

@@ -43,31 +43,31 @@ def copy_logs(source: Path, target: Path) -> None:
         shutil.copy(checkpoint, target)
 
 
-class Patient(NamedTuple):
+class LastSegment(NamedTuple):
     """The last segment of a partition. `batches` are all its batches; `healthy` are those at or above the log start offset."""
 
-    segment: Path
+    file: Path
     batches: list[Batch]
     healthy: list[Batch]
     compacted: bool
 
     def place(self, offset: int) -> str:
         """Return `topic-partition@offset`."""
-        return f"{self.segment.parent.name}@{offset}"
+        return f"{self.file.parent.name}@{offset}"
 
     def write(self, batches: list[Batch]) -> None:
         """Replace the segment's content by these batches."""
-        self.segment.write_bytes(b"".join(batch.data for batch in batches))
+        self.file.write_bytes(b"".join(batch.data for batch in batches))
 
 
-def admit(partition_dir: Path) -> Patient:
+def read_last_segment(partition_dir: Path) -> LastSegment:
     """Read the last segment of a partition directory."""
-    segment = max(partition_dir.glob("*.log"))
-    data = segment.read_bytes()
+    file = max(partition_dir.glob("*.log"))
+    data = file.read_bytes()
     batches = [Batch(header, data[at : at + header.size_bytes]) for at, header in split_batches(data)]
     start = _noted(partition_dir, "log-start-offset-checkpoint")
     healthy = [batch for batch in batches if batch.header.base_offset >= start]
-    return Patient(segment, batches, healthy, _noted(partition_dir, "cleaner-offset-checkpoint") > 0)
+    return LastSegment(file, batches, healthy, _noted(partition_dir, "cleaner-offset-checkpoint") > 0)
 
 
 def _noted(partition_dir: Path, checkpoint: str) -> int:
@@ -82,43 +82,43 @@ def _moved(batch: Batch, place: Batch) -> Batch:
     return Batch(batch.header, head + bytes(tail))
 
 
-def damage(patient: Patient) -> list[Expected]:
+def damage(segment: LastSegment) -> list[Expected]:
     """Flip one bit in the records of the middle batch."""
-    if not patient.healthy:
+    if not segment.healthy:
         raise CannotOperate("no batch")
-    chosen = patient.healthy[len(patient.healthy) // 2]
+    chosen = segment.healthy[len(segment.healthy) // 2]
     broken = bytearray(chosen.data)
     broken[-1] ^= 0x04
-    patient.write([Batch(chosen.header, bytes(broken)) if batch is chosen else batch for batch in patient.batches])
-    return [("crc", "violation", "wrong CRC", patient.place(chosen.header.base_offset))]
+    segment.write([Batch(chosen.header, bytes(broken)) if batch is chosen else batch for batch in segment.batches])
+    return [("crc", "violation", "wrong CRC", segment.place(chosen.header.base_offset))]
 
 
-def duplicate(patient: Patient) -> list[Expected]:
+def duplicate(segment: LastSegment) -> list[Expected]:
     """Append a copy of an idempotent producer's batch, as a broker without producer state would do with a retry."""
     newest: dict[int, int] = {}
-    for batch in patient.batches:
+    for batch in segment.batches:
         newest[batch.header.producer_id] = max(newest.get(batch.header.producer_id, 0), batch.header.producer_epoch)
-    for batch in patient.healthy:
+    for batch in segment.healthy:
         if batch.is_plain and batch.header.producer_epoch == newest[batch.header.producer_id]:
-            last = patient.batches[-1].header
+            last = segment.batches[-1].header
             head, tail = stamp(batch.data, last.last_offset + 1, last.partition_leader_epoch)
-            patient.write([*patient.batches, Batch(batch.header, head + bytes(tail))])
-            return [("duplicate-sequence", "violation", "same batch twice", patient.place(last.last_offset + 1))]
+            segment.write([*segment.batches, Batch(batch.header, head + bytes(tail))])
+            return [("duplicate-sequence", "violation", "same batch twice", segment.place(last.last_offset + 1))]
     raise CannotOperate("no batch of an idempotent producer")
 
 
-def lose(patient: Patient) -> list[Expected]:
+def lose(segment: LastSegment) -> list[Expected]:
     """Remove a batch between two others of the same producer and epoch."""
-    if patient.compacted:
+    if segment.compacted:
         raise CannotOperate("what is missing here may have been compacted away")
-    for batch, following in pairwise(patient.healthy):
-        same = [other.header.base_offset for other in patient.healthy if _alike(other, batch)]
+    for batch, following in pairwise(segment.healthy):
+        same = [other.header.base_offset for other in segment.healthy if _alike(other, batch)]
         later = [offset for offset in same if offset > batch.header.base_offset]
         if batch.is_plain and later and len(later) < len(same) - 1:
-            patient.write([other for other in patient.batches if other is not batch])
+            segment.write([other for other in segment.batches if other is not batch])
             return [
-                ("sequence-gap", "violation", "sequence gap", patient.place(later[0])),
-                ("offsets", "warning", "offset gap", patient.place(following.header.base_offset)),
+                ("sequence-gap", "violation", "sequence gap", segment.place(later[0])),
+                ("offsets", "warning", "offset gap", segment.place(following.header.base_offset)),
             ]
     raise CannotOperate("no producer with three batches")
 
@@ -127,17 +127,17 @@ def _alike(one: Batch, other: Batch) -> bool:
     return (one.header.producer_id, one.header.producer_epoch) == (other.header.producer_id, other.header.producer_epoch)
 
 
-def reorder(patient: Patient) -> list[Expected]:
+def reorder(segment: LastSegment) -> list[Expected]:
     """Swap two consecutive batches of one producer, with their offsets."""
-    for first, second in pairwise(patient.healthy):
+    for first, second in pairwise(segment.healthy):
         if first.is_plain and _alike(first, second) and second.is_plain and first.header.record_count == second.header.record_count:
             swapped = {first.header.base_offset: _moved(second, first), second.header.base_offset: _moved(first, second)}
-            patient.write([swapped.get(batch.header.base_offset, batch) for batch in patient.batches])
-            return [("sequence-order", "violation", "arrived late", patient.place(second.header.base_offset))]
+            segment.write([swapped.get(batch.header.base_offset, batch) for batch in segment.batches])
+            return [("sequence-order", "violation", "arrived late", segment.place(second.header.base_offset))]
     raise CannotOperate("no producer with two batches in a row")
 
 
-OPERATIONS: dict[str, Callable[[Patient], list[Expected]]] = {
+OPERATIONS: dict[str, Callable[[LastSegment], list[Expected]]] = {
     "damage": damage,
     "duplicate": duplicate,
     "lose": lose,

@@ -29,7 +29,7 @@ def ottla() -> str:
 
 def _commit() -> str:
     try:
-        told = subprocess.run(["git", "-C", str(_ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
+        described = subprocess.run(["git", "-C", str(_ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "no commit"
-    return told.stdout.strip()
+    return described.stdout.strip()

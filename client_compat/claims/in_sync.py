@@ -54,13 +54,15 @@ def one_is_all(environment: ClaimEnvironment) -> CheckResult:
         for one in (topic, careful):
             leader_of(cluster, one)
             wait_in_sync(cluster, one, alone, [alone])
-        told, refused, leader_only = (
+        acknowledged, refused, leader_only = (
             put(alone.process.port, one, "alone", acks=acks) for one, acks in ((topic, -1), (careful, -1), (careful, 1))
         )
         copies = holders(cluster, topic, "alone")
-    held = not (told[0] == "NONE" and copies == [alone.node_id] and refused[0] == "NOT_ENOUGH_REPLICAS" and leader_only[0] == "NONE")
+    held = not (
+        acknowledged[0] == "NONE" and copies == [alone.node_id] and refused[0] == "NOT_ENOUGH_REPLICAS" and leader_only[0] == "NONE"
+    )
     evidence = [
-        f"broker {alone.node_id} in sync alone, min.insync.replicas=1, acks=all: {told[0]}, on the disks of brokers {copies}",
+        f"broker {alone.node_id} in sync alone, min.insync.replicas=1, acks=all: {acknowledged[0]}, on the disks of brokers {copies}",
         f"the same with min.insync.replicas=2, acks=all: {refused[0]}; acks=1: {leader_only[0]}",
     ]
     return CheckResult(held, "all in sync may be one; min.insync.replicas=2 refuses then, though not what acks=1 asks", evidence)
@@ -91,7 +93,7 @@ def high_watermark(environment: ClaimEnvironment) -> CheckResult:
         put(leader.process.port, topic, "committed")
         for broker in followers_of(cluster, leader):
             broker.process.pause()
-        told = put(leader.process.port, topic, "not yet", acks=1)
+        acknowledged = put(leader.process.port, topic, "not yet", acks=1)
         on_disk, given = holders(cluster, topic, "not yet"), values(leader, topic)
         for broker in followers_of(cluster, leader):
             broker.process.resume()
@@ -99,8 +101,11 @@ def high_watermark(environment: ClaimEnvironment) -> CheckResult:
             if Truth(leader.process.port).end_offset(topic) == 2:
                 break
         later = values(leader, topic)
-    held = not (told == ("NONE", 1) and leader.node_id in on_disk and given == ["committed"] and later == ["committed", "not yet"])
-    evidence = [f"followers stand still; the leader acknowledged {told} with acks=1; a consumer is given {given}", f"they go on: {later}"]
+    held = not (acknowledged == ("NONE", 1) and leader.node_id in on_disk and given == ["committed"] and later == ["committed", "not yet"])
+    evidence = [
+        f"followers stand still; the leader acknowledged {acknowledged} with acks=1; a consumer is given {given}",
+        f"they go on: {later}",
+    ]
     return CheckResult(
         held, "only what every replica in sync has, below the high watermark: what is read cannot be lost with its leader", evidence
     )

@@ -30,14 +30,16 @@ def change_of_leader(environment: ClaimEnvironment) -> CheckResult:
     with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
         producer = new_producer_id(old.process.port)
-        told = [put(old.process.port, topic, value, Identity(producer, 0, sequence)) for sequence, value in enumerate("abc")]
+        acknowledged = [put(old.process.port, topic, value, Identity(producer, 0, sequence)) for sequence, value in enumerate("abc")]
         old.process.kill()
         new = leader_of(cluster, topic, but=old)
         again = [put(new.process.port, topic, value, Identity(producer, 0, sequence)) for sequence, value in enumerate("abc")]
         on = put(new.process.port, topic, "d", Identity(producer, 0, 3))
         stored, evidence = values(new, topic), log(new, topic)
-    held = told == again == [("NONE", offset) for offset in range(3)] and on == ("NONE", 3) and stored == list("abcd")
-    evidence.insert(0, f"broker {old.node_id} said {told} and was killed; broker {new.node_id} says to the retries {again}, then {on}")
+    held = acknowledged == again == [("NONE", offset) for offset in range(3)] and on == ("NONE", 3) and stored == list("abcd")
+    evidence.insert(
+        0, f"broker {old.node_id} said {acknowledged} and was killed; broker {new.node_id} says to the retries {again}, then {on}"
+    )
     return CheckResult(held, "every retry to the new leader is answered with its original offset, and nothing is stored again", evidence)
 
 
@@ -58,9 +60,9 @@ def acknowledged_alone(environment: ClaimEnvironment) -> CheckResult:
         stored, evidence = values(new, topic), log(new, topic)
     lost = alone[0] == "NONE" and "1, to the leader alone" not in stored
     kept = safe[0] == "NONE" and stored[:1] == ["all, to all"] and unheard[0] == "REQUEST_TIMED_OUT"
-    told = f"acks=all, followers there: {safe}; acks=1, they stand still: {alone}; acks=all, they stand still: {unheard}"
+    settings_and_outcomes = f"acks=all, followers there: {safe}; acks=1, they stand still: {alone}; acks=all, they stand still: {unheard}"
     happened = "acks=1 was told an offset and is gone; acks=all is told one only when the in-sync replicas have it, and that stays"
-    return CheckResult(lost and kept, happened, [told, *evidence])
+    return CheckResult(lost and kept, happened, [settings_and_outcomes, *evidence])
 
 
 @claim(30, "Unclean leader election loses even what acks=all acknowledged")
@@ -69,7 +71,7 @@ def unclean(environment: ClaimEnvironment) -> CheckResult:
         old = leader_of(cluster, topic)
         behind, other = followers_of(cluster, old)
         behind.stop()
-        told = [put(old.process.port, topic, value) for value in ("order 1", "order 2", "order 3")]
+        acknowledged = [put(old.process.port, topic, value) for value in ("order 1", "order 2", "order 3")]
         _wait_for_high_watermark([old.directory, other.directory], topic, 3)
         for broker in (old, other):
             broker.process.kill()
@@ -84,10 +86,12 @@ def unclean(environment: ClaimEnvironment) -> CheckResult:
         stored, evidence = values(new, topic), log(new, topic)
         verdict = audit([broker.directory for broker in cluster.brokers], topics=[topic], replicas=True, engine="duckdb")
         samples = [sample for judged in verdict.directories for sample in judged.rules["replicas"].samples]
-    lost = [error for error, _ in told] == ["NONE"] * 3 and stored == ["order 4"] and after == ("NONE", 0)
+    lost = [error for error, _ in acknowledged] == ["NONE"] * 3 and stored == ["order 4"] and after == ("NONE", 0)
     said = [f"audit: {one.kind} at {one.where}, {one.evidence['equal_copies']} of {one.evidence['copies']} have it" for one in samples]
     happened = "a replica that was behind was made leader: what two others had acknowledged is gone, and the audit says from where on"
-    first = f"brokers {old.node_id} and {other.node_id} said {told}; broker {new.node_id}, which had none of it, leads and says {after}"
+    first = (
+        f"brokers {old.node_id} and {other.node_id} said {acknowledged}; broker {new.node_id}, which had none of it, leads and says {after}"
+    )
     return CheckResult(lost and any(one.offset == 0 for one in samples), happened, [first, *evidence, *said])
 
 
@@ -98,7 +102,7 @@ def nobody_in_sync(environment: ClaimEnvironment) -> CheckResult:
         others = followers_of(cluster, last)
         for broker in others:
             broker.stop()
-        told = put(last.process.port, topic, "only one has it")
+        acknowledged = put(last.process.port, topic, "only one has it")
         held_by = holders(cluster, topic, "only one has it")
         last.process.kill()
         for broker in others:
@@ -111,10 +115,12 @@ def nobody_in_sync(environment: ClaimEnvironment) -> CheckResult:
         refused = put(others[0].process.port, topic, "to who does not lead")
         last.start()
         stored, evidence = values(leader_of(cluster, topic), topic), log(leader_of(cluster, topic), topic)
-    kept = told == ("NONE", 0) and held_by == [last.node_id] and stored[:1] == ["only one has it"]
+    kept = acknowledged == ("NONE", 0) and held_by == [last.node_id] and stored[:1] == ["only one has it"]
     stood_still = refused[0] in {"NOT_LEADER_OR_FOLLOWER", "LEADER_NOT_AVAILABLE"}
     happened = "the partition stood still until the last one in sync was back, and nothing was lost (unclean.leader.election.enable=false)"
-    first = f"broker {last.node_id}, in sync alone, said {told} and was killed; nobody leads, a write is told {refused[0]}; it is back"
+    first = (
+        f"broker {last.node_id}, in sync alone, said {acknowledged} and was killed; nobody leads, a write is told {refused[0]}; it is back"
+    )
     return CheckResult(not (kept and stood_still), happened, [first, *evidence])
 
 
@@ -126,17 +132,19 @@ def notices_a_loss(environment: ClaimEnvironment) -> CheckResult:
         put(port, topic, "a", Identity(producer, 0, 0))
         followers = followers_of(cluster, old)
         stand_still(followers, old, topic)
-        told = put(port, topic, "b", Identity(producer, 0, 1), acks=1)
+        acknowledged = put(port, topic, "b", Identity(producer, 0, 1), acks=1)
         old.process.kill()
         for broker in followers:
             broker.process.resume()
         new = leader_of(cluster, topic, but=old)
         following = put(new.process.port, topic, "c", Identity(producer, 0, 2))
         stored, evidence = values(new, topic), log(new, topic)
-    lost = told == ("NONE", 1) and "b" not in stored
+    lost = acknowledged == ("NONE", 1) and "b" not in stored
     noticed = following[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER" and "c" not in stored
     happened = "acknowledged with acks=1 and lost; but noticed: to the new leader the next sequence is a gap, and it refuses"
-    first = f"broker {old.node_id} said {told} to sequence 1 and was killed; broker {new.node_id} says to sequence 2: {following[0]}"
+    first = (
+        f"broker {old.node_id} said {acknowledged} to sequence 1 and was killed; broker {new.node_id} says to sequence 2: {following[0]}"
+    )
     return CheckResult(not (lost and noticed), happened, [first, *evidence])
 
 

@@ -21,15 +21,15 @@ def lose_ack(environment: ClaimEnvironment, client: str, **options: object) -> t
     (sent,) = producer.send(topic, [Record(VALUE.encode(), partition=0)])
     producer.close()
     environment.stage.admin.wait_hit(rule)
-    told = f"offset {sent.offset}" if sent.error is None else str(sent.error.code)
-    return environment.stage.stored(topic), told, [describe(batch) for batch in environment.truth.batches(topic)]
+    outcome = f"offset {sent.offset}" if sent.error is None else str(sent.error.code)
+    return environment.stage.stored(topic), outcome, [describe(batch) for batch in environment.truth.batches(topic)]
 
 
 @claim(1, "A retry after a lost ack is stored once when idempotence is on")
 def stored_once(environment: ClaimEnvironment) -> CheckResult:
     runs = {name: lose_ack(environment, name, idempotent=True, acks="all") for name in environment.names}
-    held = all(stored == [VALUE] and told == "offset 0" for stored, told, _ in runs.values())
-    evidence = [f"{name}: told {told}; {'; '.join(log)}" for name, (_, told, log) in runs.items()]
+    held = all(stored == [VALUE] and outcome == "offset 0" for stored, outcome, _ in runs.values())
+    evidence = [f"{name}: told {outcome}; {'; '.join(log)}" for name, (_, outcome, log) in runs.items()]
     return CheckResult(held, "the ack was lost, the retry was answered with the original offset 0, the log has it once", evidence)
 
 
@@ -37,7 +37,7 @@ def stored_once(environment: ClaimEnvironment) -> CheckResult:
 def stored_twice(environment: ClaimEnvironment) -> CheckResult:
     runs = {name: lose_ack(environment, name, idempotent=False, acks="all") for name in environment.names}
     held = all(stored == [VALUE, VALUE] for stored, _, _ in runs.values())
-    evidence = [f"{name}: told {told}; {'; '.join(log)}" for name, (_, told, log) in runs.items()]
+    evidence = [f"{name}: told {outcome}; {'; '.join(log)}" for name, (_, outcome, log) in runs.items()]
     return CheckResult(held, "stored at offset 0, and by the retry at offset 1", evidence)
 
 

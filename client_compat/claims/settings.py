@@ -51,8 +51,8 @@ def acks(environment: ClaimEnvironment) -> CheckResult:
     evidence, held = [], True
     for setting in ("0", "1", "all"):
         early, stored, offsets = _held_write(environment, setting)
-        told_at_once = setting == "0"
-        held = held and stored == 0 and early == ([None] if told_at_once else []) and offsets == ([None] if told_at_once else [0])
+        at_once = setting == "0"
+        held = held and stored == 0 and early == ([None] if at_once else []) and offsets == ([None] if at_once else [0])
         before = "told “delivered”, without an offset" if early else "not told yet"
         evidence.append(f"acks={setting}: before the broker wrote it, {before}; in the end, offset {offsets[0]}")
     closed = _acks_0_error(environment)
@@ -120,9 +120,9 @@ def delivery(environment: ClaimEnvironment) -> CheckResult:
     evidence = [f"{CLIENT}, retries=0, a lost request: stored 0 times, told {sent.error.code if sent.error else 'delivered'}"]
     copies = {}
     for name in environment.names:
-        stored, told, _ = lose_ack(environment, name)
+        stored, outcome, _ = lose_ack(environment, name)
         copies[name] = len(stored)
-        evidence.append(f"{name}, its defaults, a lost ack: stored {len(stored)} times, told {told}")
+        evidence.append(f"{name}, its defaults, a lost ack: stored {len(stored)} times, told {outcome}")
     once = [name for name, count in copies.items() if count == 1]
     happened = f"retries off loses a record; by default a lost ack doubles it, but not with {' and '.join(once)}: idempotent by default"
     return CheckResult(not (lost and once), happened, evidence)

@@ -56,9 +56,9 @@ def markers(environment: ClaimEnvironment, topic: str, partition: int = 0) -> li
 def atomic(environment: ClaimEnvironment) -> CheckResult:
     topic, name = environment.topic(2), environment.name("atomic")
     with environment.victim("aiokafka") as victim:
-        doomed = victim.producer(transactional_id=name)
-        doomed.begin()
-        doomed.send_ok(topic, [*records("half"), *records("half", partition=1)])
+        unfinished = victim.producer(transactional_id=name)
+        unfinished.begin()
+        unfinished.send_ok(topic, [*records("half"), *records("half", partition=1)])
         victim.program.kill()
     again = transactional(environment, "aiokafka", name)
     again.begin()
@@ -178,11 +178,11 @@ def five_milliseconds(environment: ClaimEnvironment) -> CheckResult:
         wait_for_end(environment.stage, topic, markers=1)
         try:
             producer.commit()
-            told = "NONE"
+            outcome = "NONE"
         except ClientError as error:
-            told = error.code
-        held = held or told == "NONE" or markers(environment, topic) != [ControlType.ABORT.name]
-        evidence += [f"{name}: commit refused, {told}", *log(environment, topic)]
+            outcome = error.code
+        held = held or outcome == "NONE" or markers(environment, topic) != [ControlType.ABORT.name]
+        evidence += [f"{name}: commit refused, {outcome}", *log(environment, topic)]
     happened = "it is five milliseconds: the broker's next look (every 10 s) aborts the transaction and fences its producer"
     return CheckResult(held, happened, evidence)
 

@@ -56,9 +56,9 @@ def creates(environment: ClaimEnvironment) -> CheckResult:
         client = environment.stage.producer(
             bootstrap_servers=strict.bootstrap, message_timeout_ms=2_000, topic_metadata_propagation_max_ms=1
         )
-        told: list[str] = []
-        client.produce(topic, b"x", on_delivery=lambda error, _: told.append("NONE" if error is None else error.name()))
+        outcomes: list[str] = []
+        client.produce(topic, b"x", on_delivery=lambda error, _: outcomes.append("NONE" if error is None else error.name()))
         client.flush(5)
-    held = sent.offset == 0 and told != ["NONE"] and environment.truth.end_offset(topic, sent.partition) == 1
-    evidence = [f"auto.create.topics.enable=true: partition {sent.partition} offset {sent.offset}", f"=false: {told}"]
+    held = sent.offset == 0 and outcomes != ["NONE"] and environment.truth.end_offset(topic, sent.partition) == 1
+    evidence = [f"auto.create.topics.enable=true: partition {sent.partition} offset {sent.offset}", f"=false: {outcomes}"]
     return CheckResult(held, "while auto.create.topics.enable is true, its default", evidence)

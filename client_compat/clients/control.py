@@ -133,9 +133,9 @@ class Program:
         except Unsupported as lack:
             return {"id": request.id, "unsupported": str(lack)}
         except Exception as error:  # noqa: BLE001 -- any exception of a client is the answer to the request
-            return {"id": request.id, "error": self.told(error).as_json()}
+            return {"id": request.id, "error": self.failure_of(error).as_json()}
 
-    def told(self, error: BaseException) -> Failure:
+    def failure_of(self, error: BaseException) -> Failure:
         """Translate `error` to CONTROL.md's form; log an unknown one with its traceback."""
         if isinstance(error, TimeoutError):
             return Failure("CLIENT:TIMEOUT", str(error))
@@ -190,7 +190,7 @@ class Program:
                 async with asyncio.timeout(POLL_GRACE_S):
                     await _value(one.close())
             except Exception as error:  # noqa: BLE001 -- the other objects have to be closed as well
-                self.told(error)
+                self.failure_of(error)
 
     @staticmethod
     def _write(sink: TextIO, answer: Answer) -> None:

@@ -89,16 +89,16 @@ class Group:
             for partition, offset in offsets.items():
                 self.committed[partition] = max(self.committed[partition], offset)
 
-    def told(self, client: str, before: Sequence[int], offsets: Mapping[int, int | None]) -> None:
+    def check_committed(self, client: str, before: Sequence[int], offsets: Mapping[int, int | None]) -> None:
         """Check the committed offsets that a member fetched; `before` has, by partition, the highest offset whose commit was acknowledged
         before the fetch. A lower offset is counted in `backwards`."""
         for partition, offset in offsets.items():
             if (offset or 0) < before[partition]:
                 with self._lock:
                     self.verdict.backwards += 1
-                    told = f"{offset} is committed, after {before[partition]} was acknowledged"
+                    problem = f"{offset} is committed, after {before[partition]} was acknowledged"
                     self.verdict.note(
-                        f"{self.name}: at {time.strftime('%H:%M:%S')} {client} was told for partition {partition} that {told}"
+                        f"{self.name}: at {time.strftime('%H:%M:%S')} {client} was told for partition {partition} that {problem}"
                     )
 
     def judge(self, log: Sequence[Consumed]) -> GroupVerdict:
@@ -194,8 +194,8 @@ class Member:
             if look and self._client != MISLED:
                 step = "committed"
                 before = list(self._group.committed)
-                told = consumer.committed(mine)
-                self._group.told(self._client, before, {partition: offset for (_, partition), offset in told.items()})
+                fetched = consumer.committed(mine)
+                self._group.check_committed(self._client, before, {partition: offset for (_, partition), offset in fetched.items()})
         except ClientError as error:  # a rebalance, or a moving coordinator: it continues at its position
             self._log.warning("%s: %s", step, error)
 

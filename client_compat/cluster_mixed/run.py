@@ -194,10 +194,10 @@ def _under_load(
     found.hung = [one.name for one in txns.loads for _ in range(one.hung)]
     found.members_hung = groups.hung
     wait_until_stable(bootstrap, TXN_TOPIC, PARTITIONS)
-    told = {one.name: one.outcomes for one in txns.loads}
-    offsets = {one: committed(bootstrap, group_of(one), TXN_TOPIC, 1)[0] for one in told if with_offsets(one)}
+    outcomes = {one.name: one.outcomes for one in txns.loads}
+    offsets = {one: committed(bootstrap, group_of(one), TXN_TOPIC, 1)[0] for one in outcomes if with_offsets(one)}
     seen = read_with_confluent(bootstrap, TXN_TOPIC, PARTITIONS, "read_committed")
-    found.transactions = transactions.judge(told, offsets, PARTITIONS, ((one.partition, one.value) for one in seen))
+    found.transactions = transactions.judge(outcomes, offsets, PARTITIONS, ((one.partition, one.value) for one in seen))
     if not careless:
         found.groups = groups.judge(read_with_confluent(bootstrap, TOPIC, PARTITIONS, "read_uncommitted"))
 

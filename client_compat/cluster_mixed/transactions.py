@@ -187,12 +187,12 @@ def judge(
     the (partition, value) that a read_committed consumer received."""
     verdict = TxnVerdict()
     copies = Counter(seen)
-    for client, told in outcomes.items():
-        wanted = max((number + 1 for number in range(len(told)) if copies[0, value_of(client, number)]), default=0)
+    for client, ended in outcomes.items():
+        wanted = max((number + 1 for number in range(len(ended)) if copies[0, value_of(client, number)]), default=0)
         if client in offsets and offsets[client] != wanted:
             verdict.torn += 1
             verdict.note(f"{client}: the group's offset is {offsets[client]}, the last transaction that readers are given is {wanted - 1}")
-        for number, outcome in enumerate(told):
+        for number, outcome in enumerate(ended):
             _judge_one(verdict, f"{client} {number}", outcome, [copies.pop((p, value_of(client, number)), 0) for p in range(partitions)])
     verdict.strange = copies.total()
     for partition, value in list(copies)[:SAMPLES_MAX]:

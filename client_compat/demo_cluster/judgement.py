@@ -84,7 +84,7 @@ def judge(played: Played) -> Judged:
     judged.acked_ms = sorted(at for of_client in times for at in of_client if at)
     leading = [stored[node_id] for node_id in dict.fromkeys(played.leaders)]
     held = {value for values in leading for value in values}
-    judged.missing = sum(bool(at) and (client, number) not in held for client, told in enumerate(times) for number, at in enumerate(told))
+    judged.missing = sum(bool(at) and (client, number) not in held for client, sent in enumerate(times) for number, at in enumerate(sent))
     standing = {place: value for values in leading for value, places in values.items() for place in places}
     for name, number, place in played.acks.losses:
         client = played.load.clients.index(name)
@@ -125,9 +125,9 @@ def promises(safe: Judged, alone: Judged, unclean: Judged) -> list[Promise]:
     acks = safe.acks
     wrong = acks.wrong_but("lost", "doubled")
     again = f" ({acks.excused} stored again by librdkafka itself, its issue 4953)" if acks.excused else ""
-    told = f"acks=all: lost {acks.lost}, doubled {acks.doubled}{again}, otherwise wrong {wrong}, of {acks.acked:,} acknowledged"
+    acknowledged_all = f"acks=all: lost {acks.lost}, doubled {acks.doubled}{again}, otherwise wrong {wrong}, of {acks.acked:,} acknowledged"
     return [
-        Promise(told, acks.good),
+        Promise(acknowledged_all, acks.good),
         Promise(f"acks=all: {_copies(safe.replicas)}; the audit: {safe.audit.headline.lower()}", _equal(safe)),
         Promise(f"acks=1: lost {alone.acks.lost:,} of {alone.acks.acked:,} acknowledged", alone.acks.lost > 0),
         _found(alone, "acks=1"),

@@ -159,8 +159,8 @@ def windows(count: int, sample: Sample) -> Table:
 
 def events(recording: Recording) -> Group:
     lines: Sequence[Event] = recording.events[-EVENTS:]
-    told = [Text(f"{_at(recording, one.at_ms)}  {one.kind:8} {one.text}", style=EVENT_STYLES.get(one.kind, "")) for one in lines]
-    return Group(*told, *[Text("")] * (EVENTS - len(told)))
+    rows = [Text(f"{_at(recording, one.at_ms)}  {one.kind:8} {one.text}", style=EVENT_STYLES.get(one.kind, "")) for one in lines]
+    return Group(*rows, *[Text("")] * (EVENTS - len(rows)))
 
 
 def plain(recording: Recording) -> str:
@@ -172,8 +172,8 @@ def plain(recording: Recording) -> str:
     sequences = "; ".join(
         f"producer {one.producer_id}: {', '.join(f'{sequence:,}' for sequence in one.last_sequences.values())}" for one in sample.windows
     )
-    told = f"acknowledged {sum(sample.answered):,}, in flight {flight}" + (f"; last sequences of {sequences}" if sequences else "")
-    return f"{told} | brokers: {states} | {places}"
+    progress = f"acknowledged {sum(sample.answered):,}, in flight {flight}" + (f"; last sequences of {sequences}" if sequences else "")
+    return f"{progress} | brokers: {states} | {places}"
 
 
 def _plain_partition(one: PartitionView) -> str:

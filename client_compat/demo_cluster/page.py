@@ -45,7 +45,7 @@ class Band:
     width: float
     value: str | int | None
     faint: bool
-    told: str
+    tooltip: str
 
     @property
     def labelled(self) -> bool:
@@ -53,7 +53,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class EventMark:
     """A numbered event, and the row in which it fits."""
 
     x: float
@@ -70,7 +70,7 @@ class Bar:
     width: float
     kept: float
     lost: float
-    told: str
+    tooltip: str
     label: str = ""
 
 
@@ -83,7 +83,7 @@ class Picture:
     brokers: dict[int, list[Band]]
     leaders: list[list[Band]]
     in_sync: list[dict[int, list[Band]]]
-    marks: list[Mark]
+    marks: list[EventMark]
     bars: list[Bar]
     bar_ms: float
     acknowledged: list[tuple[float, float]] = field(default_factory=list)
@@ -157,8 +157,8 @@ class _Scale:
 def _bands(scale: _Scale, samples: Sequence[Sample], value_of: Callable[[Sample], tuple[str | int | None, bool]]) -> list[Band]:
     found = []
     for one in spans(samples, value_of):
-        told = f"{(one.from_ms - scale.from_ms) / 1000:.1f} to {(one.to_ms - scale.from_ms) / 1000:.1f} s"
-        found.append(Band(scale.x(one.from_ms), round(scale.x(one.to_ms) - scale.x(one.from_ms), 2), *one.value, told))
+        tooltip = f"{(one.from_ms - scale.from_ms) / 1000:.1f} to {(one.to_ms - scale.from_ms) / 1000:.1f} s"
+        found.append(Band(scale.x(one.from_ms), round(scale.x(one.to_ms) - scale.x(one.from_ms), 2), *one.value, tooltip))
     return found
 
 
@@ -180,15 +180,15 @@ def _committed(sample: Sample) -> int:
     return sum(one.high_watermark or 0 for one in sample.partitions)
 
 
-def _marks(scale: _Scale, events: Sequence[Event]) -> list[Mark]:
+def _marks(scale: _Scale, events: Sequence[Event]) -> list[EventMark]:
     """Place each event in the first row where it does not overlap another."""
-    marks: list[Mark] = []
+    marks: list[EventMark] = []
     ends: list[float] = []
     for number, event in enumerate((one for one in events if one.kind in SHOWN), 1):
         x = scale.x(event.at_ms)
         row = next((row for row, end in enumerate(ends) if end <= x), len(ends))
         ends[row : row + 1] = [x + MARK]
-        marks.append(Mark(x, row, number, event))
+        marks.append(EventMark(x, row, number, event))
     return marks
 
 
@@ -200,13 +200,13 @@ def _bars(scale: _Scale, judged: Judged) -> list[Bar]:
     width, bars, free_at = (WIDTH - LEFT - RIGHT) / BARS, list[Bar](), 0.0
     for slot, count in sorted(counts.items()):
         gone, x = lost[slot], LEFT + slot * width
-        told = f"{slot * step / 1000:.1f} s: {count:,} acknowledged" + (f", {gone:,} of them lost" if gone else "")
+        tooltip = f"{slot * step / 1000:.1f} s: {count:,} acknowledged" + (f", {gone:,} of them lost" if gone else "")
         labelled = count > highest and x >= free_at
         if labelled:
             free_at = x + BAR_LABEL
         red = min(1.0, gone / highest)
         bar = Bar(
-            round(x, 2), round(width * 0.82, 2), min(1.0 - red, (count - gone) / highest), red, told, f"{count:,}" if labelled else ""
+            round(x, 2), round(width * 0.82, 2), min(1.0 - red, (count - gone) / highest), red, tooltip, f"{count:,}" if labelled else ""
         )
         bars.append(bar)
     return bars

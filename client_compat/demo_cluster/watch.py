@@ -95,14 +95,14 @@ class Watch:
         marks: dict[int, int] = {}
         windows: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         for broker in self.cluster.brokers:
-            if (told := self._ask(broker)) is None:
+            if (view := self._ask(broker)) is None:
                 continue
-            found += [(broker.node_id, one) for one in told.partitions]
-            fenced |= told.fenced
-            for index, end in told.log_ends.items():
+            found += [(broker.node_id, one) for one in view.partitions]
+            fenced |= view.fenced
+            for index, end in view.log_ends.items():
                 ends[index][broker.node_id] = end
-            marks |= told.high_watermarks
-            for index, producer_id, epoch, sequence in told.producers:
+            marks |= view.high_watermarks
+            for index, producer_id, epoch, sequence in view.producers:
                 windows[producer_id, epoch][index] = sequence
         before = self.recording.latest
         load = self.load
@@ -124,11 +124,11 @@ class Watch:
         If no broker answered, or only with older epochs, return the previous sample's view with the new log ends."""
         known = before.partitions[index] if before.partitions else PartitionView()
         mine = [(one.leader_epoch, one.leader_id == by, one) for by, one in found if one.partition_index == index]
-        *_, told = max(mine, key=lambda each: each[:2], default=(None,))
-        if told is None or told.leader_epoch < known.leader_epoch:
+        *_, view = max(mine, key=lambda each: each[:2], default=(None,))
+        if view is None or view.leader_epoch < known.leader_epoch:
             return PartitionView(known.leader, known.leader_epoch, known.in_sync, known.high_watermark, ends)
-        leader = told.leader_id if told.leader_id >= 0 else None
-        return PartitionView(leader, told.leader_epoch, tuple(sorted(told.isr_nodes)), known.high_watermark if mark is None else mark, ends)
+        leader = view.leader_id if view.leader_id >= 0 else None
+        return PartitionView(leader, view.leader_epoch, tuple(sorted(view.isr_nodes)), known.high_watermark if mark is None else mark, ends)
 
     def _state(self, broker: Node, fenced: set[int], before: State | None) -> State:
         """Return a broker's state; it stays the same if the broker does not answer for a moment."""
@@ -140,7 +140,7 @@ class Watch:
             return State.FENCED if broker.node_id in fenced else State.SERVES
         return State.SERVES if before == State.SERVES else State.FENCED
 
-    def _ask(self, broker: Node) -> _Told | None:
+    def _ask(self, broker: Node) -> _BrokerView | None:
         """Ask one broker; return None if it does not answer."""
         node_id = broker.node_id
         if not broker.process.alive or node_id in self.still:
@@ -149,18 +149,18 @@ class Watch:
         try:
             if node_id not in self._connections:
                 self._connections[node_id] = Client(HOST, broker.process.port, client_id="demo-watch", timeout_s=ANSWER_S)
-            return self._told_by(node_id, self._connections[node_id])
+            return self._view_of(node_id, self._connections[node_id])
         except NO_ANSWER:
             self._drop(node_id)
             return None
 
-    def _told_by(self, node_id: int, client: Client) -> _Told:
+    def _view_of(self, node_id: int, client: Client) -> _BrokerView:
         wanted = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False)
         metadata: MetadataResponse = client.call(wanted, METADATA_VERSION)
         described: DescribeClusterResponse = client.call(DescribeClusterRequest(include_fenced_brokers=True))
         partitions = [one for topic in metadata.topics for one in topic.partitions]
         led = [one.partition_index for one in partitions if one.leader_id == node_id]
-        told = _Told(
+        view = _BrokerView(
             partitions,
             {one.broker_id for one in described.brokers if one.is_fenced},
             dict(self._offsets(client, list(range(self.partitions)), ANY_REPLICA)),
@@ -169,8 +169,8 @@ class Watch:
         if led:
             answer = client.call(DescribeProducersRequest([TopicRequest(self.topic, led)]))
             for one in (one for topic in answer.topics for one in topic.partitions):
-                told.producers.extend((one.partition_index, p.producer_id, p.producer_epoch, p.last_sequence) for p in one.active_producers)
-        return told
+                view.producers.extend((one.partition_index, p.producer_id, p.producer_epoch, p.last_sequence) for p in one.active_producers)
+        return view
 
     def _offsets(self, client: Client, partitions: Sequence[int], who: int) -> Iterator[tuple[int, int]]:
         if partitions:
@@ -186,7 +186,7 @@ class Watch:
 
 
 @dataclass(slots=True)
-class _Told:
+class _BrokerView:
     """One broker's answers; offsets are by partition, `producers` are partition, producer id, epoch, last sequence."""
 
     partitions: Sequence[MetadataResponsePartition]

@@ -217,7 +217,7 @@ class Login:
     _framed: bool = True
     _mechanism: str = ""
     _first: bytes = b""
-    _told: bytes = b""
+    _server_first: bytes = b""
     _signature: bytes = b""
 
     def run(self, steps: list[Step]) -> list[Seen]:
@@ -254,7 +254,7 @@ class Login:
                     return None, 0, struct.pack(">hhih", 18, 99, 7, -1) + b"\0"
                 return ApiVersionsRequest("test", "1") if step.name == "good" else ApiVersionsRequest("no name", ""), version, b""
             case "handshake":
-                self._mechanism, self._told = step.name, b""
+                self._mechanism, self._server_first = step.name, b""
                 self._framed = version >= 1
                 if version > 1:
                     return None, 0, struct.pack(">hhih", 17, version, 7, -1) + b"\0\5PLAIN"
@@ -279,19 +279,19 @@ class Login:
         return self._scram(step.name)
 
     def _scram(self, name: str) -> bytes:
-        if not self._told:
+        if not self._server_first:
             self._first = FIRST_MESSAGES.get(name, FIRST_MESSAGES["right"])
             return self._first
         return FINAL_GAMES.get(name, FINAL_GAMES["right"])(self._final())
 
     def _final(self) -> bytes:
-        told = dict(item.split("=", 1) for item in self._told.decode().split(","))
+        items = dict(item.split("=", 1) for item in self._server_first.decode().split(","))
         name = _HASHES.get(self._mechanism, "sha256")
-        salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), base64.b64decode(told["s"]), int(told["i"]))
+        salted = hashlib.pbkdf2_hmac(name, PASSWORD.encode(), base64.b64decode(items["s"]), int(items["i"]))
         key = hmac.digest(salted, b"Client Key", name)
         bare = self._first.decode().split(",", 2)[2].removeprefix("m=x,")
-        without_proof = f"c=biws,r={told['r']}"
-        signed = f"{bare},{self._told.decode()},{without_proof}".encode()
+        without_proof = f"c=biws,r={items['r']}"
+        signed = f"{bare},{self._server_first.decode()},{without_proof}".encode()
         signature = hmac.digest(hashlib.new(name, key).digest(), signed, name)
         self._signature = b"v=" + base64.b64encode(hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name))
         proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
@@ -300,11 +300,11 @@ class Login:
     def _plain_token(self, token: bytes) -> Plain:
         """Return the content of a broker's SASL token without its random values."""
         if token.startswith(b"r=fyko") and token.count(b",") == 2:
-            self._told = token
+            self._server_first = token
             nonce, _, iterations = token.decode().split(",")
             return f"server's first, {iterations}, nonce longer: {len(nonce) > len('r=fyko')}"
         if token.startswith(b"v="):
-            self._told = b""
+            self._server_first = b""
             return f"server's last, signed: {token == self._signature}"
         return token.hex()
 
@@ -476,10 +476,10 @@ def differential_of_logins(
         tokens = [TokenStory(ports["LOGIN"], open_port, USERS).run() for ports, open_port in zip((theirs, mine), plain, strict=True)]
         by_tool = by_kafkas_tool(directory, theirs["LOGIN"], mine["LOGIN"])
         signed = [_with_signed_tokens(ports[SIGNED], issuer.tokens()) for ports in (theirs, mine)]
-        told = {"tokens": tokens, "tokens by Kafka's tool": by_tool, "signed tokens": signed}
+        reports = {"tokens": tokens, "tokens by Kafka's tool": by_tool, "signed tokens": signed}
         if realm is not None:
-            told["tickets"] = _with_tickets(realm, theirs[TICKETS], mine[TICKETS])
-        for name, (kafka, ours) in told.items():
+            reports["tickets"] = _with_tickets(realm, theirs[TICKETS], mine[TICKETS])
+        for name, (kafka, ours) in reports.items():
             report.scenarios.append(name)
             report.answers += len(kafka)
             report.differences += compare(name, kafka, ours)

@@ -152,8 +152,8 @@ class TokenRights:
         self.rule_by(allowed)
         for user in ("by token", "ann", "bob"):
             answer = self._clients[user].call(MetadataRequest([MetadataRequestTopic(name="a1"), MetadataRequestTopic(name="b1")]), 8)
-            told = {topic.name: ErrorCode(topic.error_code).name for topic in answer.topics}
-            self.seen.append(Seen(f"topics, for {user}", ApiKey.METADATA.name, 8, told))
+            errors = {topic.name: ErrorCode(topic.error_code).name for topic in answer.topics}
+            self.seen.append(Seen(f"topics, for {user}", ApiKey.METADATA.name, 8, errors))
 
     def _drawn(self, random: Random) -> AclCreation:
         kind = random.choice((USER, DELEGATION_TOKEN))
@@ -176,8 +176,8 @@ class TokenRights:
     def _create(self, label: str, user: str, owner: tuple[str, str]) -> None:
         answer = self._clients[user].call(_creation(owner, (ROOT,)), 3)
         requester = f"{answer.token_requester_principal_type}:{answer.token_requester_principal_name}"
-        told = [f"{answer.principal_type}:{answer.principal_name}", requester, answer.token_id != ""]
-        self._note(label, answer, 3, told)
+        details = [f"{answer.principal_type}:{answer.principal_name}", requester, answer.token_id != ""]
+        self._note(label, answer, 3, details)
         if answer.token_id:
             self._wait_until(lambda ids: answer.token_id in ids)
             self._clients[ROOT].call(ExpireDelegationTokenRequest(bytes(answer.hmac), -1), 2)
@@ -189,9 +189,9 @@ class TokenRights:
             if holds({token.token_id for token in found}):
                 return
 
-    def _note(self, label: str, answer: Any, version: int, told: Plain) -> None:
+    def _note(self, label: str, answer: Any, version: int, details: Plain) -> None:
         error = ErrorCode(answer.error_code).name
-        self.seen.append(Seen(label, ApiKey(answer.API_KEY).name, version, {"error": error, "told": told}))
+        self.seen.append(Seen(label, ApiKey(answer.API_KEY).name, version, {"error": error, "told": details}))
 
 
 def _creation(owner: tuple[str, str], renewers: Sequence[str]) -> CreateDelegationTokenRequest:

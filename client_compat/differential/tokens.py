@@ -158,7 +158,7 @@ class TokenStory:
         if answer.token_id:
             self._wait_until(lambda tokens: answer.token_id in tokens)
         began_ms = answer.issue_timestamp_ms
-        told = {
+        details = {
             "owner": f"{answer.principal_type}:{answer.principal_name}",
             "requester": f"{answer.token_requester_principal_type}:{answer.token_requester_principal_name}",
             "lasts": answer.max_timestamp_ms - began_ms,
@@ -166,7 +166,7 @@ class TokenStory:
             "began": _from_now(began_ms),
             "proved": bytes(answer.hmac) == _proof_of(answer.token_id) if answer.token_id else bytes(answer.hmac).hex(),
         }
-        self._note(f"{label}, by {user}", answer, version, told)
+        self._note(f"{label}, by {user}", answer, version, details)
         return answer
 
     def _change(self, label: str, user: str, request: Any, version: int) -> None:
@@ -193,9 +193,9 @@ class TokenStory:
             if holds({token.token_id: token for token in found}):
                 return
 
-    def _note(self, label: str, answer: Any, version: int, told: Plain) -> None:
+    def _note(self, label: str, answer: Any, version: int, details: Plain) -> None:
         code = ErrorCode(answer.error_code).name
-        self.seen.append(Seen(label, ApiKey(answer.API_KEY).name, version, {"error": code, "told": told}))
+        self.seen.append(Seen(label, ApiKey(answer.API_KEY).name, version, {"error": code, "told": details}))
 
 
 def _from_now(timestamp_ms: int) -> Plain:
@@ -219,10 +219,10 @@ def _proof_of(token_id: str) -> bytes:
 
 
 def _final(name: str, password: str, bare: str, first: str) -> bytes:
-    told = dict(item.split("=", 1) for item in first.split(","))
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), base64.b64decode(told["s"]), int(told["i"]))
+    items = dict(item.split("=", 1) for item in first.split(","))
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), base64.b64decode(items["s"]), int(items["i"]))
     key = hmac.digest(salted, b"Client Key", name)
-    without_proof = f"c=biws,r={told['r']}"
+    without_proof = f"c=biws,r={items['r']}"
     signature = hmac.digest(hashlib.new(name, key).digest(), f"{bare},{first},{without_proof}".encode(), name)
     proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
     return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
@@ -247,12 +247,13 @@ def _tool_story(directory: Path, port: int) -> list[Seen]:
         file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config={_MODULES}.{jaas}\n")
         done = tools.run("kafka-delegation-tokens", "--bootstrap-server", f"{HOST}:{port}", "--command-config", str(file), *arguments)
         lines = [line for line in (done.out + done.err).splitlines() if line.strip() and not line.strip().startswith("at ")]
-        told = "\n".join(lines)
+        output = "\n".join(lines)
         for word, stands_for in words.items():
-            told = told.replace(word, stands_for)
-        told = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d", "<time>", told)
-        told = "\n".join(line for line in told.splitlines() if "<id>" in line or "<time> " not in line)  # drop the lines of other tokens
-        seen.append(Seen(f"{arguments[0]}, as {who}", "kafka-delegation-tokens", 0, {"code": done.code, "told": re.sub(" +", " ", told)}))
+            output = output.replace(word, stands_for)
+        output = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d", "<time>", output)
+        # drop the lines of other tokens
+        output = "\n".join(line for line in output.splitlines() if "<id>" in line or "<time> " not in line)
+        seen.append(Seen(f"{arguments[0]}, as {who}", "kafka-delegation-tokens", 0, {"code": done.code, "told": re.sub(" +", " ", output)}))
         return done.out
 
     ann = 'plain.PlainLoginModule required username="ann" password="pass word";'

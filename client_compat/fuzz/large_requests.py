@@ -364,7 +364,7 @@ def cells(row: Row) -> list[str]:
     waits = [f"{each:,.1f}" for found in row.found.values() for each in (found.p99_ms, found.longest_ms)]
     attack, turn_ms = row.attack, row.found[OTTLA].turn_ms or 0.0
     notes = [f"{name} {found.end or 'gave no answer'}" for name, found in row.found.items() if found.end or not found.answers]
-    told = "; ".join([*row.complaints, *(notes if row.who != NOBODY else [])])
+    remarks = "; ".join([*row.complaints, *(notes if row.who != NOBODY else [])])
     return [
         attack.api,
         attack.array,
@@ -374,7 +374,7 @@ def cells(row: Row) -> list[str]:
         f"{row.times}",
         f"{turn_ms:,.1f}",
         *waits,
-        told,
+        remarks,
     ]
 
 

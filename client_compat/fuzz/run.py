@@ -26,18 +26,18 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from client_compat.fuzz.attack import TOPIC, Target, attack_once
-from client_compat.fuzz.doors import (
+from client_compat.fuzz.messages import MessageMaker
+from client_compat.fuzz.secured import (
     GUEST,
     GUEST_PASSWORD,
     GUESTS_TOPIC,
     SECRET,
     SECRET_TOPIC,
-    Door,
+    SecuredListeners,
     SomebodyIsIn,
-    attack_door_once,
+    attack_secured_once,
     failed_log_ins,
 )
-from client_compat.fuzz.messages import MessageMaker
 from client_compat.matrix.lock import Lock
 from client_compat.matrix.rights import Operation, Resource, Right, Rights
 from client_compat.matrix.truth import Truth
@@ -55,7 +55,7 @@ GOOD_RATE_MAX = 300
 KEPT_TOPICS = frozenset({GOOD_TOPIC, TOPIC, "fuzz", "fuzz-2"})
 OF_THE_LOCK = frozenset({SECRET_TOPIC, GUESTS_TOPIC})
 GUESTS_RIGHT = Right(GUEST, Operation.WRITE, Resource.TOPIC, GUESTS_TOPIC)
-AT_DOORS = 0.75
+SECURITY_ATTACKS = 0.75
 TIDY_EVERY_S = 5.0
 LOOK_EVERY_S = 0.1
 ATTACKERS = 6
@@ -178,7 +178,7 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
             attacks = [_attacks(target, lock) for target in targets]
             try:
                 if lock is not None:
-                    _fail_to_log_in([Door(lock, target) for target in targets], broker, run)
+                    _fail_to_log_in([SecuredListeners(lock, target) for target in targets], broker, run)
                 _attack(targets, attacks, _Watch(run, broker, clients.answered), time.monotonic() + seconds, on_look)
                 if lock is not None:
                     _check_secret(broker)
@@ -228,14 +228,18 @@ def _check_secret(broker: BrokerProcess) -> None:
         raise SomebodyIsIn(f"{SECRET_TOPIC} has {len(values)} records: {values[:3]!r}")
 
 
-def _fail_to_log_in(doors: Sequence[Door], broker: BrokerProcess, run: FuzzRun) -> None:
+def _fail_to_log_in(targets: Sequence[SecuredListeners], broker: BrokerProcess, run: FuzzRun) -> None:
     """Make `failed_logins` attempts and measure the broker's growth after the warm-up."""
     with ThreadPoolExecutor(FAILING, "failing") as pool:
         each = max(1, run.failed_logins // FAILING)
         if run.failed_logins:
-            list(pool.map(lambda number: failed_log_ins(doors[number % len(doors)], min(WARM_UP_LOGINS // FAILING, each)), range(FAILING)))
+            list(
+                pool.map(
+                    lambda number: failed_log_ins(targets[number % len(targets)], min(WARM_UP_LOGINS // FAILING, each)), range(FAILING)
+                )
+            )
             before = broker.usage().rss_bytes
-            list(pool.map(lambda number: failed_log_ins(doors[number % len(doors)], each), range(FAILING)))
+            list(pool.map(lambda number: failed_log_ins(targets[number % len(targets)], each), range(FAILING)))
             run.grown = max(0, broker.usage().rss_bytes - before)
 
 
@@ -243,8 +247,8 @@ def _attacks(target: Target, lock: Lock | None) -> Callable[[], None]:
     """Return a function that runs one random attack. With a secured broker, three of four attack its security."""
     if lock is None:
         return partial(attack_once, target)
-    door = Door(lock, target)
-    return lambda: attack_door_once(door) if target.rng.random() < AT_DOORS else attack_once(target)
+    listeners = SecuredListeners(lock, target)
+    return lambda: attack_secured_once(listeners) if target.rng.random() < SECURITY_ATTACKS else attack_once(target)
 
 
 def _attack(

@@ -316,8 +316,8 @@ def _both(broker: Node, controller: Node) -> Node:
 
 def _listeners(ports: Mapping[str, tuple[int, int]]) -> dict[str, str]:
     """Make listener settings: for each name, the port, and the advertised port."""
-    own, told = (",".join(f"{name}://{HOST}:{at[which]}" for name, at in ports.items()) for which in (0, 1))
-    return {"listeners": own, "advertised.listeners": told}
+    own, advertised = (",".join(f"{name}://{HOST}:{at[which]}" for name, at in ports.items()) for which in (0, 1))
+    return {"listeners": own, "advertised.listeners": advertised}
 
 
 @contextmanager

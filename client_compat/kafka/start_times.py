@@ -41,13 +41,13 @@ def processes(directory: Path, kind: Kind) -> Start:
 
 def one_process(directory: Path) -> Start:
     """Start `ottla serve --brokers 3`, which formats its own directory. Raises `BrokerFailed`."""
-    told = directory.with_name("ports")
-    argv = [*OTTLA, "serve", "--brokers", str(BROKERS), "--data-dir", str(directory), "--port", "0", "--port-file", str(told)]
+    port_file = directory.with_name("ports")
+    argv = [*OTTLA, "serve", "--brokers", str(BROKERS), "--data-dir", str(directory), "--port", "0", "--port-file", str(port_file)]
     node = BrokerProcess(argv, 0, directory.with_name("log"))
 
     def launch() -> None:
         node.spawn()
-        while len(ports := told.read_text().split() if told.exists() else []) < BROKERS:
+        while len(ports := port_file.read_text().split() if port_file.exists() else []) < BROKERS:
             node.check_alive()
             time.sleep(LOOK_S)
         for port in ports:

@@ -16,13 +16,13 @@ PAYMENT = "pay 100"
 def duplicates(stage: Stage) -> bool:
     """Reproduce it with confluent-kafka, `enable.idempotence`, two partitions and three requests in flight."""
     stage.truth.create_topic(TOPIC, 2)
-    told: list[str] = []
+    outcomes: list[str] = []
     in_flight = InFlight()
 
     producer = stage.producer(enable_idempotence=True, stats_cb=in_flight, **InFlight.SETTINGS)
 
     def on_delivery(error: object, message: object) -> None:
-        told.append(_report(error, message))
+        outcomes.append(_report(error, message))
 
     def send(value: str, partition: int) -> None:
         producer.produce(TOPIC, value.encode(), partition=partition, on_delivery=on_delivery)
@@ -43,7 +43,7 @@ def duplicates(stage: Stage) -> bool:
     stage.tell("  partition 1: appended, but answered NOT_ENOUGH_REPLICAS_AFTER_APPEND: the client is to send it again")
     stage.tell("  partition 0: “b” is answered NOT_ENOUGH_REPLICAS, so “c” is answered OUT_OF_ORDER_SEQUENCE_NUMBER")
     left = producer.flush(READ_S)
-    stage.tell(f"The client was told, in the end: {'; '.join(told)}; {left} unanswered.")
+    stage.tell(f"The client was told, in the end: {'; '.join(outcomes)}; {left} unanswered.")
     stage.tell_log(TOPIC, 2)
     places = [
         (batch.header.base_offset, batch.header.producer_epoch, batch.header.base_sequence)

@@ -26,20 +26,20 @@ def reorders(stage: Stage) -> bool:
 
 def loses_the_first(stage: Stage) -> bool:
     """Reproduce the loss with a producer that is unknown in the partition."""
-    stored, told = _send(stage, "steps-unknown", idempotent=True, known=False)
-    return stored == VALUES[1:] and told == {"1": "delivered, without an offset", "2": "offset 0", "3": "offset 1", "4": "offset 2"}
+    stored, outcomes = _send(stage, "steps-unknown", idempotent=True, known=False)
+    return stored == VALUES[1:] and outcomes == {"1": "delivered, without an offset", "2": "offset 0", "3": "offset 1", "4": "offset 2"}
 
 
 def _send(stage: Stage, topic: str, *, idempotent: bool, known: bool = True) -> tuple[list[str], dict[str, str]]:
     """Return the log's final values, and the client's report for each value."""
     stage.truth.create_topic(topic)
-    told: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     in_flight = InFlight()
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
         offset = message.offset()
         delivered = "delivered, without an offset" if offset is None else f"offset {offset}"
-        told[(message.value() or b"").decode()] = delivered if error is None else error.name()
+        outcomes[(message.value() or b"").decode()] = delivered if error is None else error.name()
 
     producer = stage.producer(enable_idempotence=idempotent, stats_cb=in_flight, **InFlight.SETTINGS)
     if known:
@@ -55,5 +55,5 @@ def _send(stage: Stage, topic: str, *, idempotent: bool, known: bool = True) -> 
     state = "on" if idempotent else "off"
     stage.tell(f"Idempotence {state}: {len(VALUES)} batches in flight, the first is answered NOT_ENOUGH_REPLICAS and retried:")
     stage.tell_log(topic)
-    stage.tell(f"The client was told: {'; '.join(f'“{value}” {what}' for value, what in told.items())}.")
-    return stage.stored(topic), told
+    stage.tell(f"The client was told: {'; '.join(f'“{value}” {what}' for value, what in outcomes.items())}.")
+    return stage.stored(topic), outcomes

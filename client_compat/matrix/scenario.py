@@ -113,8 +113,8 @@ class Scene:
 
     def note(self, error: ClientError | None, what: str = "") -> None:
         """Record what the client reported; it has to be the same on Apache Kafka."""
-        told = "no error" if error is None else plain(str(error))
-        self.found.append(f"{what}: {told}" if what else told)
+        text = "no error" if error is None else plain(str(error))
+        self.found.append(f"{what}: {text}" if what else text)
 
     def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
         return self.client.producer(**options)

@@ -31,8 +31,8 @@ START_S, STOP_S = 180, 60
 def main() -> None:
     """Run all checks and print the result."""
     version = importlib.metadata.version("ottla")
-    told = _output(str(COMMAND), "--version").strip()
-    assert told == f"ottla {version}", told
+    output = _output(str(COMMAND), "--version").strip()
+    assert output == f"ottla {version}", output
     tops = {Path(file).parts[0] for file in importlib.metadata.files("ottla") or () if Path(file).parts[0] != ".."}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"ottla"}, tops
     for face in FACES:
@@ -68,9 +68,9 @@ def _served(work: Path) -> Iterator[str]:
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as broker:
         assert broker.stdout is not None
         try:
-            told = GREETING.match(broker.stdout.readline())  # empty if the broker did not start; stderr then has the reason
-            assert told is not None, broker.wait(STOP_S)
-            yield told["address"]
+            greeting = GREETING.match(broker.stdout.readline())  # empty if the broker did not start; stderr then has the reason
+            assert greeting is not None, broker.wait(STOP_S)
+            yield greeting["address"]
         finally:
             broker.send_signal(signal.SIGTERM)
             ended = broker.wait(STOP_S)

@@ -47,15 +47,15 @@ def job_of(role: Role, doc: str | None) -> Job:
     if role.endswith("consumer"):
         parser.add_argument("--result", action="store_true", help="print the effects, one a line, and end")
     options = parser.parse_args()
-    told = os.environ
+    environment = os.environ
     return Job(
-        bootstrap=told["OTTLA_BOOTSTRAP_SERVERS"],
-        instance=told.get("OTTLA_INSTANCE", "1"),
-        work=Path(told.get("OTTLA_WORK_DIR", ".")),
-        input=told.get("OTTLA_INPUT", "input"),
-        output=told.get("OTTLA_OUTPUT", "output"),
-        group=told.get("OTTLA_GROUP", "samples"),
-        records=int(told.get("OTTLA_RECORDS", "200")),
+        bootstrap=environment["OTTLA_BOOTSTRAP_SERVERS"],
+        instance=environment.get("OTTLA_INSTANCE", "1"),
+        work=Path(environment.get("OTTLA_WORK_DIR", ".")),
+        input=environment.get("OTTLA_INPUT", "input"),
+        output=environment.get("OTTLA_OUTPUT", "output"),
+        group=environment.get("OTTLA_GROUP", "samples"),
+        records=int(environment.get("OTTLA_RECORDS", "200")),
         mistake=options.mistake,
         result=getattr(options, "result", False),
     )

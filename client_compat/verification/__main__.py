@@ -87,8 +87,8 @@ class Sample:
             return "breaks " + ", ".join(
                 f"{' and '.join(repr(breach['guarantee']) for breach in each['breaches'])} in {each['name']}" for each in broken
             )
-        told = ("held", "exposed", "lost by a setting", "not met", CANNOT_RUN)
-        count = {standing: sum(each["standing"] == standing for each in self.scenarios) for standing in told}
+        standings = ("held", "exposed", "lost by a setting", "not met", CANNOT_RUN)
+        count = {standing: sum(each["standing"] == standing for each in self.scenarios) for standing in standings}
         return ", ".join(f"{number} {standing}" for standing, number in count.items() if number)
 
     @property
@@ -110,11 +110,11 @@ class Sample:
         for each in self.scenarios:
             for breach in each["breaches"]:
                 if each["name"] == self.mistake.scenario and breach["guarantee"] == self.mistake.breaks:
-                    told = [str(line).strip() for line in breach["explanation"] if ": " in line or "@" in line]
-                    return next((line for line in told if "@" in line), str(breach["says"]))
+                    lines = [str(line).strip() for line in breach["explanation"] if ": " in line or "@" in line]
+                    return next((line for line in lines if "@" in line), str(breach["says"]))
         return ""
 
-    def sit(self) -> None:
+    def run_verify(self) -> None:
         """Run `ottla verify` on the program, and store its scenarios or its error."""
         try:
             command = self.command
@@ -131,8 +131,8 @@ class Sample:
         verify = [sys.executable, "-m", "ottla", "verify", *options, "--", *command]
         done = subprocess.run(verify, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         try:
-            told = json.loads(done.stdout)
-            self.scenarios, self.error = told["scenarios"], told["could_not_judge"] or ""
+            verdict = json.loads(done.stdout)
+            self.scenarios, self.error = verdict["scenarios"], verdict["could_not_judge"] or ""
         except ValueError:
             self.error = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
 
@@ -165,7 +165,7 @@ def main(
         progress = Console(stderr=True, highlight=False)
         for number, sample in enumerate(chosen, 1):
             with progress.status(f"{number} of {len(chosen)}: {sample.name}"):
-                sample.sit()
+                sample.run_verify()
             progress.print(f"{sample.sign} {sample.name}: {sample.found}", markup=False, soft_wrap=True)
         table = Table(title="ottla verify on the sample programs", show_lines=True, expand=True)
         for title, ratio in (("program", 2), ("expected", 2), ("the verification says", 3), ("evidence", 5), ("", None)):
@@ -174,8 +174,10 @@ def main(
             table.add_row(*map(escape, (sample.name, sample.expected, sample.found, sample.evidence)), sample.sign)
         console.print(table)
         if as_json is not None:
-            told = [{"client": each.client, "role": each.role, "expected": each.expected, "scenarios": each.scenarios} for each in chosen]
-            as_json.write_text(json.dumps(told, indent=2))
+            results = [
+                {"client": each.client, "role": each.role, "expected": each.expected, "scenarios": each.scenarios} for each in chosen
+            ]
+            as_json.write_text(json.dumps(results, indent=2))
         return Expectations(len(chosen), [sample.name for sample in chosen if not sample.as_expected])
 
     conduct(play, console=program.new_console(highlight=False))

@@ -98,7 +98,7 @@ class MarkerBatch(NamedTuple):
     """A marker batch to append: the header, the bytes from the magic on (those before are set by the log), and the decoded marker."""
 
     header: BatchHeader
-    unstamped: tuple[Buffer, ...]
+    bytes_from_magic: tuple[Buffer, ...]
     marker: Marker
 
 

@@ -60,7 +60,7 @@ WITHOUT_A_CODE: Final = (ApiKey.ELECT_LEADERS, 0)
 """The denial of an election of all partitions is an empty answer, as in Kafka."""
 
 
-class Door(NamedTuple):
+class Listener(NamedTuple):
     """A listener under attack: its dispatcher, the keys of the APIs that change state there, and `state()`, which returns all that they
     could change."""
 
@@ -78,7 +78,7 @@ class Scene:
         environment = Environment(self.cluster.clock, MemoryFiles(), self.cluster.network, Random(1), InlineThreads)
         wanted = {**GUARDED, "log.dir": "/alone", "listeners": "PLAINTEXT://alone:9092"}
         self._alone = Broker(load(wanted, {}, None).settings, Faults(), environment)
-        self.doors: dict[str, Door] = {}
+        self.listeners: dict[str, Listener] = {}
         runner.run(self._begin())
 
     async def _begin(self) -> None:
@@ -109,14 +109,14 @@ class Scene:
             ends = [(each.topic, each.index, each.log.log_start_offset, each.log.log_end_offset) for each in services.partitions]
             return services.topics.image, ends, services.broker_configs.loggers.levels(), list(services.groups.all_groups())
 
-        self.doors = {
-            "standalone": Door(Dispatcher(self._alone.services, Faults()), AT_BROKERS, lambda: state_of(self._alone)),
-            "broker": Door(
+        self.listeners = {
+            "standalone": Listener(Dispatcher(self._alone.services, Faults()), AT_BROKERS, lambda: state_of(self._alone)),
+            "broker": Listener(
                 Dispatcher(broker.services, Faults(), broker_routes()),
                 AT_BROKERS,
                 lambda: (state_of(broker), role.newest.image),
             ),
-            "controller": Door(ControllerDispatcher(controller), AT_CONTROLLERS, state_of_controller),
+            "controller": Listener(ControllerDispatcher(controller), AT_CONTROLLERS, state_of_controller),
         }
         create = CreateTopicsRequest([CreatableTopic(TOPIC, 1, 1)])
         for name in ("standalone", "broker"):
@@ -124,16 +124,16 @@ class Scene:
             assert created.error_code == 0, created
         await self.cluster.until(lambda: self.cluster.members[1].knows(TOPIC), "the topic is there")
 
-    def topic_id(self, door: str) -> bytes:
-        services: Any = (self._alone if door == "standalone" else self.cluster.members[1].broker).services
+    def topic_id(self, listener: str) -> bytes:
+        services: Any = (self._alone if listener == "standalone" else self.cluster.members[1].broker).services
         return services.topics.image.topic_ids[TOPIC]
 
-    def ask(self, door: str, request: Message, version: int) -> Any:
-        return self._runner.run(self._ask(door, request, version, ANN))
+    def ask(self, listener: str, request: Message, version: int) -> Any:
+        return self._runner.run(self._ask(listener, request, version, ANN))
 
-    async def _ask(self, door: str, request: Message, version: int, peer: Peer) -> Any:
+    async def _ask(self, listener: str, request: Message, version: int, peer: Peer) -> Any:
         frame = b"".join(encode_request(request.API_KEY, version, 1, "ann", request))[4:]
-        reply: Any = self.doors[door].dispatcher.handle(peer, frame)
+        reply: Any = self.listeners[listener].dispatcher.handle(peer, frame)
         reply = await self.cluster.done(reply) if inspect.isawaitable(reply) else reply
         return reply if reply is None or reply is CLOSE else decode_response(request.API_KEY, version, b"".join(reply)[4:])[1]
 
@@ -165,13 +165,13 @@ def _structs(value: object) -> list[Any]:
     return [each for each in (value if isinstance(value, list) else [value]) if is_dataclass(each)]
 
 
-@pytest.mark.parametrize("door", ["standalone", "broker", "controller"])
+@pytest.mark.parametrize("listener", ["standalone", "broker", "controller"])
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_user_without_rights_alters_nothing_whatever_the_form_of_a_request(scene: Scene, door: str, data: st.DataObject) -> None:
-    request, version = data.draw(requests(scene.doors[door].keys, scene.topic_id(door)))
-    before = scene.doors[door].state()
-    answer = scene.ask(door, request, version)
-    assert scene.doors[door].state() == before
+def test_a_user_without_rights_alters_nothing_whatever_the_form_of_a_request(scene: Scene, listener: str, data: st.DataObject) -> None:
+    request, version = data.draw(requests(scene.listeners[listener].keys, scene.topic_id(listener)))
+    before = scene.listeners[listener].state()
+    answer = scene.ask(listener, request, version)
+    assert scene.listeners[listener].state() == before
     if answer is not None and answer is not CLOSE and (request.API_KEY, version) != WITHOUT_A_CODE:
         assert {ErrorCode(code) for code in innermost_codes(answer)} <= DENIALS | OF_FORM, answer

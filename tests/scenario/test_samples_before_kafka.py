@@ -40,7 +40,7 @@ def test_a_sample_gets_the_verdict_that_it_deserves(
 ) -> None:
     wrong = next((each for each in MISTAKES if each.name == mistake), None)
     sample = Sample(client, role, wrong, kafka.bootstrap, only=scenarios)
-    sample.sit()
+    sample.run_verify()
     assert sample.as_expected, (sample.found, sample.scenarios)
     assert {each["name"] for each in sample.scenarios if each["standing"] == "held"} >= {"calm", *scenarios}
     with Client("127.0.0.1", kafka.port) as beside:

@@ -115,9 +115,9 @@ class LogBox:
         return self.directory / f"{base:020d}{suffix}"
 
 
-def remove_doomed(owner: PartitionLog | LogDir, now_ms: int) -> None:
+def run_due_deletions(owner: PartitionLog | LogDir, now_ms: int) -> None:
     """Remove the segment files that are marked for deletion, as the background task does."""
-    for remove in owner.doomed(now_ms):
+    for remove in owner.due_deletions(now_ms):
         remove()
 
 

@@ -275,7 +275,7 @@ class ReplicatedPartition:
                 for entry in taken:
                     broker.log.append(entry)
                 broker.replica.appended(broker.log.log_end_offset, self.now_ms)
-                self.act(broker, broker.replica.leader_said(data.high_watermark))
+                self.act(broker, broker.replica.update_high_watermark(data.high_watermark))
                 follower.appended(taken[-1].epoch if taken else None, data.high_watermark)
             case TruncateLog(offset):
                 self.truncate(broker, offset)

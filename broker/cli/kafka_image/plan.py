@@ -59,28 +59,28 @@ class ImageStart:
     """For each setting, the variable that it came from."""
 
 
-def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[str, str], *, as_told: Flavour) -> ImageStart:
+def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[str, str], *, env_flavour: Flavour) -> ImageStart:
     """Plan the start of a container.
 
-    `flavour` is the vendor whose image's script was called, or None. `as_told` is the vendor whose names the variables have. `mounted` are
-    the settings of the mounted file; variables win over them. Raises SettingsError.
+    `flavour` is the vendor whose image's script was called, or None. `env_flavour` is the vendor whose names the variables have. `mounted`
+    are the settings of the mounted file; variables win over them. Raises SettingsError.
     """
-    read = settings_of(as_told, env)
+    read = settings_of(env_flavour, env)
     settings = {**mounted, **read}
-    if not settings and as_told is not Flavour.BITNAMI:
+    if not settings and env_flavour is not Flavour.BITNAMI:
         settings = dict(WITHOUT_VARIABLES)
     warnings = list(_host_name(settings))
     settings |= secret_files(env)
     if "log.dirs" not in settings and "log.dir" not in settings:
-        settings["log.dirs"] = _data_dir(flavour, as_told)
+        settings["log.dirs"] = _data_dir(flavour, env_flavour)
     _listeners(settings)
-    if as_told is Flavour.BITNAMI:
+    if env_flavour is Flavour.BITNAMI:
         settings |= of_bitnami(env, settings)
-    scram = scram_of_bitnami(env, settings) if as_told is Flavour.BITNAMI else []
-    if (cluster_id := _cluster_id(as_told, env, settings)) is not None:
+    scram = scram_of_bitnami(env, settings) if env_flavour is Flavour.BITNAMI else []
+    if (cluster_id := _cluster_id(env_flavour, env, settings)) is not None:
         settings["cluster.id"] = cluster_id
     warnings += adapted(settings)
-    variables = {name: variable for name in read if (variable := variable_of(as_told, env, name)) is not None}
+    variables = {name: variable for name in read if (variable := variable_of(env_flavour, env, name)) is not None}
     return ImageStart(settings, scram, env.get("KAFKA_CREATE_TOPICS", ""), warnings, variables)
 
 
@@ -89,10 +89,10 @@ def adapted(settings: dict[str, str]) -> list[str]:
     return [*_advertised(settings), *_zookeeper(settings), *_authorizer(settings)]
 
 
-def _data_dir(flavour: Flavour | None, as_told: Flavour) -> str:
+def _data_dir(flavour: Flavour | None, env_flavour: Flavour) -> str:
     """Return the data directory. If the image is not known, use the directory where one of the images has left data before."""
-    if flavour is not None or as_told is Flavour.BITNAMI:
-        return DATA[as_told]
+    if flavour is not None or env_flavour is Flavour.BITNAMI:
+        return DATA[env_flavour]
     before = (DATA[Flavour.APACHE], WITHOUT_VARIABLES["log.dirs"], DATA[Flavour.BITNAMI])
     return next((path for path in before if (Path(path) / FILE_NAME).exists() or os.path.ismount(path)), DATA_OF_ALL)
 
@@ -119,7 +119,7 @@ def _host_name(settings: dict[str, str]) -> Iterator[str]:
         yield f"advertised.host.name is a setting from before Kafka 3.0: using advertised.listeners={settings['advertised.listeners']}"
 
 
-def _cluster_id(as_told: Flavour, env: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
+def _cluster_id(env_flavour: Flavour, env: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
     meta = Path(settings.get("log.dirs") or settings["log.dir"]) / FILE_NAME
     try:
         return decode_meta(meta.read_bytes()).cluster_id
@@ -127,7 +127,7 @@ def _cluster_id(as_told: Flavour, env: Mapping[str, str], settings: Mapping[str,
         pass
     except (OSError, ValueError) as error:
         raise SettingsError(f"{meta}: {error}") from None
-    if as_told is Flavour.BITNAMI:
+    if env_flavour is Flavour.BITNAMI:
         given = env.get("KAFKA_CLUSTER_ID") or env.get("KAFKA_KRAFT_CLUSTER_ID")
         return given or (encode_uuid(random_id(os.urandom)) if "process.roles" in settings else None)
     return env.get("CLUSTER_ID") or (CLUSTER_ID if "process.roles" in settings else None)

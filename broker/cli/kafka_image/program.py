@@ -82,16 +82,16 @@ def _configure(flavour: Flavour, file: Path) -> int:
 
 def _plan(flavour: Flavour | None) -> ImageStart:
     env = dict(os.environ)
-    as_told = flavour or flavour_of(env)
+    env_flavour = flavour or flavour_of(env)
     try:
-        if as_told is Flavour.BITNAMI:
+        if env_flavour is Flavour.BITNAMI:
             env = with_files(env)
     except OSError as error:
         raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from None
-    mounted = MOUNTED.get(as_told)
-    if flavour is None and as_told is Flavour.APACHE and not asks_for_kafka(env):
+    mounted = MOUNTED.get(env_flavour)
+    if flavour is None and env_flavour is Flavour.APACHE and not asks_for_kafka(env):
         mounted = next((path for path in MOUNTED.values() if path.exists()), None)
-    return planned(flavour, env, read_properties(mounted if mounted is not None and mounted.exists() else None), as_told=as_told)
+    return planned(flavour, env, read_properties(mounted if mounted is not None and mounted.exists() else None), env_flavour=env_flavour)
 
 
 def _tell(plan: ImageStart) -> None:

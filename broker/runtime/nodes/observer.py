@@ -300,6 +300,6 @@ class MetadataObserver:
     async def _upkeep(self) -> None:
         now_ms = self._clock.now_ms()
         self._log.clean(now_ms)
-        for remove in self._log.doomed(now_ms):
+        for remove in self._log.due_deletions(now_ms):
             await self._flusher.run(remove)
         await self._flusher.flush(self._log.log, lambda _: None)

@@ -141,7 +141,7 @@ class QuorumController:
     async def _look_after_log(self) -> None:
         log, now_ms = self.voter.raft_log, self._clock.now_ms()
         log.clean(now_ms)
-        for remove in log.doomed(now_ms):
+        for remove in log.due_deletions(now_ms):
             await self._flusher.run(remove)
         await self._flusher.run(self._log_dir.recovery_point_checkpoint())  # recovery after a crash begins there
 

@@ -326,7 +326,7 @@ class _Fetcher:
         if isinstance(action, AppendFetched):
             assert data is not None, "nothing to append"
             epoch = partition.append_fetched(data.records or b"", action.leader_epoch)
-            partition.leader_said(data.high_watermark, data.log_start_offset)
+            partition.apply_leader_offsets(data.high_watermark, data.log_start_offset)
             self._plan.appended(key, epoch, data.high_watermark)
             if self._lines:
                 self._lines.over(("refused", key), "What broker %d sends of %s is appended", self._leader, self._name(key))

@@ -182,7 +182,9 @@ class Partition:
         if origin is _CLIENT:
             if checked is None:
                 checked = check_produce_batch(batch, config=log.config, now_ms=now_ms, at_once=True)
-            info = log.append_parsed(checked.header, checked.unstamped, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard)
+            info = log.append_parsed(
+                checked.header, checked.bytes_from_magic, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard
+            )
         else:
             info = log.append(batch, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard)
         if info.duplicate:
@@ -395,10 +397,10 @@ class Partition:
                 self._grew(len(records))
         return None if log.log_end_offset == before else log.epochs.latest
 
-    def leader_said(self, high_watermark: int, log_start: int) -> None:
+    def apply_leader_offsets(self, high_watermark: int, log_start: int) -> None:
         """Apply the leader's high watermark and log start offset, limited to the end of this log. Raises Rejected."""
         log = self.log
-        self._moved(self.replica.leader_said(max(high_watermark, log.log_start_offset)))
+        self._moved(self.replica.update_high_watermark(max(high_watermark, log.log_start_offset)))
         if log.log_start_offset < log_start <= log.high_watermark:
             log.delete_records_before(log_start)
 
@@ -530,7 +532,7 @@ class Partition:
             if self.replica.leads:
                 self.log.advance_high_watermark(self.replica.high_watermark)
             else:
-                self.log.leader_said(self.replica.high_watermark)
+                self.log.update_high_watermark(self.replica.high_watermark)
             if self.end_watchers:
                 self._wake_followers(LATER)
         if effects > COMMITTED:

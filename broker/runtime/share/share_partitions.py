@@ -143,7 +143,7 @@ class SharePartitionManager:
             else:
                 self._load(shared, read)
         except Rejected as error:
-            raise self._failed(shared, _as_told(error)) from error
+            raise self._failed(shared, _for_clients(error)) from error
         return shared
 
     def _read(self, shared: SharePartitionInUse, done: asyncio.Future[ReadState]) -> None:
@@ -152,7 +152,7 @@ class SharePartitionManager:
         try:
             self._load(shared, done.result())
         except Rejected as error:
-            self._failed(shared, _as_told(error))
+            self._failed(shared, _for_clients(error))
         except asyncio.CancelledError:
             self._failed(shared, Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
@@ -266,7 +266,7 @@ class SharePartitionManager:
     def _undo(self, shared: SharePartitionInUse, update: Update, error: Rejected) -> Rejected:
         shared.state.not_written(update, self.clock.mono_ms())
         shared.wake()
-        told = _as_told(error)
+        told = _for_clients(error)
         self.fence(shared, told)
         return told
 
@@ -366,5 +366,5 @@ class SharePartitionManager:
             self._failed(shared, Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
 
-def _as_told(error: Rejected) -> Rejected:
+def _for_clients(error: Rejected) -> Rejected:
     return Rejected(_OF_COORDINATOR.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), error.message)

@@ -115,7 +115,7 @@ class Background:
     async def _remove_files(self) -> None:
         """Remove files on a thread, because unlinking a gigabyte can take a file system long. If a removal fails, the remaining files are
         removed by the next run."""
-        await self._off_the_loop(self._log_dir.doomed(self._clock.now_ms()))
+        await self._off_the_loop(self._log_dir.due_deletions(self._clock.now_ms()))
 
     async def _checkpoint(self) -> None:
         """Write the recovery points that the previous round has synced, then sync all partitions, FLUSH_THREADS at a time, because each

@@ -75,9 +75,9 @@ def unclean_election(stage: Stage, calm: Calm) -> Script:
         stage.cluster.host.topics.configure(topic, UNCLEAN)
     stage.cluster.shrink_isr_to(leader)
     yield from _written_by(stage, calm, leader, acknowledges=True)
-    # The leader writes nothing more: what a retry wrote between this reading and the kill would be lost without being doomed.
+    # The leader writes nothing more: what a retry wrote between this reading and the kill would be lost without being in `may_be_lost`.
     stage.cluster.brokers[leader - 1].faults.add("hold-request:api=Produce,name=no-more")
-    stage.doomed = stage.deployment.examine(calm.topics, audit=False).stored
+    stage.may_be_lost = stage.deployment.examine(calm.topics, audit=False).stored
     stage.cluster.kill(leader)
 
 

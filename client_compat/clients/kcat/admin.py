@@ -48,9 +48,9 @@ class Admin:
 
     def describe_cluster(self, request: Request) -> Answer:
         """Describe the cluster, without its id, which kcat does not report."""
-        told = self._metadata(request)
-        nodes = [[one["id"], *_address(one["name"])] for one in told["brokers"]]
-        return {"cluster_id": None, "controller": told.get("controllerid"), "nodes": nodes}
+        metadata = self._metadata(request)
+        nodes = [[one["id"], *_address(one["name"])] for one in metadata["brokers"]]
+        return {"cluster_id": None, "controller": metadata.get("controllerid"), "nodes": nodes}
 
     def _metadata(self, request: Request, *more: str) -> Any:
         return json.loads(checked(kcat("-L", "-J", "-b", self._bootstrap, *more, timeout_s=request.timeout_s)).stdout)

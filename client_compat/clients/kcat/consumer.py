@@ -183,10 +183,10 @@ class Consumer:
 def query(bootstrap: str, place: Partition, at: int, timeout_s: float) -> int:
     """Return the offset for a timestamp, -1 (end) or -2 (beginning), from `kcat -Q`; negative if there is none."""
     done = checked(kcat("-Q", "-b", bootstrap, "-t", f"{place[0]}:{place[1]}:{at}", timeout_s=timeout_s))
-    told: Any = _ANSWER.search(done.stdout.decode())
-    if told is None:
+    match: Any = _ANSWER.search(done.stdout.decode())
+    if match is None:
         raise KcatFailed(f"no offset in {done.stdout.decode()!r}")
-    return int(told[3])
+    return int(match[3])
 
 
 def _known(offset: int) -> int | None:

@@ -69,9 +69,9 @@ class Producer:
     def _result(done: subprocess.CompletedProcess[bytes], count: int) -> Iterator[Answer]:
         delivered = [{"partition": int(one[1]), "offset": int(one[2])} for one in _DELIVERED.finditer(done.stderr)][:count]
         yield from delivered
-        told = failure(KcatFailed(errors_of(done.stderr) or f"{len(delivered)} of {count} records were delivered"))
+        failed = failure(KcatFailed(errors_of(done.stderr) or f"{len(delivered)} of {count} records were delivered"))
         for _ in range(count - len(delivered)):
-            yield {"error": (told or Failure("CLIENT:kcat")).as_json()}
+            yield {"error": (failed or Failure("CLIENT:kcat")).as_json()}
 
     def close(self) -> None:
         """Do nothing, because no kcat process runs between two operations."""

@@ -109,8 +109,8 @@ class Producer:
                 self._write(request["topic"], batch)
                 results += [{"partition": None, "offset": None}] * len(batch)
             except (PySparkException, Py4JError) as error:
-                told = failure(error)
-                results += [{"error": (told or Failure("CLIENT:spark", str(error))).as_json()}] * len(batch)
+                failed = failure(error)
+                results += [{"error": (failed or Failure("CLIENT:spark", str(error))).as_json()}] * len(batch)
         return {"results": results}
 
     def _write(self, topic: str, records: list[Mapping[str, Any]]) -> None:

@@ -38,8 +38,8 @@ def ends_of_epochs(nodes: Nodes, label: str, topic: str) -> None:
             for current in (-1, 0, 1, 7):
                 for epoch in (0, 1, 7):
                     asked = [OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, epoch), OffsetForLeaderPartition(9, -1, 0)])]
-                    told = f"{label}, epoch {epoch}, current {current}, as {replica}"
-                    nodes.everywhere(told, OffsetForLeaderEpochRequest(replica, asked), version)
+                    title = f"{label}, epoch {epoch}, current {current}, as {replica}"
+                    nodes.everywhere(title, OffsetForLeaderEpochRequest(replica, asked), version)
 
 
 def of_epochs(nodes: Nodes) -> None:

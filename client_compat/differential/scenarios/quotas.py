@@ -96,7 +96,7 @@ def _wait_for(probe: Probe, names: set[str], without: set[str | None]) -> None:
     Apache Kafka's controller responds before the broker has applied the change.
     """
     for _ in until("quotas are known"):
-        told = probe.quietly(DescribeClientQuotasRequest(), 1).entries
-        found = {part.entity_name for entry in told for part in entry.entity}
+        entries = probe.quietly(DescribeClientQuotasRequest(), 1).entries
+        found = {part.entity_name for entry in entries for part in entry.entity}
         if names <= found and not without & found:
             return

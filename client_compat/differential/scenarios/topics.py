@@ -111,9 +111,9 @@ def growing(probe: Probe) -> None:
 def deleting(probe: Probe) -> None:
     """Delete topics by name and by id, each twice."""
     for version in probe.range(ApiKey.DELETE_TOPICS):
-        topic_id = create(probe, f"doomed-{version}")
+        topic_id = create(probe, f"deleted-{version}")
         for label in ("delete", "again"):
-            by_name = DeleteTopicsRequest([DeleteTopicState(f"doomed-{version}")], [f"doomed-{version}"], 5_000)
+            by_name = DeleteTopicsRequest([DeleteTopicState(f"deleted-{version}")], [f"deleted-{version}"], 5_000)
             probe.ask(label, by_name, version)
         probe.ask("unknown", DeleteTopicsRequest([DeleteTopicState("nowhere")], ["nowhere", ""], 5_000), version)
         probe.ask("an internal one", DeleteTopicsRequest([DeleteTopicState("__cluster_metadata")], ["__cluster_metadata"], 5_000), version)

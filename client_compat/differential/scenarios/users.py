@@ -65,8 +65,8 @@ def _wait_for(probe: Probe, known: dict[tuple[str, int], int]) -> None:
     Apache Kafka's controller responds before the broker has applied the change.
     """
     for _ in until("users are known"):
-        told = probe.quietly(DescribeUserScramCredentialsRequest(None), 0).results
-        if {(user.user, each.mechanism): each.iterations for user in told for each in user.credential_infos} == known:
+        results = probe.quietly(DescribeUserScramCredentialsRequest(None), 0).results
+        if {(user.user, each.mechanism): each.iterations for user in results for each in user.credential_infos} == known:
             return
 
 

@@ -75,9 +75,9 @@ def offsets_for_times(scene: Scene) -> None:
         scene.truth.write_values(topic, [b"%d" % number], timestamp=first + number * STEP_MS)
     consumer = _reader(scene, [(topic, 0)])
     for at, wanted in ((first, 0), (first + 1, 1), (first + 4 * STEP_MS, 4), (first - 10 * STEP_MS, 0)):
-        offset, told = consumer.offsets_for_times({(topic, 0): at})[topic, 0]
+        offset, timestamp = consumer.offsets_for_times({(topic, 0): at})[topic, 0]
         same(offset, wanted, f"the offset for {at - first} ms after the first record")
-        expect(told in {None, first + wanted * STEP_MS}, f"its timestamp is {told}, where {first + wanted * STEP_MS} was to be")
+        expect(timestamp in {None, first + wanted * STEP_MS}, f"its timestamp is {timestamp}, where {first + wanted * STEP_MS} was to be")
     offset, _ = consumer.offsets_for_times({(topic, 0): first + 60 * STEP_MS})[topic, 0]
     expect(offset in {None, -1, 10}, f"the offset for a time after the last record is {offset}")
     consumer.close()

@@ -69,12 +69,12 @@ def group_member_killed(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     every = partitions_of(topic, count=PARTITIONS)
     first = _member(scene, group, topic, session_timeout_ms=6_000)
-    doomed = scene.another()
-    second = doomed.consumer(**_joining(group, session_timeout_ms=6_000))
+    killed = scene.another()
+    second = killed.consumer(**_joining(group, session_timeout_ms=6_000))
     second.subscribe([topic])
     members = Members([first, second])
     members.share(every, [2, 2])
-    doomed.program.kill()
+    killed.program.kill()
     del members.consumers[1]
     members.share(every, [4])
     members.close()
@@ -156,12 +156,12 @@ def static_member_returns(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     every = partitions_of(topic, count=PARTITIONS)
     stays = _member(scene, group, topic, instance_id="stays", session_timeout_ms=40_000)
-    doomed = scene.another()
-    goes = doomed.consumer(**_joining(group, instance_id="goes", session_timeout_ms=40_000))
+    killed = scene.another()
+    goes = killed.consumer(**_joining(group, instance_id="goes", session_timeout_ms=40_000))
     goes.subscribe([topic])
     members = Members([stays, goes])
     before = members.share(every, [2, 2])
-    doomed.program.kill()
+    killed.program.kill()
     began = time.monotonic()
     del members.consumers[1]
     members.poll(1_500)
@@ -239,9 +239,9 @@ def commit_metadata(scene: Scene) -> None:
     poll_until(consumer, COUNT)
     consumer.commit({(topic, 0): (12, "a note, größer")}, mode="sync")
     same(group_truth(scene).committed(group, [(topic, 0)]), {(topic, 0): (12, "a note, größer")}, "what is committed")
-    offset, told = consumer.committed_metadata([(topic, 0)])[topic, 0]
+    offset, metadata = consumer.committed_metadata([(topic, 0)])[topic, 0]
     same(offset, 12, "the offset that the client says is committed")
-    expect(told in {"", "a note, größer"}, f"the client says that the metadata is {told!r}")
+    expect(metadata in {"", "a note, größer"}, f"the client says that the metadata is {metadata!r}")
     consumer.close()
 
 

@@ -28,9 +28,9 @@ KEYLESS_DEFAULT = frozenset({"kafka-go"})
 def _placed(scene: Scene, sent: list[Sent], topic: str) -> dict[bytes, int]:
     """Return the acknowledged partition of each key, after checking it against the log."""
     stored = {record.key: index for index in range(PARTITIONS) for record in scene.truth.records(topic, index)}
-    told = {key: one.partition for key, one in zip(KEYS, places(sent), strict=True)}
-    same(told, stored, "partitions that were acknowledged, against the log")
-    return told
+    acknowledged = {key: one.partition for key, one in zip(KEYS, places(sent), strict=True)}
+    same(acknowledged, stored, "partitions that were acknowledged, against the log")
+    return acknowledged
 
 
 def _send_keys(scene: Scene, partitioner: str) -> dict[bytes, int]:

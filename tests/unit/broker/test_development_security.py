@@ -115,6 +115,6 @@ def test_an_unknown_client_kind_or_user_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_printed_settings_cover_every_kind_of_client(tmp_path: Path) -> None:
-    told = make_development_security(tmp_path / "data", NOW_MS, tls=True, users={"alice": "a"}).told("h:1")
+    text = make_development_security(tmp_path / "data", NOW_MS, tls=True, users={"alice": "a"}).client_configuration("h:1")
     for word in ("sasl.jaas.config=", "ssl.ca.location=", "sasl_plain_username='alice'", "ssl_context=ssl.create_default_context("):
-        assert word in told
+        assert word in text

@@ -36,12 +36,12 @@ class Admin:
             NewTopic(one["name"], one["partitions"], one.get("replication", 1), topic_configs=one.get("configs") or {})
             for one in request["topics"]
         ]
-        told = await self._admin.create_topics(wanted)
-        return {"results": {name: _error(code, *message) for name, code, *message in told.topic_errors}}
+        response = await self._admin.create_topics(wanted)
+        return {"results": {name: _error(code, *message) for name, code, *message in response.topic_errors}}
 
     async def delete_topics(self, request: Request) -> Answer:
-        told = await self._admin.delete_topics(request["topics"])
-        return {"results": {name: _error(code) for name, code, *_ in told.topic_error_codes}}
+        response = await self._admin.delete_topics(request["topics"])
+        return {"results": {name: _error(code) for name, code, *_ in response.topic_error_codes}}
 
     async def list_topics(self, request: Request) -> Answer:
         return {"topics": [one["topic"] for one in await self._admin.describe_topics() if not one["is_internal"]]}
@@ -55,8 +55,8 @@ class Admin:
         await self._admin.create_partitions({request["topic"]: NewPartitions(request["count"])})
 
     async def describe_configs(self, request: Request) -> Answer:
-        (told,) = await self._admin.describe_configs([ConfigResource(request["resource"], request["name"])])
-        ((code, message, _, _, entries),) = told.resources
+        (response,) = await self._admin.describe_configs([ConfigResource(request["resource"], request["name"])])
+        ((code, message, _, _, entries),) = response.resources
         _check(code, message)
         return {"configs": {name: value for name, value, *_ in entries}}
 
@@ -64,8 +64,8 @@ class Admin:
         """Set a topic's settings with AlterConfigs, which replaces all of them, so `delete` needs no action."""
         if request["resource"] != "topic":
             raise Unsupported("aiokafka's alter_configs of a broker sends a second request, without resources, that it never needs")
-        for told in await self._admin.alter_configs([ConfigResource("topic", request["name"], request.get("set") or {})]):
-            for code, message, *_ in told.resources:
+        for response in await self._admin.alter_configs([ConfigResource("topic", request["name"], request.get("set") or {})]):
+            for code, message, *_ in response.resources:
                 _check(code, message)
 
     async def delete_records(self, request: Request) -> Answer:
@@ -77,7 +77,7 @@ class Admin:
         return {"groups": [[row[0], None, None] for row in await self._admin.list_consumer_groups()]}
 
     async def describe_group(self, request: Request) -> Answer:
-        ((group, *_),) = [told.groups for told in await self._admin.describe_consumer_groups([request["group"]])]
+        ((group, *_),) = [response.groups for response in await self._admin.describe_consumer_groups([request["group"]])]
         code, _, state, _, protocol, members, *_ = group
         _check(code, request["group"])
         return {
@@ -87,13 +87,13 @@ class Admin:
         }
 
     async def group_offsets(self, request: Request) -> Answer:
-        told = await self._admin.list_consumer_group_offsets(request["group"])
-        return {"offsets": [[*partition, one.offset] for partition, one in told.items()]}
+        offsets = await self._admin.list_consumer_group_offsets(request["group"])
+        return {"offsets": [[*partition, one.offset] for partition, one in offsets.items()]}
 
     async def describe_cluster(self, request: Request) -> Answer:
-        told = await self._admin.describe_cluster()
-        nodes = [[one["node_id"], one["host"], one["port"]] for one in told["brokers"]]
-        return {"cluster_id": told.get("cluster_id"), "controller": told["controller_id"], "nodes": nodes}
+        response = await self._admin.describe_cluster()
+        nodes = [[one["node_id"], one["host"], one["port"]] for one in response["brokers"]]
+        return {"cluster_id": response.get("cluster_id"), "controller": response["controller_id"], "nodes": nodes}
 
 
 def _check(code: int, message: str | None) -> None:
@@ -104,9 +104,9 @@ def _check(code: int, message: str | None) -> None:
 def _error(code: int, *message: Any) -> Answer | None:
     if not code:
         return None
-    told = failure(for_code(code)(*_texts(message)))
-    assert told is not None, "for_code gives errors of the client's own"
-    return told.as_json()
+    failed = failure(for_code(code)(*_texts(message)))
+    assert failed is not None, "for_code gives errors of the client's own"
+    return failed.as_json()
 
 
 def _texts(message: Iterable[Any]) -> list[str]:

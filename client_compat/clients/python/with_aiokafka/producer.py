@@ -83,12 +83,12 @@ class Producer:
         if isinstance(sent, dict):
             return sent
         try:
-            told = await sent
+            metadata = await sent
         except Exception as error:  # noqa: BLE001 -- a failed record is a result
             return errors.result(error)
-        if told is None:
+        if metadata is None:
             return {"partition": None, "offset": None}  # acks=0: the broker sends no response
-        return {"partition": told.partition, "offset": told.offset, "timestamp": told.timestamp}
+        return {"partition": metadata.partition, "offset": metadata.offset, "timestamp": metadata.timestamp}
 
     async def begin(self, request: Request) -> None:
         await self._producer.begin_transaction()

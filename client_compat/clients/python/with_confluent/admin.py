@@ -41,10 +41,10 @@ class Admin:
     def list_topics(self, request: Request) -> Answer:
         names = list(self._admin.list_topics(timeout=request.timeout_s).topics)
         described = self._admin.describe_topics(TopicCollection(names), request_timeout=request.timeout_s) if names else {}
-        return {"topics": [name for name, told in described.items() if not _value(told, request).is_internal]}
+        return {"topics": [name for name, topic in described.items() if not _value(topic, request).is_internal]}
 
     def describe_topic(self, request: Request) -> Answer:
-        (told,) = self._admin.describe_topics(TopicCollection([request["topic"]]), request_timeout=request.timeout_s).values()
+        (topic,) = self._admin.describe_topics(TopicCollection([request["topic"]]), request_timeout=request.timeout_s).values()
         return {
             "partitions": [
                 {
@@ -53,7 +53,7 @@ class Admin:
                     "replicas": [node.id for node in one.replicas],
                     "isr": [node.id for node in one.isr],
                 }
-                for one in _value(told, request).partitions
+                for one in _value(topic, request).partitions
             ]
         }
 
@@ -76,22 +76,24 @@ class Admin:
 
     def delete_records(self, request: Request) -> Answer:
         wanted = [TopicPartition(topic, index, before) for topic, index, before in request["offsets"]]
-        told = _all(self._admin.delete_records(wanted, request_timeout=request.timeout_s), request)
-        return {"low": [[one.topic, one.partition, deleted.low_watermark] for one, deleted in told.items()]}
+        result = _all(self._admin.delete_records(wanted, request_timeout=request.timeout_s), request)
+        return {"low": [[one.topic, one.partition, deleted.low_watermark] for one, deleted in result.items()]}
 
     def list_offsets(self, request: Request) -> Answer:
         wanted = {TopicPartition(topic, index): _spec(at) for topic, index, at in request["offsets"]}
-        told = _all(self._admin.list_offsets(wanted, request_timeout=request.timeout_s), request)
-        return {"offsets": [[one.topic, one.partition, found.offset] for one, found in told.items()]}
+        result = _all(self._admin.list_offsets(wanted, request_timeout=request.timeout_s), request)
+        return {"offsets": [[one.topic, one.partition, found.offset] for one, found in result.items()]}
 
     def list_groups(self, request: Request) -> Answer:
-        told = _value(self._admin.list_consumer_groups(request_timeout=request.timeout_s), request)
-        if told.errors:
-            raise told.errors[0]
-        return {"groups": [[one.group_id, _word(one.type), _word(one.state)] for one in told.valid]}
+        result = _value(self._admin.list_consumer_groups(request_timeout=request.timeout_s), request)
+        if result.errors:
+            raise result.errors[0]
+        return {"groups": [[one.group_id, _word(one.type), _word(one.state)] for one in result.valid]}
 
     def describe_group(self, request: Request) -> Answer:
-        told = _all(self._admin.describe_consumer_groups([request["group"]], request_timeout=request.timeout_s), request)[request["group"]]
+        result = _all(self._admin.describe_consumer_groups([request["group"]], request_timeout=request.timeout_s), request)[
+            request["group"]
+        ]
         members = [
             {
                 "id": one.member_id,
@@ -99,31 +101,31 @@ class Admin:
                 "instance_id": one.group_instance_id,
                 "partitions": [[place.topic, place.partition] for place in one.assignment.topic_partitions],
             }
-            for one in told.members
+            for one in result.members
         ]
-        return {"state": _word(told.state), "type": _word(told.type), "assignor": told.partition_assignor, "members": members}
+        return {"state": _word(result.state), "type": _word(result.type), "assignor": result.partition_assignor, "members": members}
 
     def group_offsets(self, request: Request) -> Answer:
         asked = [ConsumerGroupTopicPartitions(request["group"])]
-        (told,) = _all(self._admin.list_consumer_group_offsets(asked, request_timeout=request.timeout_s), request).values()
-        for one in told.topic_partitions:
+        (result,) = _all(self._admin.list_consumer_group_offsets(asked, request_timeout=request.timeout_s), request).values()
+        for one in result.topic_partitions:
             errors.check(one.error)
-        return {"offsets": [[one.topic, one.partition, one.offset] for one in told.topic_partitions]}
+        return {"offsets": [[one.topic, one.partition, one.offset] for one in result.topic_partitions]}
 
     def alter_group_offsets(self, request: Request) -> None:
         wanted = [TopicPartition(topic, index, offset) for topic, index, offset in request["offsets"]]
         asked = [ConsumerGroupTopicPartitions(request["group"], wanted)]
-        (told,) = _all(self._admin.alter_consumer_group_offsets(asked, request_timeout=request.timeout_s), request).values()
-        for one in told.topic_partitions:
+        (result,) = _all(self._admin.alter_consumer_group_offsets(asked, request_timeout=request.timeout_s), request).values()
+        for one in result.topic_partitions:
             errors.check(one.error)
 
     def delete_groups(self, request: Request) -> Answer:
         return _results(self._admin.delete_consumer_groups(request["groups"], request_timeout=request.timeout_s), request)
 
     def describe_cluster(self, request: Request) -> Answer:
-        told = _value(self._admin.describe_cluster(request_timeout=request.timeout_s), request)
-        nodes = [[one.id, one.host, one.port] for one in told.nodes]
-        return {"cluster_id": told.cluster_id, "controller": told.controller.id if told.controller else None, "nodes": nodes}
+        result = _value(self._admin.describe_cluster(request_timeout=request.timeout_s), request)
+        nodes = [[one.id, one.host, one.port] for one in result.nodes]
+        return {"cluster_id": result.cluster_id, "controller": result.controller.id if result.controller else None, "nodes": nodes}
 
 
 def _value(future: Future[Any], request: Request) -> Any:
@@ -141,8 +143,8 @@ def _results(futures: Mapping[str, Future[Any]], request: Request) -> Answer:
         try:
             _value(future, request)
         except KafkaException as error:
-            told = errors.failure(error)
-            results[name] = told.as_json() if told else {"code": "CLIENT:KafkaException", "message": str(error)}
+            failed = errors.failure(error)
+            results[name] = failed.as_json() if failed else {"code": "CLIENT:KafkaException", "message": str(error)}
         else:
             results[name] = None
     return {"results": results}

@@ -45,7 +45,7 @@ _PLACES = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END}
 class Consumer:
     def __init__(self, request: Request) -> None:
         own = settings(NAME, request, SETTINGS)
-        come_in = security.settings(request, security.Door())
+        come_in = security.settings(request, security.AuthenticationErrors())
         self._begin_at = OFFSET_INVALID
         self._at_once = own.pop("max_poll_records", POLL_RECORDS)
         if "partition.assignment.strategy" in own:
@@ -128,10 +128,10 @@ class Consumer:
     def _watermarks(self, request: Request, which: int) -> Answer:
         rows = []
         for one in _partitions(request):
-            told = self._consumer.get_watermark_offsets(one, request.timeout_s)
-            if told is None:
+            watermarks = self._consumer.get_watermark_offsets(one, request.timeout_s)
+            if watermarks is None:
                 raise TimeoutError("no watermark offsets came in time")
-            rows.append([one.topic, one.partition, told[which]])
+            rows.append([one.topic, one.partition, watermarks[which]])
         return {"offsets": rows}
 
     def pause(self, request: Request) -> None:

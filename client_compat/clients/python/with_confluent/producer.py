@@ -46,7 +46,7 @@ class Producer:
             raise Unsupported("confluent-kafka has no interceptors: librdkafka's are plugins in C, not in its Python API")
         own = {
             "bootstrap.servers": request["bootstrap"],
-            **security.settings(request, security.Door()),
+            **security.settings(request, security.AuthenticationErrors()),
             **settings(NAME, request, SETTINGS),
         }
         if own.get("partitioner") == OWN_DEFAULT:

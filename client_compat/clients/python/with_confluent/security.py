@@ -24,23 +24,23 @@ POLL_S = 0.1
 
 
 @dataclass(slots=True)
-class Door:
+class AuthenticationErrors:
     """Stores librdkafka's authentication or TLS error, if any."""
 
     error: KafkaError | None = None
 
-    def told(self, error: KafkaError) -> None:
+    def store(self, error: KafkaError) -> None:
         """Serve as `error_cb`. Other errors, such as "all brokers are down", only follow from the stored one."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.error = error
 
     def check(self) -> None:
-        """Raise the authentication or TLS error that `told` stored as a KafkaException, if there is one."""
+        """Raise the authentication or TLS error that `store` stored as a KafkaException, if there is one."""
         if self.error is not None:
             raise KafkaException(self.error)
 
 
-def settings(request: Request, door: Door) -> dict[str, Any]:
+def settings(request: Request, errors: AuthenticationErrors) -> dict[str, Any]:
     given = request.get("security")
     if given is None:
         return {}
@@ -51,12 +51,12 @@ def settings(request: Request, door: Door) -> dict[str, Any]:
         found["sasl.username"] = given["user"]
     if (token := given.get("token")) is not None:
         found["oauth_cb"] = lambda _: (token, time.time() + 3_600)
-    return found | {"error_cb": door.told}
+    return found | {"error_cb": errors.store}
 
 
 def connect(request: Request) -> int:
-    door = Door()
-    own = {"bootstrap.servers": request["bootstrap"], **settings(request, door), "error_cb": door.told}
+    errors = AuthenticationErrors()
+    own = {"bootstrap.servers": request["bootstrap"], **settings(request, errors), "error_cb": errors.store}
     producer = Producer(own, logger=logging.getLogger("confluent-kafka"))
     ends = time.monotonic() + request.timeout_s
     while True:
@@ -64,6 +64,6 @@ def connect(request: Request) -> int:
         try:
             return len(producer.list_topics(timeout=POLL_S).brokers)
         except KafkaException:
-            door.check()
+            errors.check()
             if time.monotonic() > ends:
                 raise

@@ -36,12 +36,12 @@ class Admin:
             }
             for one in request["topics"]
         }
-        told = self._admin.create_topics(wanted, raise_errors=False)
-        return {"results": {one["name"]: errors.of_code(one["error_code"], one.get("error_message")) for one in told["topics"]}}
+        response = self._admin.create_topics(wanted, raise_errors=False)
+        return {"results": {one["name"]: errors.of_code(one["error_code"], one.get("error_message")) for one in response["topics"]}}
 
     def delete_topics(self, request: Request) -> Answer:
-        told = self._admin.delete_topics(request["topics"], raise_errors=False)
-        return {"results": {one["name"]: errors.of_code(one["error_code"], one.get("error_message")) for one in told["topics"]}}
+        response = self._admin.delete_topics(request["topics"], raise_errors=False)
+        return {"results": {one["name"]: errors.of_code(one["error_code"], one.get("error_message")) for one in response["topics"]}}
 
     def list_topics(self, request: Request) -> Answer:
         return {"topics": [one["name"] for one in self._admin.describe_topics() if not one["is_internal"]]}
@@ -57,22 +57,22 @@ class Admin:
         self._admin.create_partitions({request["topic"]: request["count"]})
 
     def describe_configs(self, request: Request) -> Answer:
-        told = self._admin.describe_configs([ConfigResource(request["resource"], request["name"])], config_filter="all")
-        entries = told[request["resource"]][request["name"]]
+        response = self._admin.describe_configs([ConfigResource(request["resource"], request["name"])], config_filter="all")
+        entries = response[request["resource"]][request["name"]]
         return {"configs": {name: entry["value"] for name, entry in entries.items()}}
 
     def alter_configs(self, request: Request) -> None:
         changes: dict[str, Any] = {name: ("SET", value) for name, value in (request.get("set") or {}).items()}
         changes.update(dict.fromkeys(request.get("delete") or (), ("DELETE", None)))
-        told = self._admin.alter_configs([ConfigResource(request["resource"], request["name"], changes)])
-        for results in told.values():
+        response = self._admin.alter_configs([ConfigResource(request["resource"], request["name"], changes)])
+        for results in response.values():
             for result in results.values():
                 if result != "OK":
                     raise Refused(result)
 
     def delete_records(self, request: Request) -> Answer:
-        told = self._admin.delete_records({TopicPartition(topic, index): before for topic, index, before in request["offsets"]})
-        return {"low": [[*partition, _low(one)] for partition, one in told.items()]}
+        response = self._admin.delete_records({TopicPartition(topic, index): before for topic, index, before in request["offsets"]})
+        return {"low": [[*partition, _low(one)] for partition, one in response.items()]}
 
     def list_offsets(self, request: Request) -> Answer:
         asked = {TopicPartition(topic, index): SPECS.get(at, at) for topic, index, at in request["offsets"]}
@@ -84,9 +84,9 @@ class Admin:
 
     def describe_group(self, request: Request) -> Answer:
         """Describe a group with DescribeGroups, the only request that kafka-python has; it reports a KIP-848 group as dead."""
-        told = self._admin.describe_groups([request["group"]])[request["group"]]
-        if told["error"]:
-            raise Refused(told["error"])
+        response = self._admin.describe_groups([request["group"]])[request["group"]]
+        if response["error"]:
+            raise Refused(response["error"])
         members = [
             {
                 "id": one["member_id"],
@@ -94,13 +94,13 @@ class Admin:
                 "instance_id": one.get("group_instance_id"),
                 "partitions": _assigned(one["member_assignment"]),
             }
-            for one in told["members"]
+            for one in response["members"]
         ]
-        return {"state": told["group_state"], "assignor": told["protocol_data"], "members": members}
+        return {"state": response["group_state"], "assignor": response["protocol_data"], "members": members}
 
     def group_offsets(self, request: Request) -> Answer:
-        told = self._admin.list_group_offsets(request["group"])[request["group"]]
-        return {"offsets": [[*partition, one.offset] for partition, one in told.items()]}
+        response = self._admin.list_group_offsets(request["group"])[request["group"]]
+        return {"offsets": [[*partition, one.offset] for partition, one in response.items()]}
 
     def alter_group_offsets(self, request: Request) -> None:
         offsets = {TopicPartition(topic, index): OffsetAndMetadata(offset, "", -1) for topic, index, offset in request["offsets"]}
@@ -110,8 +110,8 @@ class Admin:
 
     def delete_groups(self, request: Request) -> Answer:
         """Delete groups; return each one's error. The client reports only the name of its error class, or OK."""
-        told = self._admin.delete_groups(request["groups"])
-        return {"results": {group: None if said == "OK" else _named(said) for group, said in told.items()}}
+        response = self._admin.delete_groups(request["groups"])
+        return {"results": {group: None if said == "OK" else _named(said) for group, said in response.items()}}
 
     def describe_producers(self, request: Request) -> Answer:
         producers = [
@@ -131,13 +131,13 @@ class Admin:
 
     def describe_transaction(self, request: Request) -> Answer:
         name = request["transactional_id"]
-        told = self._admin.describe_transactions([name])[name]
+        response = self._admin.describe_transactions([name])[name]
         return {
-            "state": told.state.value,
-            "producer_id": told.producer_id,
-            "epoch": told.producer_epoch,
-            "timeout_ms": told.transaction_timeout_ms,
-            "partitions": [list(partition) for partition in sorted(told.topic_partitions)],
+            "state": response.state.value,
+            "producer_id": response.producer_id,
+            "epoch": response.producer_epoch,
+            "timeout_ms": response.transaction_timeout_ms,
+            "partitions": [list(partition) for partition in sorted(response.topic_partitions)],
         }
 
     def abort_transaction(self, request: Request) -> None:
@@ -149,9 +149,9 @@ class Admin:
         self._admin.abort_transaction(AbortTransactionSpec(partition, found[0].producer_id, found[0].producer_epoch))
 
     def describe_cluster(self, request: Request) -> Answer:
-        told = self._admin.describe_cluster()
-        nodes = [[one["broker_id"], one["host"], one["port"]] for one in told["brokers"]]
-        return {"cluster_id": told["cluster_id"], "controller": told["controller_id"], "nodes": nodes}
+        response = self._admin.describe_cluster()
+        nodes = [[one["broker_id"], one["host"], one["port"]] for one in response["brokers"]]
+        return {"cluster_id": response["cluster_id"], "controller": response["controller_id"], "nodes": nodes}
 
     def _producers(self, request: Request) -> list[Any]:
         partition = TopicPartition(*request["partition"])
@@ -163,8 +163,8 @@ def _assigned(assignment: Any) -> list[list[Any]]:
     return [[one["topic"], index] for one in rows for index in one["partitions"]]
 
 
-def _low(told: Any) -> int:
-    low = told["low_watermark"] if isinstance(told, dict) else told.low_watermark
+def _low(response: Any) -> int:
+    low = response["low_watermark"] if isinstance(response, dict) else response.low_watermark
     return int(low)
 
 

@@ -64,9 +64,9 @@ class Consumer:
     def committed(self, request: Request) -> Answer:
         rows = []
         for partition in _partitions(request):
-            told = self._consumer.committed(partition, metadata=True, timeout_ms=request.timeout_s * 1000)
-            found = told is not None and told.offset >= 0
-            rows.append([*partition, told.offset if found else None, told.metadata if found else ""])
+            committed = self._consumer.committed(partition, metadata=True, timeout_ms=request.timeout_s * 1000)
+            found = committed is not None and committed.offset >= 0
+            rows.append([*partition, committed.offset if found else None, committed.metadata if found else ""])
         return {"offsets": rows}
 
     def position(self, request: Request) -> Answer:

@@ -32,6 +32,6 @@ def of_class(kind: type[BaseException], message: str | None = None) -> Answer | 
     """Return None for the class NoError, else the error for this class."""
     if kind is errors.NoError:
         return None
-    told = failure(kind(message) if message else kind())
-    assert told is not None, "classes of kafka.errors are KafkaErrors"
-    return told.as_json()
+    failed = failure(kind(message) if message else kind())
+    assert failed is not None, "classes of kafka.errors are KafkaErrors"
+    return failed.as_json()

@@ -113,7 +113,7 @@ def _settled(sent: Any, ends: float) -> Answer:
     if isinstance(sent, dict):
         return sent
     try:
-        told = sent.get(max(0.0, ends - time.monotonic()))
+        metadata = sent.get(max(0.0, ends - time.monotonic()))
     except Exception as error:  # noqa: BLE001 -- a failed record is a result
         return errors.result(error)
-    return {"partition": told.partition, "offset": told.offset, "timestamp": told.timestamp}
+    return {"partition": metadata.partition, "offset": metadata.offset, "timestamp": metadata.timestamp}

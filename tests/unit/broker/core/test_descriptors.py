@@ -17,7 +17,7 @@ def in_a_process_with(soft: int, hard: int, code: str) -> str:
 
 
 def test_the_soft_limit_is_raised_as_far_as_permitted() -> None:
-    assert in_a_process_with(256, 3000, "print(most_open_files(), allow_open_files(), most_open_files())") == "256 3000 3000"
+    assert in_a_process_with(256, 3000, "print(max_open_files(), allow_open_files(), max_open_files())") == "256 3000 3000"
 
 
 def test_a_limit_that_cannot_be_raised_is_unchanged() -> None:

@@ -120,7 +120,7 @@ def test_an_observer_sees_every_exchange() -> None:
     seen: list[Exchange] = []
     faults.observe(seen.append)
     assert faults.active
-    faults.told(Exchange(END, 0, 5, None, None, seen=True))
+    faults.notify_observers(Exchange(END, 0, 5, None, None, seen=True))
     assert [each.subject for each in seen] == [END]
 
 
@@ -131,7 +131,7 @@ def test_after_the_last_observer_has_left_requests_need_not_ask() -> None:
     faults.observe(observer)
     faults.stop_observing(observer)
     assert not faults.active
-    faults.told(Exchange(END, 0, 5, None, None, seen=True))
+    faults.notify_observers(Exchange(END, 0, 5, None, None, seen=True))
     assert seen == []
 
 

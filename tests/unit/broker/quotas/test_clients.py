@@ -22,7 +22,7 @@ def test_take_back_reverses_recorded_usage() -> None:
 def test_a_quota_of_nan_limits_nobody() -> None:
     found = quota(float("nan"))
     assert found.use("u", "c", 1e9, 0) == 0
-    assert rounded(found.most_at_once("u", "c", 0)) == 0  # as Java rounds it: one batch at a time
+    assert rounded(found.max_at_once("u", "c", 0)) == 0  # as Java rounds it: one batch at a time
 
 
 def test_a_throttle_time_fits_into_its_response_field() -> None:
@@ -30,8 +30,8 @@ def test_a_throttle_time_fits_into_its_response_field() -> None:
 
 
 def test_a_client_can_use_all_but_one_window_at_once() -> None:
-    assert quota().most_at_once("u", "c", 0) == 100.0
-    assert UseQuota("consumer_byte_rate", Windows()).most_at_once("u", "c", 0) > 1e18
+    assert quota().max_at_once("u", "c", 0) == 100.0
+    assert UseQuota("consumer_byte_rate", Windows()).max_at_once("u", "c", 0) > 1e18
 
 
 def test_without_quotas_nothing_is_measured() -> None:

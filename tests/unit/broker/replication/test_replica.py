@@ -351,11 +351,11 @@ def test_a_partition_with_one_replica_needs_no_more_than_that() -> None:
 def test_a_followers_high_watermark_is_its_leaders_as_far_as_its_own_log_reaches() -> None:
     replica = lonely()
     replica.follow(registration(2, epoch=4, leader=2))
-    assert replica.leader_said(20) == NOTHING, "it had committed all of its log as a leader"
+    assert replica.update_high_watermark(20) == NOTHING, "it had committed all of its log as a leader"
     assert replica.appended(15, 0) == NOTHING
-    assert replica.leader_said(20) == COMMITTED
+    assert replica.update_high_watermark(20) == COMMITTED
     assert replica.high_watermark == 15
-    assert replica.leader_said(12) == COMMITTED
+    assert replica.update_high_watermark(12) == COMMITTED
     assert replica.high_watermark == 12, "of a follower it may go back"
 
 

@@ -55,7 +55,7 @@ PASSES, GOES_ON, CLOSES, REFUSED, IN = "passes", "goes on", "closes", "refused",
 def outcome(machine: SaslExchange, step: Step) -> str:
     if machine.done is not None:
         return IN
-    return PASSES if step.passes else {AfterStep.CONTINUE: GOES_ON, AfterStep.CLOSE: CLOSES, AfterStep.REJECT: REFUSED}[step.end]
+    return PASSES if step.to_dispatcher else {AfterStep.CONTINUE: GOES_ON, AfterStep.CLOSE: CLOSES, AfterStep.REJECT: REFUSED}[step.end]
 
 
 FIRST = {
@@ -89,7 +89,7 @@ def test_every_frame_in_every_state_has_the_listed_outcome(before: tuple[str, ..
     step = machine.take(FRAMES[name], NOW)
     assert outcome(machine, step) == TABLE[before].get(name, CLOSES)
     if step.end is AfterStep.CLOSE or (before == ("old handshake",) and step.end is AfterStep.REJECT):
-        assert step.answer == []
+        assert step.response == []
     assert "pass word" not in step.why
 
 
@@ -109,7 +109,7 @@ def test_reauthentication_begins_with_a_handshake_for_the_same_mechanism() -> No
     machine = exchange(ANN)
     assert outcome(machine, machine.take(frame(SaslHandshakeRequest("OTHER"), 1), NOW)) == GOES_ON
     step = machine.take(FRAMES["token"], NOW)
-    assert (step.end, step.answer) == (AfterStep.REJECT, [])
+    assert (step.end, step.response) == (AfterStep.REJECT, [])
     assert step.why == "SASL mechanism 'OTHER' requested by client is not supported for re-authentication of mechanism 'PLAIN'"
 
 

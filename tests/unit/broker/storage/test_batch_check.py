@@ -48,7 +48,7 @@ def with_section(section: bytes, count: int, codec: Codec = Codec.NONE) -> bytes
 
 
 def written(checked: Checked, base_offset: int = 500, leader_epoch: int = 9) -> bytes:
-    return b"".join((stamped_head(base_offset, checked.header.batch_length, leader_epoch), *checked.unstamped))
+    return b"".join((stamped_head(base_offset, checked.header.batch_length, leader_epoch), *checked.bytes_from_magic))
 
 
 def read(batch: bytes) -> list[Record]:
@@ -204,7 +204,7 @@ def test_in_the_common_case_no_byte_of_the_body_is_copied() -> None:
     batch = build_batch([SimpleRecord(None, bytes(900_000), NOW)])
     tracemalloc.start()
     try:
-        (tail,) = check(batch).unstamped
+        (tail,) = check(batch).bytes_from_magic
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -262,7 +262,7 @@ def test_another_codec_than_the_topics_is_recompressed_with_producer_ids_kept(so
 def test_the_topics_compression_level_is_used() -> None:
     records = [SimpleRecord(None, b"".join(b"record %d of many; " % (i * 7919 % 1000) for i in range(9000)), NOW)]
     configs = [LogConfig(compression_type="gzip", compression_gzip_level=level) for level in (1, 9)]
-    sizes = [len(check(build_batch(records), config).unstamped[-1]) for config in configs]
+    sizes = [len(check(build_batch(records), config).bytes_from_magic[-1]) for config in configs]
     assert sizes[1] < sizes[0]
 
 

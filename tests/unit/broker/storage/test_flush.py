@@ -15,7 +15,7 @@ from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.producer_state import Origin
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches
-from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, remove_doomed
+from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, run_due_deletions
 
 BATCH = len(batch())
 """Bytes of a batch with one record."""
@@ -103,7 +103,7 @@ def test_retention_frees_a_full_disk_if_everything_is_expired() -> None:
     files.room = 0
     with pytest.raises(Rejected):  # the leader epochs cannot be written; they are at the next start
         box.log.apply_retention(NOW_MS + 1000)
-    remove_doomed(box.log, NOW_MS + 10**9)
+    run_due_deletions(box.log, NOW_MS + 10**9)
     assert (box.log.log_start_offset, box.log.size_bytes) == (6, BATCH)
     assert files.exists(box.file(".log", 6))
     assert not files.exists(box.file(".log", 0))
@@ -287,7 +287,7 @@ def test_a_sync_survives_the_deletion_of_its_file(tmp_path: Path) -> None:
         box.append(batch())
     ticket = box.log.flush_begin()
     box.log.apply_retention(NOW_MS)
-    remove_doomed(box.log, NOW_MS)
+    run_due_deletions(box.log, NOW_MS)
     ticket.sync()
     box.log.flush_end(ticket)
     assert box.log.recovery_point == 7

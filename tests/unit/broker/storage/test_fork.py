@@ -21,7 +21,7 @@ from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.partition_log import Origin, PartitionLog
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.logs import NOW_MS, TOPIC_ID, batch, marker, remove_doomed
+from tests.support.logs import NOW_MS, TOPIC_ID, batch, marker, run_due_deletions
 
 SMALL_SEGMENTS = LogConfig(segment_bytes=2_000, index_interval_bytes=200, file_delete_delay_ms=0)
 KEYED = LogConfig(segment_bytes=2_000, index_interval_bytes=200, cleanup_policy=frozenset({"compact"}), file_delete_delay_ms=0)
@@ -189,14 +189,14 @@ def expire(log_dir: LogDir, rng: random.Random) -> None:
     log = log_dir.logs["plain", 0]
     log.config = LogConfig(segment_bytes=2_000, retention_bytes=rng.randrange(8_000), file_delete_delay_ms=0)
     log.apply_retention(NOW_MS)
-    remove_doomed(log_dir, NOW_MS + 1)
+    run_due_deletions(log_dir, NOW_MS + 1)
 
 
 def compact(log_dir: LogDir, _: random.Random) -> None:
     log = log_dir.logs["keyed", 0]
     for _ in clean_log(log, 0, NOW_MS):
         pass
-    remove_doomed(log_dir, NOW_MS + 1)
+    run_due_deletions(log_dir, NOW_MS + 1)
 
 
 def delete_records(log_dir: LogDir, rng: random.Random) -> None:
@@ -212,8 +212,8 @@ def write_more(log_dir: LogDir, _: random.Random) -> None:
 
 def delete_and_create(log_dir: LogDir, _: random.Random) -> None:
     log_dir.delete_log("plain", 0)
-    remove_doomed(log_dir, NOW_MS)
-    remove_doomed(log_dir, NOW_MS + 1)
+    run_due_deletions(log_dir, NOW_MS)
+    run_due_deletions(log_dir, NOW_MS + 1)
     append(log_dir.create_log("plain", 0, TOPIC_ID, SMALL_SEGMENTS), batch())
 
 

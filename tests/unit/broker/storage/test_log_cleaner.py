@@ -390,7 +390,7 @@ def test_a_segment_removed_during_the_pass_ends_it(tmp_path: Path, monkeypatch: 
         next(cleaning)
     first = log.segments.first
     log.segments.replace([first], [])
-    log.doom(first, NOW)
+    log.delete_segment_files(first, NOW)
     finish(cleaning)
     assert not first.path.exists()
     assert not [name for name in names(tmp_path / "t-0") if name.endswith((".cleaned", ".swap"))]
@@ -482,7 +482,7 @@ def test_a_segment_removed_while_a_batch_is_decoded_ends_the_pass(tmp_path: Path
     opening.sync()
     first = log.segments.first
     log.segments.replace([first], [])
-    log.doom(first, NOW)
+    log.delete_segment_files(first, NOW)
     assert finish(cleaning) == 0
     assert not first.path.exists()
 

@@ -21,7 +21,7 @@ from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.partition_metadata import NO_TOPIC_ID
 from ottla.broker.storage.producer_state import Origin
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.logs import NOW_MS, TOPIC_ID, batch, remove_doomed
+from tests.support.logs import NOW_MS, TOPIC_ID, batch, run_due_deletions
 
 
 def opened(path: Path, settings: BrokerSettings | None = None, **more: object) -> LogDir:
@@ -326,8 +326,8 @@ def test_the_files_of_a_failed_removal_are_not_used_by_the_new_partition(tmp_pat
         log_dir.create_log("topic", 2, b"2" * 16, LogConfig())
     files.heal()
     assert log_dir.create_log("topic", 2, b"2" * 16, LogConfig(), at_once=True).log_end_offset == 0
-    remove_doomed(log_dir, NOW_MS)
-    remove_doomed(log_dir, NOW_MS + 10**9)
+    run_due_deletions(log_dir, NOW_MS)
+    run_due_deletions(log_dir, NOW_MS + 10**9)
     assert {entry.name for entry in files.scan(tmp_path) if entry.is_dir} == {"topic-0", "topic-1", "topic-2"}
     log_dir.close()
 
@@ -430,10 +430,10 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_after_its_delay(tmp_
     with pytest.raises(Rejected) as caught:
         append(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    remove_doomed(log_dir, NOW_MS)
-    remove_doomed(log_dir, NOW_MS + 499)
+    run_due_deletions(log_dir, NOW_MS)
+    run_due_deletions(log_dir, NOW_MS + 499)
     assert aside.exists()
-    remove_doomed(log_dir, NOW_MS + 500)
+    run_due_deletions(log_dir, NOW_MS + 500)
     assert not aside.exists()
     log_dir.create_log("topic", 1, TOPIC_ID, LogConfig())
     log_dir.close()
@@ -442,8 +442,8 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_after_its_delay(tmp_
 def test_a_clock_that_went_back_does_not_delay_a_removal(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.delete_log("topic", 1)
-    remove_doomed(log_dir, NOW_MS)
-    remove_doomed(log_dir, NOW_MS - 10**9)
+    run_due_deletions(log_dir, NOW_MS)
+    run_due_deletions(log_dir, NOW_MS - 10**9)
     assert list(tmp_path.glob("*-delete")) == []
     log_dir.close()
 
@@ -454,7 +454,7 @@ def test_an_interrupted_deletion_is_finished_later(tmp_path: Path) -> None:
     log_dir.close(clean=False)
     again = opened(tmp_path, BrokerSettings(log_segment_delete_delay_ms=0))
     assert ("topic", 1) not in again.logs
-    remove_doomed(again, NOW_MS)
+    run_due_deletions(again, NOW_MS)
     assert list(tmp_path.glob("*-delete")) == []
     again.close()
 
@@ -468,7 +468,7 @@ def test_foreign_directories_are_not_changed(tmp_path: Path) -> None:
     assert [finding.file.name for finding in log_dir.findings] == ["partition.metadata", "photos-2024"]
     with pytest.raises(Rejected, match="photos-2024 exists already"):
         log_dir.create_log("photos", 2024, TOPIC_ID, LogConfig())
-    remove_doomed(log_dir, NOW_MS)
+    run_due_deletions(log_dir, NOW_MS)
     log_dir.close()
     for name in ("photos-2024", "photos-to-delete", "to-delete", "notes"):
         assert [path.name for path in (tmp_path / name).iterdir()] == ["one.jpg"]
@@ -485,7 +485,7 @@ def test_a_metadata_log_only_formatted_by_kafka_is_recognised(tmp_path: Path) ->
 def test_a_stray_partition_is_renamed_and_kept(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.mark_stray("topic", 2)
-    remove_doomed(log_dir, NOW_MS + 10**9)
+    run_due_deletions(log_dir, NOW_MS + 10**9)
     log_dir.close()
     assert len(list(tmp_path.glob("topic-2.*-stray"))) == 1
     again = opened(tmp_path)

@@ -20,7 +20,7 @@ from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.log_values import NOT_FOUND, Isolation
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.producer_state import Origin
-from tests.support.logs import NOW_MS, TOPIC_ID, batch, remove_doomed
+from tests.support.logs import NOW_MS, TOPIC_ID, batch, run_due_deletions
 from tests.support.topic_dirs import dying_after
 
 
@@ -73,8 +73,8 @@ def test_a_partition_without_a_directory_is_closed_cleanly_and_deleted_without_o
     log_dir.delete_log("topic", 0)
     append(log_dir.create_log("topic", 0, b"2" * 16, LogConfig()))
     log_dir.mark_stray("topic", 1)
-    remove_doomed(log_dir, NOW_MS)
-    remove_doomed(log_dir, NOW_MS + 10**9)
+    run_due_deletions(log_dir, NOW_MS)
+    run_due_deletions(log_dir, NOW_MS + 10**9)
     log_dir.close()
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["topic-0"]

@@ -12,7 +12,7 @@ from ottla.broker.storage.log_values import NOT_FOUND, Isolation
 from ottla.broker.storage.producer_state import Origin
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import crc_ok, read_header, split_batches
-from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, remove_doomed
+from tests.support.logs import NOW_MS, LogBox, batch, marker, producers, run_due_deletions
 
 BATCH = len(batch())
 """Bytes of a batch with one record."""
@@ -391,16 +391,16 @@ def test_deleted_files_are_renamed_and_removed_after_their_delay(tmp_path: Path)
     box.log.apply_retention(NOW_MS)
     gone = sorted(p.name for p in box.directory.glob("*.deleted"))
     assert gone == [f"{0:020d}.{kind}.deleted" for kind in ("index", "log", "timeindex")]
-    remove_doomed(box.log, NOW_MS + 999)
+    run_due_deletions(box.log, NOW_MS + 999)
     assert len(list(box.directory.glob("*.deleted"))) == 3
-    remove_doomed(box.log, NOW_MS + 1000)
+    run_due_deletions(box.log, NOW_MS + 1000)
     assert list(box.directory.glob("*.deleted")) == []
 
 
 def test_a_clock_that_went_back_does_not_delay_deleted_files(tmp_path: Path) -> None:
     box = segmented(tmp_path, retention_bytes=4 * BATCH, file_delete_delay_ms=1000)
     box.log.apply_retention(NOW_MS)
-    remove_doomed(box.log, NOW_MS - 10**9)
+    run_due_deletions(box.log, NOW_MS - 10**9)
     assert list(box.directory.glob("*.deleted")) == []
 
 

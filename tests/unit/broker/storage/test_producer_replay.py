@@ -14,7 +14,7 @@ from ottla.broker.storage.log_cleaner import clean_log
 from ottla.broker.storage.log_values import AppendInfo
 from ottla.broker.storage.producer_state import Origin
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.logs import NOW_MS, LogBox, batch, marker, remove_doomed, windows
+from tests.support.logs import NOW_MS, LogBox, batch, marker, run_due_deletions, windows
 
 PID = 4000
 SEQUENCE_MAX = 2**31 - 1
@@ -160,7 +160,7 @@ def test_batches_of_a_segment_deleted_by_retention_are_unknown(box: LogBox) -> N
     box.append(batch(PID, 0, 5))
     box.log.delete_records_before(5)
     box.log.apply_retention(NOW_MS)
-    remove_doomed(box.log, NOW_MS + 10**9)
+    run_due_deletions(box.log, NOW_MS + 10**9)
     box.restart()
     assert again(box, 4, 5) == [LOST, 5]
 

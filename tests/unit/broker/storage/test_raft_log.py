@@ -121,7 +121,7 @@ def test_retired_files_are_deleted_a_minute_later(files: MemoryFiles) -> None:
         put_snapshot(log, SnapshotId(end, 1))
     log.clean(NOW_MS + 10)
     assert [entry.name for entry in files.scan(DIRECTORY) if entry.name.endswith(".deleted")] != []
-    assert list(log.doomed(NOW_MS + 50_000)) == []
-    for remove in log.doomed(NOW_MS + 70_000):
+    assert list(log.due_deletions(NOW_MS + 50_000)) == []
+    for remove in log.due_deletions(NOW_MS + 70_000):
         remove()
     assert [entry.name for entry in files.scan(DIRECTORY) if entry.name.endswith(".deleted")] == []

@@ -79,9 +79,9 @@ def test_a_retired_snapshot_is_renamed_and_deleted_a_minute_later(tmp_path: Path
     assert not snapshots.forget_before(NEW.end_offset, 1000)
     assert snapshots.ids == [NEW]
     assert names(tmp_path) == [OLD.file_name + ".deleted", NEW.file_name]
-    assert list(snapshots.doomed(1000 + DELETE_DELAY_MS - 1)) == []
-    assert list(snapshots.doomed(1000 + DELETE_DELAY_MS)) == [tmp_path / (OLD.file_name + ".deleted")]
-    assert list(snapshots.doomed(1000 + DELETE_DELAY_MS)) == []
+    assert list(snapshots.due_deletions(1000 + DELETE_DELAY_MS - 1)) == []
+    assert list(snapshots.due_deletions(1000 + DELETE_DELAY_MS)) == [tmp_path / (OLD.file_name + ".deleted")]
+    assert list(snapshots.due_deletions(1000 + DELETE_DELAY_MS)) == []
 
 
 @pytest.mark.parametrize("data", [b"", b"x" * 100, content()[1]], ids=["empty", "no batch", "no header"])

@@ -39,8 +39,8 @@ def test_a_committed_offset_is_never_behind_one_that_was_acknowledged_before_it_
     group.acknowledged({0: 7})
     group.acknowledged({0: 5, 1: 3})
     before = list(group.committed)
-    group.told("java", before, {0: 7, 1: 4})
+    group.check_committed("java", before, {0: 7, 1: 4})
     assert (before, group.commits, group.verdict.backwards) == ([7, 3], 2, 0)
-    group.told("java", before, {0: 6})
-    group.told("java", before, {1: None})
+    group.check_committed("java", before, {0: 6})
+    group.check_committed("java", before, {1: None})
     assert group.verdict.backwards == 2

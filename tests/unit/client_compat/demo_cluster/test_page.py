@@ -54,7 +54,7 @@ def test_what_was_lost_is_a_part_of_what_was_acknowledged(tmp_path: Path) -> Non
     bars = picture(judged(tmp_path)).bars
     assert [(bool(bar.kept), bool(bar.lost)) for bar in bars] == [(True, False), (False, True), (True, False)]
     assert max(bar.kept + bar.lost for bar in bars) == 1.0
-    assert "2 acknowledged, 2 of them lost" in bars[1].told
+    assert "2 acknowledged, 2 of them lost" in bars[1].tooltip
 
 
 def test_what_comes_from_elsewhere_is_escaped_and_every_element_closed(tmp_path: Path) -> None:

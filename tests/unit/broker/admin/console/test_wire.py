@@ -34,7 +34,7 @@ def room() -> Iterator[Console]:
 
 
 class Tapped:
-    """A wire log without a broker; tests pass exchanges to it by `faults.told`."""
+    """A wire log without a broker; tests pass exchanges to it by `faults.notify_observers`."""
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -52,7 +52,7 @@ def test_requests_are_logged_from_the_first_read_until_the_last_readers_lease_en
         log = Tapped()
         assert not log.faults.active
         assert await log.numbers() == []
-        log.faults.told(beat())
+        log.faults.notify_observers(beat())
         assert await log.numbers() == [1]
         monkeypatch.setattr(limits, "WIRE_LOG_LEASE_MS", 0)
         assert await log.numbers(api="Fetch") == []
@@ -64,7 +64,7 @@ def test_requests_are_logged_from_the_first_read_until_the_last_readers_lease_en
                 await asyncio.sleep(0)
         monkeypatch.undo()
         assert await log.numbers() == [], "its lines were freed"
-        log.faults.told(beat())
+        log.faults.notify_observers(beat())
         assert await log.numbers(after=1) == [2]
 
     asyncio.run(run())
@@ -74,12 +74,12 @@ def test_a_line_is_kept_if_a_reader_wants_it_and_found_by_later_filters() -> Non
     async def run() -> None:
         log = Tapped()
         await log.read(group="g*", errors=True)
-        log.faults.told(beat())
-        log.faults.told(beat(REBALANCE_IN_PROGRESS, took_ms=3))
+        log.faults.notify_observers(beat())
+        log.faults.notify_observers(beat(REBALANCE_IN_PROGRESS, took_ms=3))
         assert await log.numbers(group="g*", errors=True) == [1]
         await log.read()
-        log.faults.told(beat(client="you"))
-        log.faults.told(beat(REBALANCE_IN_PROGRESS, took_ms=30))
+        log.faults.notify_observers(beat(client="you"))
+        log.faults.notify_observers(beat(REBALANCE_IN_PROGRESS, took_ms=30))
         for query, numbers in (
             ({}, [3, 2, 1]),
             ({"errors": True}, [3, 1]),
@@ -100,7 +100,7 @@ def test_a_response_has_the_newest_lines_that_fit_and_counts_the_others(monkeypa
         log = Tapped()
         await log.read()
         for _ in range(10):
-            log.faults.told(beat())
+            log.faults.notify_observers(beat())
         found = await log.read(limit=3)
         assert ([each["number"] for each in found["lines"]], found["last"], found["missed"]) == ([10, 9, 8], 10, 7)
         found = await log.read(after=8, limit=3)
@@ -121,7 +121,7 @@ def test_the_oldest_lines_are_dropped_and_counted_as_missed(monkeypatch: pytest.
         log = Tapped()
         await log.read()
         for _ in range(100):
-            log.faults.told(beat())
+            log.faults.notify_observers(beat())
         found = await log.read(after=10, limit=500)
         kept = len(found["lines"])
         assert 5 < kept < 40
@@ -155,8 +155,8 @@ def test_a_long_response_is_measured_on_a_thread_and_beyond_a_limit_its_line_is_
         log = Tapped()
         await log.read()
         for _ in range(3):
-            log.faults.told(exchange_of(MetadataRequest(None), response, version=9))
-        log.faults.told(beat())
+            log.faults.notify_observers(exchange_of(MetadataRequest(None), response, version=9))
+        log.faults.notify_observers(beat())
         assert [each["api"] for each in (await log.read())["lines"]][-1] == "Heartbeat", "nothing waits for the long ones"
         async with asyncio.timeout(20):
             while (found := await log.read(after=1))["last"] < 4:  # noqa: ASYNC110 # threads end when they end
@@ -178,7 +178,7 @@ def test_a_further_filter_replaces_the_one_that_was_read_longest_ago(monkeypatch
         for client in ("a", "b", "a", "c"):
             await log.read(client_id=client)
         for client in ("a", "b", "c"):
-            log.faults.told(beat(client=client))
+            log.faults.notify_observers(beat(client=client))
         assert [each["client_id"] for each in (await log.read(client_id="[a-c]"))["lines"]] == ["c", "a"]
         assert len(log.faults.observers) == 1
 

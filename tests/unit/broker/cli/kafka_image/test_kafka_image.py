@@ -55,7 +55,7 @@ def test_bitnamis_older_names_win_and_passwords_may_lie_in_files(tmp_path: Path)
 
 
 def plan(env: Mapping[str, str], mounted: Mapping[str, str] | None = None, flavour: Flavour | None = CONFLUENT) -> ImageStart:
-    return planned(flavour, {"KAFKA_LOG_DIRS": "/no/where", **env}, mounted or {}, as_told=flavour or flavour_of(env))
+    return planned(flavour, {"KAFKA_LOG_DIRS": "/no/where", **env}, mounted or {}, env_flavour=flavour or flavour_of(env))
 
 
 def test_listeners_follow_from_what_is_advertised() -> None:
@@ -96,7 +96,7 @@ def test_the_cluster_is_the_given_one_unless_the_directory_says_another(tmp_path
 
 def test_variables_win_over_a_mounted_file_and_nothing_at_all_is_apaches_default() -> None:
     assert plan({"KAFKA_NUM_PARTITIONS": "4"}, {"num.partitions": "3", "log.dir": "x"}).settings["num.partitions"] == "4"
-    made = planned(APACHE, {}, {}, as_told=APACHE)
+    made = planned(APACHE, {}, {}, env_flavour=APACHE)
     assert made.settings == {**WITHOUT_VARIABLES, "cluster.id": CLUSTER_ID}
 
 

@@ -165,12 +165,12 @@ async def test_transactional_ids_expire_one_partition_per_turn_despite_a_bug(
     monkeypatch.setattr(opened.txns.shards.at(1).machine, "expired", broken)
     assert len(left()) == 3
     opened.tick(WEEK_MS + HOUR_MS)
-    most_at_once = 0
+    max_at_once = 0
     for _ in range(5):
         before = len(left())
         await asyncio.sleep(0)
-        most_at_once = max(most_at_once, before - len(left()))
-    assert most_at_once == 1
+        max_at_once = max(max_at_once, before - len(left()))
+    assert max_at_once == 1
     assert left() == {names[1]}
     opened.crash()
 

@@ -261,10 +261,10 @@ def test_a_follower_takes_over_batches_epochs_and_the_high_watermark(member: Mem
     member.partition.append(one_batch(b"a", b"b"))
     follow(other, 3)
     assert other.partition.append_fetched(member.all_records(), 3) == 3
-    other.partition.leader_said(1, 0)
+    other.partition.apply_leader_offsets(1, 0)
     assert other.all_records() == member.all_records()
     assert (other.partition.log.high_watermark, other.partition.log.epochs.entries) == (1, ((3, 0),))
-    other.partition.leader_said(0, 0)
+    other.partition.apply_leader_offsets(0, 0)
     assert other.partition.log.high_watermark == 0, "a follower's goes back with its leader's"
 
 
@@ -303,7 +303,7 @@ async def test_an_empty_log_that_begins_inside_its_first_batch_takes_the_whole_o
     follow(other)
     other.partition.restart(2)
     assert other.partition.append_fetched(member.all_records(), 1) == 1
-    other.partition.leader_said(4, 2)
+    other.partition.apply_leader_offsets(4, 2)
     log = other.partition.log
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 4, 4)
     assert other.partition.replica.high_watermark == 4
@@ -342,7 +342,7 @@ def test_a_cut_below_the_high_watermark_names_the_leaders_epoch_and_election(
         member.partition.append(one_batch(value))
     follow(other)
     other.partition.append_fetched(member.all_records(), 1)
-    other.partition.leader_said(2, 0)
+    other.partition.apply_leader_offsets(2, 0)
     other.partition.follow(registered(6)._replace(leader=THIRD, recovering=recovering))
     other.partition.truncate(2)
     assert caplog.messages == []
@@ -360,7 +360,7 @@ def test_a_truncation_takes_the_high_watermark_with_it_and_wakes_who_reads(membe
         member.partition.append(one_batch(value))
     follow(other)
     other.partition.append_fetched(member.all_records(), 1)
-    other.partition.leader_said(2, 0)
+    other.partition.apply_leader_offsets(2, 0)
     woken: list[int] = []
     other.partition.watchers["consumer"] = woken.append
     other.partition.truncate(1)

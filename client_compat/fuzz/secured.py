@@ -47,7 +47,7 @@ class SomebodyIsIn(RuntimeError):
 
 
 @dataclass(slots=True)
-class Door:
+class SecuredListeners:
     """The listeners of a secured broker from an attacker's point of view."""
 
     lock: Lock
@@ -84,73 +84,73 @@ def _client_hello(lock: Lock) -> bytes:
     return outgoing.read()
 
 
-def _spoiled(door: Door, hello: bytes) -> bytes:
+def _spoiled(listeners: SecuredListeners, hello: bytes) -> bytes:
     """Return the ClientHello unchanged, or with one to four random bytes replaced."""
-    if door.rng.random() < 0.4:
+    if listeners.rng.random() < 0.4:
         return hello
     changed = bytearray(hello)
-    for _ in range(door.rng.randint(1, 4)):
-        changed[door.rng.randrange(len(changed))] = door.rng.randrange(256)
+    for _ in range(listeners.rng.randint(1, 4)):
+        changed[listeners.rng.randrange(len(changed))] = listeners.rng.randrange(256)
     return bytes(changed)
 
 
-def half_handshakes(door: Door) -> None:
+def half_handshakes(listeners: SecuredListeners) -> None:
     """Send a part of a handshake, or a whole first flight, and then close the connection."""
-    hello = _spoiled(door, _client_hello(door.lock))
-    with door.plain(door.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
-        peer.sendall(hello[: door.rng.randrange(len(hello) + 1)])
-        door.target.counts["half handshakes"] += 1
-        if door.rng.random() < 0.3:
+    hello = _spoiled(listeners, _client_hello(listeners.lock))
+    with listeners.plain(listeners.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
+        peer.sendall(hello[: listeners.rng.randrange(len(hello) + 1)])
+        listeners.target.counts["half handshakes"] += 1
+        if listeners.rng.random() < 0.3:
             peer.settimeout(ANSWER_WAIT_S)
             peer.recv(ANSWER_BYTES)
-        if door.rng.random() < 0.5:
+        if listeners.rng.random() < 0.5:
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def slow_handshakes(door: Door) -> None:
+def slow_handshakes(listeners: SecuredListeners) -> None:
     """Open connections that send a handshake byte by byte; they join the other slow connections."""
-    hello = _client_hello(door.lock)
-    while len(door.target.loris) < LORIS_OPEN_MAX:
-        peer = door.plain(door.rng.choice(("TLS", "LOGIN")))
+    hello = _client_hello(listeners.lock)
+    while len(listeners.target.loris) < LORIS_OPEN_MAX:
+        peer = listeners.plain(listeners.rng.choice(("TLS", "LOGIN")))
         peer.setblocking(False)
-        peer.send(hello[: door.rng.randrange(1, 6)])
-        door.target.counts["slow handshakes"] += 1
-        door.target.loris.append(peer)
-    door.target.loris.pop(door.rng.randrange(len(door.target.loris))).close()
+        peer.send(hello[: listeners.rng.randrange(1, 6)])
+        listeners.target.counts["slow handshakes"] += 1
+        listeners.target.loris.append(peer)
+    listeners.target.loris.pop(listeners.rng.randrange(len(listeners.target.loris))).close()
 
 
-def plain_bytes_at_tls(door: Door) -> None:
-    with door.plain(door.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
-        door.target.counts["plain bytes at TLS"] += 1
-        peer.sendall(frames.framed(a_body(door.target)))
-        _look(door, peer)
+def plain_bytes_at_tls(listeners: SecuredListeners) -> None:
+    with listeners.plain(listeners.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
+        listeners.target.counts["plain bytes at TLS"] += 1
+        peer.sendall(frames.framed(a_body(listeners.target)))
+        _look(listeners, peer)
 
 
-def tls_at_plain_listeners(door: Door) -> None:
-    with door.plain("BARE") if door.rng.random() < 0.5 else door.target.connect() as peer:
-        door.target.counts["TLS at plain listeners"] += 1
-        peer.sendall(_spoiled(door, _client_hello(door.lock)))
-        _look(door, peer)
+def tls_at_plain_listeners(listeners: SecuredListeners) -> None:
+    with listeners.plain("BARE") if listeners.rng.random() < 0.5 else listeners.target.connect() as peer:
+        listeners.target.counts["TLS at plain listeners"] += 1
+        peer.sendall(_spoiled(listeners, _client_hello(listeners.lock)))
+        _look(listeners, peer)
 
 
-def log_ins(door: Door) -> None:
+def log_ins(listeners: SecuredListeners) -> None:
     """Try to log in with invalid credentials: in and out of order, in both token formats, malformed and oversized.
 
     Other requests are sent in between.
     """
-    with door.through(door.rng.choice(("BARE", "BARE", "BARE", "LOGIN", "AGAIN"))) as peer:
-        story = _Story(door)
-        for step in range(door.rng.randint(1, STEPS_MAX)):
-            kind = "handshake" if step == 0 and door.rng.random() < 0.8 else door.rng.choice(KINDS)
-            door.target.counts[f"log-ins: {kind}"] += 1
+    with listeners.through(listeners.rng.choice(("BARE", "BARE", "BARE", "LOGIN", "AGAIN"))) as peer:
+        story = _Story(listeners)
+        for step in range(listeners.rng.randint(1, STEPS_MAX)):
+            kind = "handshake" if step == 0 and listeners.rng.random() < 0.8 else listeners.rng.choice(KINDS)
+            listeners.target.counts[f"log-ins: {kind}"] += 1
             peer.sendall(story.made(kind))
-            answer = _look(door, peer)
+            answer = _look(listeners, peer)
             if answer is None:
                 return
             if b"r=" in answer:
-                story.told = answer[answer.find(b"r=") :]
+                story.server_first = answer[answer.find(b"r=") :]
         peer.sendall(_reads_the_secret())
-        _look(door, peer)
+        _look(listeners, peer)
 
 
 KINDS = ("token", "token", "token", "request", "any", "handshake")
@@ -160,62 +160,62 @@ KINDS = ("token", "token", "token", "request", "any", "handshake")
 class _Story:
     """The state of a log-in: chosen mechanism, token format, and the server's first message."""
 
-    door: Door
+    listeners: SecuredListeners
     framed: bool = True
     mechanism: str = "PLAIN"
-    told: bytes = b""
+    server_first: bytes = b""
 
     def made(self, kind: str) -> bytes:
         """Return the bytes of the next message of type `kind`: a handshake, a token, or another request."""
-        door = self.door
+        listeners = self.listeners
         match kind:
             case "handshake":
-                self.mechanism, version = door.rng.choice((*MECHANISMS, "GSSAPI", "")), door.rng.choice((0, 1, 1))
-                self.framed, self.told = version == 1, b""
+                self.mechanism, version = listeners.rng.choice((*MECHANISMS, "GSSAPI", "")), listeners.rng.choice((0, 1, 1))
+                self.framed, self.server_first = version == 1, b""
                 return _request(SaslHandshakeRequest(self.mechanism), version)
             case "token":
-                token = _token(door, self.mechanism, self.told)
-                return _request(SaslAuthenticateRequest(token), door.rng.randint(0, 2)) if self.framed else frames.framed(token)
+                token = _token(listeners, self.mechanism, self.server_first)
+                return _request(SaslAuthenticateRequest(token), listeners.rng.randint(0, 2)) if self.framed else frames.framed(token)
             case "request":
                 versions = _request(ApiVersionsRequest("fuzz", "1"), 3)
-                return door.rng.choice((_reads_the_secret(), versions, frames.framed(a_body(door.target))))
-        return frames.spoil(door.rng, a_body(door.target))
+                return listeners.rng.choice((_reads_the_secret(), versions, frames.framed(a_body(listeners.target))))
+        return frames.spoil(listeners.rng, a_body(listeners.target))
 
 
-def failed_log_ins(door: Door, count: int = 20) -> None:
+def failed_log_ins(listeners: SecuredListeners, count: int = 20) -> None:
     """Try wrong passwords, one connection after the other."""
     for _ in range(count):
-        with door.plain("BARE") as peer:
-            user = door.rng.choice((GUEST, "admin", "nobody", "u" * 1_000))
+        with listeners.plain("BARE") as peer:
+            user = listeners.rng.choice((GUEST, "admin", "nobody", "u" * 1_000))
             peer.sendall(_request(SaslHandshakeRequest("PLAIN"), 1))
             _answer(peer)
-            peer.sendall(_request(SaslAuthenticateRequest(f"\0{user}\0{door.rng.random()}".encode()), 2) + _reads_the_secret())
+            peer.sendall(_request(SaslAuthenticateRequest(f"\0{user}\0{listeners.rng.random()}".encode()), 2) + _reads_the_secret())
             _search(_answer(peer))
-            door.target.counts["failed log-ins"] += 1
+            listeners.target.counts["failed log-ins"] += 1
 
 
-def as_a_guest(door: Door) -> None:
+def as_a_guest(listeners: SecuredListeners) -> None:
     """Authenticate as the guest and send valid and malformed requests of every API, with log-ins between."""
-    with door.through(door.rng.choice(("BARE", "LOGIN", "AGAIN"))) as peer:
-        if not _logged_in(door, peer):
+    with listeners.through(listeners.rng.choice(("BARE", "LOGIN", "AGAIN"))) as peer:
+        if not _logged_in(listeners, peer):
             raise SomebodyIsIn("the guest, whose password is right, was not let in")
-        for _ in range(door.rng.randint(1, 30)):
-            draw = door.rng.random()
+        for _ in range(listeners.rng.randint(1, 30)):
+            draw = listeners.rng.random()
             if draw < 0.1:
-                peer.sendall(_request(SaslHandshakeRequest(door.rng.choice(MECHANISMS)), door.rng.randint(0, 1)))
+                peer.sendall(_request(SaslHandshakeRequest(listeners.rng.choice(MECHANISMS)), listeners.rng.randint(0, 1)))
             elif draw < 0.2:
-                peer.sendall(_request(SaslAuthenticateRequest(_token(door, "SCRAM-SHA-256", b"")), 1))
+                peer.sendall(_request(SaslAuthenticateRequest(_token(listeners, "SCRAM-SHA-256", b"")), 1))
             elif draw < 0.3:
                 peer.sendall(_reads_the_secret())
             else:
-                body = a_body(door.target)
-                peer.sendall(frames.framed(body) if draw < 0.7 else frames.spoil(door.rng, body))
-            door.target.counts["frames of a guest"] += 1
-            if _look(door, peer) is None:
+                body = a_body(listeners.target)
+                peer.sendall(frames.framed(body) if draw < 0.7 else frames.spoil(listeners.rng, body))
+            listeners.target.counts["frames of a guest"] += 1
+            if _look(listeners, peer) is None:
                 return
 
 
-def _logged_in(door: Door, peer: socket.socket) -> bool:
+def _logged_in(listeners: SecuredListeners, peer: socket.socket) -> bool:
     """Authenticate as the guest with SCRAM-SHA-256; return whether that succeeded."""
 
     def ask(token: bytes) -> bytes:
@@ -226,16 +226,16 @@ def _logged_in(door: Door, peer: socket.socket) -> bool:
     peer.sendall(_request(SaslHandshakeRequest("SCRAM-SHA-256"), 1))
     _answer(peer)
     try:
-        log_in("SCRAM-SHA-256", GUEST, GUEST_PASSWORD, ask, door.rng.randbytes)
+        log_in("SCRAM-SHA-256", GUEST, GUEST_PASSWORD, ask, listeners.rng.randbytes)
     except NotTrusted:
         return False
     return True
 
 
-def _token(door: Door, mechanism: str, told: bytes) -> bytes:
+def _token(listeners: SecuredListeners, mechanism: str, server_first: bytes) -> bytes:
     """Return a SASL token that must fail: random or oversized bytes, a user whose password the attacker does not know, or a SCRAM message
     with a wrong nonce, iteration count or proof."""
-    rng = door.rng
+    rng = listeners.rng
     if rng.random() < 0.1:
         return rng.randbytes(rng.randrange(200)) if rng.random() < 0.7 else bytes(rng.choice(OVERSIZED))
     if mechanism == "PLAIN":
@@ -243,11 +243,11 @@ def _token(door: Door, mechanism: str, told: bytes) -> bytes:
     if mechanism == "OAUTHBEARER":
         token = rng.choice((unsecured_token("late", -60), "a.b.c", "." * 2_000, "eyJhbGciOiJub25lIn0." + "A" * 9_000 + ".", "[" * 5_000))
         return rng.choice((f"n,,\1auth=Bearer {token}\1\1".encode(), f"n,a=x,\1auth=bearer {token}\1a=b\1\1".encode(), b"\1"))
-    if not told:
+    if not server_first:
         nonce = rng.choice(("fyko", "", "," * 10, "n" * 10_000))
         messages = (f"n,,n={GUEST},r={nonce}", f"n,a={GUEST},n={GUEST},r={nonce}", f"n,,n=,r={nonce}", f"y,,n=a=b,r={nonce}")
         return rng.choice(messages).encode()
-    nonce = rng.choice((told.split(b",")[0], b"r=fyko", b"r=", b"r=" + b"x" * 1_000)).decode("latin-1")
+    nonce = rng.choice((server_first.split(b",")[0], b"r=fyko", b"r=", b"r=" + b"x" * 1_000)).decode("latin-1")
     proof = base64.b64encode(rng.randbytes(rng.choice((0, 1, 31, 32, 33, 64)))).decode()
     finals = (f"c=biws,{nonce},p={proof}", f"c=biws,{nonce}", f"{nonce},i=1,p={proof}", f"c={'A' * 2_000},{nonce},p=")
     return rng.choice(finals).encode("latin-1")
@@ -270,7 +270,7 @@ def _answer(peer: socket.socket) -> bytes:
     return peer.recv(ANSWER_BYTES)
 
 
-def _look(door: Door, peer: socket.socket) -> bytes | None:
+def _look(listeners: SecuredListeners, peer: socket.socket) -> bytes | None:
     """Return what arrives within a short time; None if the broker closed the connection."""
     peer.settimeout(ANSWER_WAIT_S)
     try:
@@ -286,7 +286,7 @@ def _search(data: bytes) -> None:
         raise SomebodyIsIn(f"an attacker was answered with the records of {SECRET_TOPIC}")
 
 
-ATTACKS: tuple[tuple[Callable[[Door], None], int], ...] = (
+ATTACKS: tuple[tuple[Callable[[SecuredListeners], None], int], ...] = (
     (log_ins, 40),
     (as_a_guest, 20),
     (half_handshakes, 15),
@@ -297,11 +297,11 @@ ATTACKS: tuple[tuple[Callable[[Door], None], int], ...] = (
 )
 
 
-def attack_door_once(door: Door) -> None:
+def attack_secured_once(listeners: SecuredListeners) -> None:
     """Run one attack, chosen by weight. Raises OSError if the broker no longer accepts connections, and SomebodyIsIn."""
-    (attack,) = door.rng.choices([attack for attack, _ in ATTACKS], [weight for _, weight in ATTACKS])
-    door.target.counts["attacks"] += 1
+    (attack,) = listeners.rng.choices([attack for attack, _ in ATTACKS], [weight for _, weight in ATTACKS])
+    listeners.target.counts["attacks"] += 1
     try:
-        attack(door)
+        attack(listeners)
     except (TimeoutError, ConnectionResetError, BrokenPipeError, BlockingIOError, ssl.SSLError):
-        door.target.counts["closed by the broker"] += 1
+        listeners.target.counts["closed by the broker"] += 1
