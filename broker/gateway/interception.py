@@ -1,14 +1,16 @@
-"""Fault rules and observers on requests that pass through a gateway: the interceptors of a broker (`api/pipeline`, `api/faulty`) around a
-question to the cluster in place of a handler.
+"""Applies fault rules and observers to requests that pass through a gateway. They are the interceptors that a broker uses (`api/pipeline`,
+`api/faulty`); the innermost one calls the cluster, where a broker calls its handler.
 
 Rules:
-- With observers, all requests in versions that this project knows are intercepted; with rules only, those that a rule can hit. They and
-  their responses are decoded, and those of a connection are answered one after the other, as in a broker. All others pass.
-- A request of an API that a rule can hit is decoded to find out whether the rule matches it; the response to one that does not is not.
-- Authentication is never intercepted: in a broker, too, no rule meets it.
-- A request whose client has gone is still sent to the cluster, on the connection that was its client's (`late-request`, `hold-request`).
-- A response that no rule hit keeps its bytes, except for addresses.
-- A response of more than DECODED_AT_ONCE_BYTES is decoded and encoded on a thread: with 10,000 partitions, both take 25 to 50 ms.
+- While there are observers, every request whose version this project knows is intercepted; while there are only fault rules, the requests
+  that a rule matches. An intercepted request and its response are decoded, and a connection's intercepted requests are answered one after
+  the other, as in a broker. All other requests and responses pass as bytes.
+- If a rule names a request's API, the request is decoded to compare it with the rule. If the rule does not match, its response passes.
+- Authentication requests are never intercepted, as in a broker.
+- A held or delayed request is still sent to the cluster after its client has disconnected, on the connection that the gateway opened for
+  that client (`late-request`, `hold-request`).
+- The client gets the cluster's bytes, unless a rule or an address changed the response.
+- A response of more than DECODED_AT_ONCE_BYTES is decoded and encoded on a thread: with 10,000 partitions, each takes 25 to 50 ms.
 """
 
 from __future__ import annotations
@@ -56,14 +58,14 @@ class Interception:
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """Return the name of a topic whose id was in a response."""
+        """Return the name of a topic, or None if no response of the cluster has named the id."""
         return self._topic_name(topic_id)
 
     def forget_producers(self, topic: str, partition: int | None) -> None:
-        """Do nothing: a gateway refuses the rules that need it (`faults.rules.NEEDS_A_BROKER`)."""
+        """Do nothing: only a broker has producer state, and a gateway rejects `expire-producer` (`faults.rules.NEEDS_A_BROKER`)."""
 
     def meets(self, api_key: int, version: int) -> bool:
-        """Return whether requests of this API and version are decoded, because a rule may hit them or there are observers."""
+        """Return whether a request is decoded: an observer or a fault rule applies to its API, and its version is known."""
         if not self.faults.active or api_key in _NEVER or not self.faults.concern_api(api_key):
             return False
         try:
@@ -73,14 +75,14 @@ class Interception:
         return message.MIN_VERSION <= version <= message.MAX_VERSION
 
     def wanted(self, frame: memoryview, connection: int) -> Request | None:
-        """Return the decoded request if it is intercepted, or None. Raises ProtocolError."""
+        """Decode a request. Return it if an observer or a fault rule applies to it, otherwise None. Raises ProtocolError."""
         request = decode_request(frame)
         header = request.header
         subject = subject_of(ApiKey(header.api_key), header.client_id, connection, request.body, self._topic_name)
         return request if self.faults.concern(subject) else None
 
     def answer(self, asking: InterceptedRequest, connection: int, size: int) -> Reply | asyncio.Task[Reply]:
-        """Return the reply to a request, or a task that ends with it."""
+        """Send a request through the interceptors to the cluster. Return the client's reply, or a task whose result is the reply."""
         call = Call(self, asking.request, connection, size, lambda answer: self._start(asking, call, answer))
         try:
             answer = intercepted(call, partial(asking.ask, call), self.faults)
@@ -106,8 +108,10 @@ class Interception:
 
 
 class InterceptedRequest:
-    """One intercepted request. `send` sends its frame to the cluster; the caller passes the response to `answered`. `on_over` is called
-    once, when the request needs the cluster no longer.
+    """One intercepted request. A `duplicate` rule sends it more than once.
+
+    `send` sends the frame to the cluster, and calls `answered` with the response, or `failed` if the connection ends before it. `on_over`
+    is called once, when the request no longer needs the connection to the cluster.
     """
 
     def __init__(
@@ -128,11 +132,13 @@ class InterceptedRequest:
 
     @property
     def expects_response(self) -> bool:
-        """Whether the cluster answers: a Produce with acks 0 has no response."""
+        """Whether the cluster responds: a Produce request with acks=0 has no response."""
         return self.request.header.api_key != ApiKey.PRODUCE or self.request.body.acks != 0
 
     def ask(self, call: Call) -> Answer:
-        """Send the request to the cluster. Raises CloseConnection if its connection has ended."""
+        """Send the request to the cluster. Return an awaitable of the decoded response, or None for acks=0. Raises CloseConnection if the
+        connection to the cluster has ended.
+        """
         self._send(self, self._frame)
         if not self.expects_response:
             self.over()
@@ -150,7 +156,8 @@ class InterceptedRequest:
             self.over()
 
     async def _response(self, arrival: asyncio.Future[tuple[memoryview, AddressView]], call: Call) -> Message:
-        """Wait for a response and decode it. Raises ProtocolError, and CloseConnection if none arrives."""
+        """Wait for a response, decode it, and replace the brokers' addresses. Raises ProtocolError for an invalid response, and
+        CloseConnection if none arrives."""
         frame, view = await arrival
         call.response_bytes = PREFIX_BYTES + len(frame)
         header = self.request.header
@@ -165,6 +172,7 @@ class InterceptedRequest:
         return message
 
     async def _computed(self, compute: Callable[[], T]) -> T:
+        """Return the result of `compute`, which runs on a thread if the response is large."""
         return await asyncio.get_running_loop().run_in_executor(None, compute) if self._is_large else compute()
 
     def failed(self) -> None:
@@ -181,11 +189,11 @@ class InterceptedRequest:
             on_over(self)
 
     async def finished(self, call: Call, answer: Awaitable[Message | None]) -> Reply:
-        """Return the bytes for the client once there is an answer. Raises what `answer` raises."""
+        """Wait for the interceptors' response and return the bytes for the client. Raises what `answer` raises."""
         return await self._computed(partial(self.reply, call, await answer))
 
     def reply(self, call: Call, response: Message | None) -> Reply:
-        """Return the bytes for the client: those of the cluster, unless a rule or an address changed the response."""
+        """Return the bytes for the client: the cluster's, unless a rule or an address changed the response; None without a response."""
         if response is None:
             return None
         if not call.rules and self._raw is not None:
