@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
@@ -41,6 +42,10 @@ CLIENTS: Final[Mapping[str, Callable[..., Sequence[str]]]] = {JAVA: _java, "libr
 """How each client is started, with bootstrap servers, group, topic, acknowledgement mode and settings."""
 
 
+class MemberEnded(RuntimeError):
+    """The member's process ended instead of answering a command."""
+
+
 class ShareMember:
     """A share group member as a process. Raises `KafkaMissing` or `ToolchainMissing` if its client is not available on this machine."""
 
@@ -49,15 +54,22 @@ class ShareMember:
     ) -> None:
         given = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
         argv = CLIENTS[client](bootstrap, group, topic, acknowledgement, *given)
+        self._client = client
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def say(self, command: str) -> str:
-        """Send a command to the process, and return its one-line response; empty if the process has ended."""
+        """Send a command to the process, and return its one-line response. Raises MemberEnded if the process has ended."""
         assert self._process.stdin is not None, "it has a pipe"
         assert self._process.stdout is not None, "it has a pipe"
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        return self._process.stdout.readline().strip()
+        answer = ""
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{command}\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        if not answer:
+            code = self._process.wait(STOP_TIMEOUT_S)
+            raise MemberEnded(f"the {self._client} share member ended with exit code {code} instead of answering {command!r}")
+        return answer.strip()
 
     def close(self) -> None:
         """Let the member leave the group, and wait for its process to end."""
