@@ -92,7 +92,7 @@ def map_difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | N
 
 
 def same(one: object, other: object) -> bool:
-    """Return whether they are equal, without a comparison if they are the same object."""
+    """Return whether two values are equal; the same object is not compared with itself."""
     return one is other or one == other
 
 

@@ -82,7 +82,8 @@ def bootstrap_levels(asked: Mapping[str, int], release: str | None, *, dynamic_q
 
 
 def level_records(levels: Mapping[str, int]) -> Iterable[FeatureLevelRecord]:
-    """Yield metadata.version first, the others by name; level 0 is the absence of a record, and kraft.version belongs to Raft."""
+    """Yield the feature records of a new cluster: metadata.version first, the others by name. There is no record for a feature at level 0,
+    nor for kraft.version, which belongs to Raft."""
     yield FeatureLevelRecord(METADATA_VERSION, levels[METADATA_VERSION])
     for name in sorted(levels.keys() - {METADATA_VERSION, KRAFT_VERSION}):
         if levels[name]:

@@ -81,7 +81,7 @@ class BrokerConfigs:
         return render(key.default) if key is not None and key.has_default else None
 
     def overruled(self, name: str) -> tuple[str, str] | None:
-        """Return this broker's static value and the one in force if a dynamic value overrides the first; otherwise None."""
+        """Return a setting's (static value of this broker, value in force) if a dynamic value overrides the static one; otherwise None."""
         found = self.layers(name)
         started = next((text for _, text, source in found if source is ConfigSource.STATIC_BROKER), None)
         return None if started is None or started == found[0][1] else (started, found[0][1])

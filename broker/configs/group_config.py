@@ -165,8 +165,8 @@ def is_reserved_dead_letter_topic(name: str) -> bool:
 
 
 def effective_group_values(kind: str, overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
-    """Return the values in force of the settings that all kinds of group have, under their names without `kind`: `consumer`, `share` or
-    `streams`."""
+    """Return the values in force of the settings that consumer, share and streams groups have in common. `kind` is `consumer`, `share` or
+    `streams`; the names in the result are without it."""
     return {name: effective_value(f"{kind}.{name}", overrides, settings) for name in _COMMON}
 
 

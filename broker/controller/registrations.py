@@ -141,7 +141,8 @@ def _check_directories(state: ControllerState, request: BrokerRegistrationReques
 
 
 def _is_reserved(directory: bytes) -> bool:
-    """Return whether it is one of the first hundred ids, in Kafka's order with signed halves."""
+    """Return whether Kafka reserves the directory id (DirectoryId.reserved): its first half is 0, and its second half, a signed number,
+    is below 100."""
     high, low = _HALVES.unpack(directory)
     return bool(high == 0 and low < _RESERVED_IDS)
 

@@ -337,8 +337,8 @@ class Passage:
 
 
 def _more(have: int, size: int, what: str) -> FrameFate:
-    """Return MORE. Raises MalformedHeader if the frame of `size` bytes has no more bytes than these `have`, or these exceed the limit for
-    a header; `what` names the part that could not be parsed."""
+    """Return MORE, because the first `have` bytes of a frame of `size` bytes are too few to parse `what`, a part of its header. Raises
+    MalformedHeader if the frame has no more bytes, or if `have` exceeds the limit for a header."""
     if have >= size or have > limits.GATEWAY_HEAD_BYTES:
         raise MalformedHeader(f"{what} of {size} bytes")
     return FrameFate.MORE

@@ -105,7 +105,7 @@ class MutationQuota(Meters[TokenBucket]):
         super().__init__("controller_mutation_rate", lambda: TokenBucket(windows))
 
     def of_request(self, user: str, client_id: str, *, strict: bool, mono_ms: Callable[[], int]) -> Mutations:
-        """Return the object that charges one request."""
+        """Return a `Mutations`, which charges the partition creations and deletions of one request."""
         bucket, limit = self.of(user, client_id, mono_ms())
         return Mutations(self, bucket, limit, strict=strict, mono_ms=mono_ms)
 

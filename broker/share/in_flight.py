@@ -144,7 +144,7 @@ class InFlightState:
 
 
 class Run:
-    """Neighbouring records with one state."""
+    """Consecutive records of a batch in flight that have the same state."""
 
     __slots__ = ("first_offset", "last_offset", "state")
 

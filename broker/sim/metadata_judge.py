@@ -106,7 +106,7 @@ def min_isr(image: MetadataImage, topic: TopicImage) -> int:
 
 
 def _min_isr_set(image: MetadataImage, topic: TopicImage) -> list[str | None]:
-    """Return the settings of the topic and of all brokers."""
+    """Return min.insync.replicas as set for the topic, and as set for all brokers; None where it is not set."""
     resources = (ResourceType.TOPIC, topic.name), (ResourceType.BROKER, "")
     return [image.configs.get(resource, {}).get(_MIN_ISR_NAME) for resource in resources]
 

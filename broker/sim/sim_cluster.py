@@ -69,7 +69,7 @@ class SimNode(ABC):
 
     @property
     def is_up(self) -> bool:
-        """Whether it has a running process."""
+        """Whether the node has a running process."""
         return self.process is not None and self.process.life is not ProcessLife.DEAD
 
     def start(self) -> None:
@@ -188,7 +188,7 @@ class SimController(SimNode):
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it serves, is not paused, and its disk is not stalled."""
+        """Whether the controller serves, is not paused, and its disk is not stalled."""
         process = self.process
         return self.serves and process is not None and process.life is ProcessLife.RUNNING and self.sync_us == SYNC_US
 

@@ -63,7 +63,7 @@ class SimMember(SimClient):
                 await self.pause(_IDLE_MS)
 
     async def _beat(self) -> bool:
-        """Send a heartbeat; return whether it is a member now."""
+        """Send a heartbeat; return whether this client is a member of the group after the response."""
         if self._epoch == 0:
             self._says_all = True
             self._member_id, self._owned, self._wanted = self.random.randbytes(11).hex(), {}, set()

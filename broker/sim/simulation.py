@@ -164,7 +164,7 @@ class Simulation:
         self._lost = 0
 
     def run(self, outcome: Outcome) -> None:
-        """Run it, and record the result."""
+        """Run the plan, and record the result in `outcome`."""
         try:
             outcome.violations = run(self.loop, self._whole())
             outcome.lost = self._lost

@@ -53,7 +53,7 @@ class KafkaAnswers(WaitStrategy):
         self.with_poll_interval(POLL_S).with_startup_timeout(START_TIMEOUT_S)
 
     def wait_until_ready(self, container: WaitStrategyTarget) -> None:
-        """Wait. Raises TimeoutError, or RuntimeError with the log as soon as the container has ended."""
+        """Wait until the broker answers. Raises TimeoutError, or RuntimeError with the log as soon as the container has ended."""
         deadline = time.monotonic() + self._startup_timeout
         while True:
             container.reload()

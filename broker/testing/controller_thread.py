@@ -42,7 +42,7 @@ class InProcessController(InProcessNode[ControllerNode]):
         self.port = self.node.address[1]
 
     def kill(self) -> None:
-        """Kill it, as SIGKILL does: without a sync or a clean-shutdown marker."""
+        """Kill the controller, as SIGKILL does: without a sync or a clean-shutdown marker."""
         if self.paused:
             self.resume(self.node.crash)
         else:
@@ -50,7 +50,7 @@ class InProcessController(InProcessNode[ControllerNode]):
         self.end_loop()
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop (or kill) it, and start it on the same directory and port."""
+        """Stop (or kill) the controller, and start it on the same directory and port."""
         if kill:
             self.kill()
         else:

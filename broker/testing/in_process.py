@@ -123,7 +123,7 @@ class InProcessBroker(NodeThread[Broker]):
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs, did not crash, and is not paused."""
+        """Whether the broker runs, did not crash, and is not paused."""
         return self.running and not self._crashed and not self.paused
 
     @property

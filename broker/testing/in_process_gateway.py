@@ -71,7 +71,7 @@ class InProcessGateway(InProcessNode[Gateway]):
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs."""
+        """Whether the gateway runs."""
         return self.running and not self.paused
 
     def record(self) -> InProcessGateway:

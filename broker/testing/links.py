@@ -36,11 +36,11 @@ class Links:
         return made
 
     def block(self, ways: Iterable[Way]) -> None:
-        """Block these directions too."""
+        """Block these directions, in addition to those that are blocked already."""
         self._become(self.blocked.union(ways), self._slow_ms)
 
     def slow(self, ways: Iterable[Way], ms: float) -> None:
-        """Delay everything in these directions."""
+        """Delay everything that is sent in these directions by `ms`."""
         self._become(self.blocked, {**self._slow_ms, **dict.fromkeys(ways, ms)})
 
     def heal(self) -> None:

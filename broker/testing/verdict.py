@@ -154,8 +154,8 @@ def audit_findings(
     command_config: Path | None = None,
 ) -> list[str]:
     """Return the audit's violations in directories, or in a cluster (`kafka://host:port`, with the security settings of
-    `command_config`), one line each; none if it is not installed. With `replicas`, compare the directories too. `alone`: only violations
-    in these topics, and none in internal ones.
+    `command_config`), one line each; none if the audit is not installed. With `replicas`, also compare the directories with each other.
+    `alone`: return only violations in these topics, and none in internal ones.
     """
     if audit_missing() is not None:
         return []

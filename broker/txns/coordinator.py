@@ -17,7 +17,7 @@ from ottla.broker.txns.txn_records import TxnRecord
 
 
 class TxnCoordinator:
-    """The ids and their transactions. A `Machine` of `ottla.broker.runtime.coordination.shard`."""
+    """The transactional ids with their transactions. A `Machine` of `ottla.broker.runtime.coordination.shard`."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
