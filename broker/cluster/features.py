@@ -21,14 +21,8 @@ TRANSACTION_VERSION: Final = "transaction.version"
 SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
-METADATA_LEVEL: Final = 30
-"""4.3-IV0, the level of a new Kafka 4.3 cluster."""
-
-NEWEST_METADATA_LEVEL: Final = 33
-"""4.4-IV2, the highest level that a standalone node supports."""
-
-CONTROLLER_UNREGISTRATION: Final = 33
-"""4.4-IV2, the level from which on controllers can be unregistered."""
+METADATA_LEVEL: Final = 33
+"""4.4-IV2, the level of a new Kafka 4.4 cluster."""
 
 GROUP_LEVEL: Final = 1
 """The level that enables the consumer groups of KIP-848."""
@@ -37,13 +31,13 @@ SHARE_LEVEL: Final = 1
 """The level that enables the share groups of KIP-932."""
 
 DEAD_LETTER_LEVEL: Final = 2
-"""The level of share.version that enables dead letter queues (KIP-1191), and the highest that a standalone node supports."""
+"""The level of share.version that enables dead letter queues (KIP-1191)."""
 
 STREAMS_LEVEL: Final = 1
 """The level that enables the streams groups of KIP-1071."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, NEWEST_METADATA_LEVEL),
+    METADATA_VERSION: (7, METADATA_LEVEL),
     GROUP_VERSION: (0, GROUP_LEVEL),
     SHARE_VERSION: (0, DEAD_LETTER_LEVEL),
     STREAMS_VERSION: (0, STREAMS_LEVEL),
@@ -57,11 +51,11 @@ REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),
     GROUP_VERSION: (0, GROUP_LEVEL),
     "kraft.version": (0, 1),
-    SHARE_VERSION: (0, SHARE_LEVEL),
+    SHARE_VERSION: (0, DEAD_LETTER_LEVEL),
     STREAMS_VERSION: (0, STREAMS_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
-"""The feature levels that a cluster broker registers: those of Kafka 4.3. With a narrower range it could not join a cluster with
+"""The feature levels that a cluster broker registers: those of Kafka 4.4. With a narrower range it could not join a cluster with
 Kafka's defaults."""
 
 
@@ -83,7 +77,7 @@ def supported(like: Likeness) -> Mapping[str, tuple[int, int]]:
 def new_levels(transaction_level: int, like: Likeness) -> dict[str, int]:
     """Return the levels with which a new directory is formatted, in the order of their records. A feature at level 0 is omitted."""
     levels = {
-        METADATA_VERSION: NEWEST_METADATA_LEVEL if METADATA_VERSION in like.table.features else METADATA_LEVEL,
+        METADATA_VERSION: METADATA_LEVEL,
         GROUP_VERSION: GROUP_LEVEL,
         SHARE_VERSION: DEAD_LETTER_LEVEL,
         STREAMS_VERSION: STREAMS_LEVEL,

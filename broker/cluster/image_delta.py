@@ -37,6 +37,7 @@ from ottla.broker.cluster.metadata_records import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
     ZkMigrationStateRecord,
 )
@@ -261,6 +262,9 @@ class ImageDelta:
     def _add_controller(self, record: RegisterControllerRecord) -> None:
         self._controllers.put(record.controller_id, controller_of(record))
 
+    def _remove_controller(self, record: UnregisterControllerRecord) -> None:
+        self._controllers.drop(record.controller_id)
+
     def _set_level(self, record: FeatureLevelRecord) -> None:
         lowest, highest = SUPPORTED[METADATA_VERSION]
         if record.name == METADATA_VERSION and not lowest <= record.feature_level <= highest:
@@ -328,6 +332,7 @@ _APPLIED: Final[Mapping[type[MetadataRecord], Callable[[ImageDelta, Any], None]]
     FenceBrokerRecord: ImageDelta._fence,
     UnfenceBrokerRecord: ImageDelta._unfence,
     RegisterControllerRecord: ImageDelta._add_controller,
+    UnregisterControllerRecord: ImageDelta._remove_controller,
     TopicRecord: ImageDelta._add_topic,
     RemoveTopicRecord: ImageDelta._remove_topic,
     PartitionRecord: ImageDelta._add_partition,

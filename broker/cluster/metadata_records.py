@@ -1,4 +1,4 @@
-"""The records of `__cluster_metadata-0`: all record types of Kafka 4.3 in all versions (`common/metadata/*.json`).
+"""The records of `__cluster_metadata-0`: all record types of Kafka 4.4 in all versions (`common/metadata/*.json`).
 
 `record_frames` has their encoding in the log, `record_versions` the version to write, `image_delta` their effect. Names are Kafka's;
 `kind` is Kafka's "api key". Ids are 16 raw bytes. A tagged field with its default value is not written.
@@ -319,6 +319,13 @@ class ClearElrRecord(MetadataRecord, versions="0", flexible="0+", api_key=28):
     topic_name: str = string()
 
 
+@wire_struct
+class UnregisterControllerRecord(MetadataRecord, versions="0", flexible="0+", api_key=29):
+    """A controller's registration was removed."""
+
+    controller_id: int = int32()
+
+
 KINDS: Final[dict[int, type[MetadataRecord]]] = {
     kind.API_KEY: kind
     for kind in (
@@ -348,6 +355,7 @@ KINDS: Final[dict[int, type[MetadataRecord]]] = {
         RemoveDelegationTokenRecord,
         RegisterControllerRecord,
         ClearElrRecord,
+        UnregisterControllerRecord,
     )
 }
 """Record types by number. 6, 13 and 16 were never released."""

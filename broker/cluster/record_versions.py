@@ -23,6 +23,7 @@ from ottla.broker.cluster.metadata_records import (
     RegisterControllerRecord,
     RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
+    UnregisterControllerRecord,
     UserScramCredentialRecord,
 )
 
@@ -34,6 +35,7 @@ CONTROLLER_REGISTRATION: Final = 15
 DIRECTORIES: Final = 17
 ELIGIBLE_LEADER_REPLICAS: Final = 23
 CORDONED_DIRECTORIES: Final = 30
+CONTROLLER_UNREGISTRATION: Final = 33
 """The levels at which these things can be written first."""
 
 _PARTITION: Final = ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1), (0, 0))
@@ -44,6 +46,7 @@ _WRITTEN: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
     PartitionChangeRecord: _PARTITION,
     ClearElrRecord: ((ELIGIBLE_LEADER_REPLICAS, 0),),
     RegisterControllerRecord: ((CONTROLLER_REGISTRATION, 0),),
+    UnregisterControllerRecord: ((CONTROLLER_UNREGISTRATION, 0),),
     DelegationTokenRecord: ((DELEGATION_TOKENS, 0),),
     RemoveDelegationTokenRecord: ((DELEGATION_TOKENS, 0),),
     BeginTransactionRecord: ((TRANSACTIONS, 0),),

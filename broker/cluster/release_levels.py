@@ -22,19 +22,20 @@ _VERSIONS_OF_RELEASES: Final[Mapping[str, tuple[int, ...]]] = {
     "4.1": (0, 1),
     "4.2": (0, 1),
     "4.3": (0,),
+    "4.4": (0, 1, 2),
 }
 NAMES: Final = [f"{release}-IV{version}" for release, versions in _VERSIONS_OF_RELEASES.items() for version in versions]
 """The names of the levels of metadata.version, from level 7 up."""
 assert len(NAMES) == METADATA_LEVEL - _LOWEST + 1
 
-_ON_FROM: Final[Mapping[str, tuple[int, int]]] = {
-    "eligible.leader.replicas.version": (26, 1),
-    "group.version": (22, 1),
-    "share.version": (28, 1),
-    "streams.version": (29, 1),
-    "transaction.version": (24, 2),
+_ON_FROM: Final[Mapping[str, Mapping[int, int]]] = {
+    "eligible.leader.replicas.version": {26: 1},
+    "group.version": {22: 1},
+    "share.version": {28: 1, 31: 2},
+    "streams.version": {29: 1},
+    "transaction.version": {24: 2},
 }
-"""The metadata.version from which a new cluster has the feature, and its level then."""
+"""The levels of metadata.version from which a new cluster has a level of the feature, lowest first, and that level."""
 _ELR_NEEDS: Final = 23
 
 
@@ -72,7 +73,7 @@ def bootstrap_levels(asked: Mapping[str, int], release: str | None, *, dynamic_q
         quorum = "not set" if dynamic_quorum else "set"
         raise UnknownLevel(f"Cannot set kraft.version to {asked[KRAFT_VERSION]}: controller.quorum.voters is {quorum}")
     newest = asked.get(METADATA_VERSION, METADATA_LEVEL if release is None else metadata_level(release))
-    levels = {name: level for name, (since, level) in _ON_FROM.items() if newest >= since}
+    levels = {name: level for name, steps in _ON_FROM.items() for since, level in steps.items() if newest >= since}
     levels |= {**asked, METADATA_VERSION: newest, KRAFT_VERSION: int(dynamic_quorum)}
     if levels.get("eligible.leader.replicas.version") and newest < _ELR_NEEDS:
         raise UnknownLevel(

@@ -24,8 +24,9 @@ from ottla.broker.cluster.metadata_records import (
     MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnregisterControllerRecord,
 )
-from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION, DIRECTORIES
+from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION, CONTROLLER_UNREGISTRATION, DIRECTORIES
 from ottla.broker.controller.broker_sessions import Contact
 from ottla.broker.controller.leader_changes import broker_restarted, broker_unregistered
 from ottla.broker.controller.state import ControllerState
@@ -108,6 +109,17 @@ def unregister_broker(state: ControllerState, broker_id: int) -> Effects[Metadat
     if broker_id not in state.image.brokers:
         raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     return Effects(broker_unregistered(state, broker_id), None)
+
+
+def unregister_controller(state: ControllerState, controller_id: int) -> Effects[MetadataRecord, None]:
+    """Remove a controller's registration. Raises Rejected, in the order of Kafka's QuorumController and ClusterControlManager."""
+    if controller_id == state.settings.node_id:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
+    if state.metadata_level < CONTROLLER_UNREGISTRATION:
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current MetadataVersion is too old to support controller unregistration.")
+    if controller_id not in state.image.controllers:
+        raise Rejected(ErrorCode.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered.")
+    return Effects([UnregisterControllerRecord(controller_id)], None)
 
 
 def _check_identity(state: ControllerState, request: BrokerRegistrationRequest, known: BrokerRegistration | None, now_ms: int) -> None:

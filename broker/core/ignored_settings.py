@@ -34,11 +34,20 @@ _DEFINED: Final = IGNORED_SECRETS | {
     "create.topic.policy.class.name",
     "delete.records.purgatory.purge.interval.requests",
     "fetch.purgatory.purge.interval.requests",
+    "group.consumer.assignor.offload.enable",
     "group.coordinator.append.linger.ms",
     "group.coordinator.background.threads",
     "group.coordinator.threads",
+    "group.share.assignor.offload.enable",
     "group.share.assignors",
+    "group.share.dlq.manager.class.name",
     "group.share.persister.class.name",
+    "group.streams.acceptable.recovery.lag",
+    "group.streams.assignor.offload.enable",
+    "group.streams.max.warmup.replicas",
+    "group.streams.min.task.offset.interval.ms",
+    "group.streams.num.warmup.replicas",
+    "group.streams.task.offset.interval.ms",
     "internal.metadata.delete.delay.millis",
     "internal.metadata.log.segment.bytes",
     "internal.metadata.max.batch.size.in.bytes",
@@ -105,7 +114,7 @@ _DEFINED: Final = IGNORED_SECRETS | {
     "unstable.api.versions.enable",
     "unstable.feature.versions.enable",
 }
-"""The ignored settings that Kafka 4.3 defines."""
+"""The ignored settings that Kafka 4.4 defines."""
 
 _NOT_DEFINED: Final = frozenset(
     {
@@ -136,7 +145,7 @@ IGNORED_NAMES: Final = _DEFINED | _NOT_DEFINED
 
 
 def is_defined(name: str) -> bool:
-    """Return whether Kafka 4.3 defines this ignored setting. Names that it does not define can be set freely while a broker runs,
+    """Return whether Kafka 4.4 defines this ignored setting. Names that it does not define can be set freely while a broker runs,
     as in Kafka.
     """
     return name in _DEFINED

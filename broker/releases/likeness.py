@@ -16,7 +16,7 @@ from typing import Final
 
 from ottla.broker.releases.table import ReleaseTable, order, releases, table_of
 
-DEFAULT_RELEASE: Final = "4.3"
+DEFAULT_RELEASE: Final = "4.4"
 """The release that a broker is like unless told otherwise; Ottla implements it in full."""
 GROUP_VERSION: Final = "group.version"
 METADATA_VERSION: Final = "metadata.version"

@@ -26,7 +26,6 @@ import kafka.server.ControllerApis;
 import kafka.server.ControllerConfigurationValidator;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
-import kafka.server.QuotaFactory;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.errors.InvalidUpdateVersionException;
 import org.apache.kafka.common.memory.MemoryPool;
@@ -34,7 +33,6 @@ import org.apache.kafka.common.message.ApiMessageType.ListenerType;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.network.ClientInformation;
 import org.apache.kafka.common.network.ListenerName;
-import org.apache.kafka.common.network.Send;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.MessageUtil;
@@ -50,6 +48,7 @@ import org.apache.kafka.metadata.KRaftMetadataCache;
 import org.apache.kafka.metadata.MetadataRecordSerde;
 import org.apache.kafka.metadata.bootstrap.BootstrapMetadata;
 import org.apache.kafka.metadata.placement.StripedReplicaPlacer;
+import org.apache.kafka.network.Request;
 import org.apache.kafka.network.metrics.RequestChannelMetrics;
 import org.apache.kafka.raft.Batch;
 import org.apache.kafka.raft.LeaderAndEpoch;
@@ -63,8 +62,8 @@ import org.apache.kafka.server.common.KRaftVersion;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.server.common.OffsetAndEpoch;
 import org.apache.kafka.server.common.RequestLocal;
+import org.apache.kafka.server.quota.QuotaFactory;
 import org.apache.kafka.snapshot.SnapshotWriter;
-import scala.Option;
 
 /**
  * Kafka's own controller, asked in bytes: its request handlers and its QuorumController over a metadata log in memory, with a clock that
@@ -140,9 +139,9 @@ public final class ControllerJudge {
         KafkaConfig config = config(order.get("settings"));
         quotas = QuotaFactory.instantiate(config, new Metrics(), clock, "judge-", "controller");
         controller = controller(config, bootstrap(order.get("features")));
-        apis = new ControllerApis(channel, Option.empty(), quotas, clock, controller, null, config, "judged-cluster-of-kafka",
+        apis = new ControllerApis(channel, scala.Option.empty(), quotas, clock, controller, null, config, "judged-cluster-of-kafka",
             new ControllerRegistrationsPublisher(),
-            new SimpleApiVersionManager(ListenerType.CONTROLLER, false, () -> FinalizedFeatures.fromKRaftVersion(MetadataVersion.latestProduction())),
+            new SimpleApiVersionManager(ListenerType.CONTROLLER, false, () -> FinalizedFeatures.fromMetadataVersion(MetadataVersion.latestProduction())),
             new KRaftMetadataCache(NODE, () -> log.version));
         log.lead();
         settle();
@@ -175,7 +174,7 @@ public final class ControllerJudge {
             setRaftClient(log).
             setQuorumFeatures(new QuorumFeatures(NODE, QuorumFeatures.defaultSupportedFeatureMap(false), List.of(NODE))).
             setDefaultReplicationFactor((short) config.defaultReplicationFactor()).
-            setDefaultNumPartitions(config.numPartitions().intValue()).
+            setDefaultNumPartitions(config.numPartitions()).
             setReplicaPlacer(new StripedReplicaPlacer(draw)).
             setSessionTimeoutNs(TimeUnit.MILLISECONDS.toNanos(config.brokerSessionTimeoutMs())).
             setConfigurationValidator(new ControllerConfigurationValidator(config)).
@@ -204,7 +203,7 @@ public final class ControllerJudge {
             KafkaPrincipal.ANONYMOUS, new ListenerName("CONTROLLER"), SecurityProtocol.PLAINTEXT, ClientInformation.EMPTY, false);
         ByteBuffer body = ByteBuffer.wrap(HexFormat.of().parseHex(order.get("body").asText()));
         channel.answer = new CompletableFuture<>();
-        apis.handle(new RequestChannel.Request(0, context, 0, MemoryPool.NONE, body, channel.metrics(), Option.empty()), RequestLocal.noCaching());
+        apis.handle(new Request(0, context, 0, MemoryPool.NONE, body, channel.metrics()), RequestLocal.noCaching());
         ByteBuffer bytes = MessageUtil.toByteBufferAccessor(channel.answer.get(60, TimeUnit.SECONDS).data(), version).buffer();
         byte[] copy = new byte[bytes.remaining()];
         bytes.get(copy);
@@ -272,7 +271,7 @@ public final class ControllerJudge {
         }
 
         @Override
-        public void sendResponse(Request request, AbstractResponse response, Option<scala.Function1<Send, scala.runtime.BoxedUnit>> onComplete) {
+        public void sendResponse(Request request, AbstractResponse response) {
             answer.complete(response);
         }
     }

@@ -22,7 +22,7 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
  * removes, leads, is elected to lead and follows ("@1 t-0 t-1,u-0 t-1 t-2"); and after each "image" the records of the image, each with a
  * space before it.
  *
- *   python -m tests.support.metadata_logs SEED LOGS RECORDS_OF_EACH | java -cp '.kafka/4.3.1/*' client_compat/kafka/MetadataImages.java
+ *   python -m tests.support.metadata_logs SEED LOGS RECORDS_OF_EACH | java -cp '.kafka/4.4.0/*' client_compat/kafka/MetadataImages.java
  */
 public final class MetadataImages {
     private static final MetadataRecordSerde SERDE = new MetadataRecordSerde();

@@ -24,7 +24,7 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
  * Random records of a metadata log, of all kinds in all versions, written by Kafka's own classes. A line is: the value as hexadecimal
  * digits, a space, and the record as Kafka's JSON.
  *
- *   java -cp '.kafka/4.3.1/*' client_compat/kafka/MetadataRecords.java SEED RECORDS_OF_EACH > tests/golden/metadata_records.txt
+ *   java -cp '.kafka/4.4.0/*' client_compat/kafka/MetadataRecords.java SEED RECORDS_OF_EACH > tests/golden/metadata_records.txt
  */
 public final class MetadataRecords {
     private static final MetadataRecordSerde SERDE = new MetadataRecordSerde();

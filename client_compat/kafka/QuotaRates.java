@@ -4,7 +4,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Random;
-import kafka.server.ClientRequestQuotaManager;
 import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.metrics.Quota;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
@@ -15,6 +14,7 @@ import org.apache.kafka.server.quota.ClientQuotaEntity.ConfigEntity;
 import org.apache.kafka.server.quota.ClientQuotaManager;
 import org.apache.kafka.server.quota.ClientQuotaManager.ClientIdEntity;
 import org.apache.kafka.server.quota.ClientQuotaManager.UserEntity;
+import org.apache.kafka.server.quota.ClientRequestQuotaManager;
 import org.apache.kafka.server.quota.ControllerMutationQuotaManager;
 import org.apache.kafka.server.quota.QuotaType;
 
@@ -24,7 +24,7 @@ import org.apache.kafka.server.quota.QuotaType;
  *   quota KIND USER CLIENT LIMIT
  *   use KIND USER CLIENT AMOUNT TIME_MS WAIT_MS
  *
- *   java -cp '.kafka/4.3.1/*' client_compat/kafka/QuotaRates.java SEED LINES WINDOWS WINDOW_SECONDS > tests/golden/quotas.txt
+ *   java -cp '.kafka/4.4.0/*' client_compat/kafka/QuotaRates.java SEED LINES WINDOWS WINDOW_SECONDS > tests/golden/quotas.txt
  */
 public final class QuotaRates {
     private static final String[] NAMES = {"a", "b", "*", "-"};

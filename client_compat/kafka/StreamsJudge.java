@@ -7,6 +7,7 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -24,8 +25,9 @@ import org.apache.kafka.coordinator.common.runtime.KRaftCoordinatorMetadataImage
 import org.apache.kafka.coordinator.group.generated.StreamsGroupTopologyValueJsonConverter;
 import org.apache.kafka.coordinator.group.streams.StreamsTopology;
 import org.apache.kafka.coordinator.group.streams.TopologyMetadata;
-import org.apache.kafka.coordinator.group.streams.assignor.AssignmentMemberSpec;
+import org.apache.kafka.coordinator.group.streams.assignor.AssignmentConfigsImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.GroupSpecImpl;
+import org.apache.kafka.coordinator.group.streams.assignor.MemberMetadataAndStateImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor;
 import org.apache.kafka.coordinator.group.streams.topics.ConfiguredInternalTopic;
 import org.apache.kafka.coordinator.group.streams.topics.ConfiguredSubtopology;
@@ -60,10 +62,10 @@ public final class StreamsJudge {
     }
 
     private static ObjectNode assigned(JsonNode order) {
-        Map<String, AssignmentMemberSpec> members = new HashMap<>();
-        order.get("members").properties().forEach(entry -> members.put(entry.getKey(), new AssignmentMemberSpec(
-            Optional.empty(), Optional.empty(), tasks(entry.getValue().get("active")), tasks(entry.getValue().get("standby")), Map.of(),
-            entry.getValue().get("process").asText(), Map.of(), Map.of(), Map.of())));
+        Map<String, MemberMetadataAndStateImpl> members = new HashMap<>();
+        order.get("members").properties().forEach(entry -> members.put(entry.getKey(), new MemberMetadataAndStateImpl(
+            Optional.empty(), Optional.empty(), entry.getValue().get("process").asText(), Map.of(),
+            tasks(entry.getValue().get("active")), tasks(entry.getValue().get("standby")), Map.of(), Map.of(), Map.of())));
         SortedMap<String, ConfiguredSubtopology> subtopologies = new TreeMap<>();
         order.get("subtopologies").properties().forEach(entry -> {
             int count = entry.getValue().get("tasks").asInt();
@@ -71,7 +73,7 @@ public final class StreamsJudge {
             subtopologies.put(entry.getKey(), new ConfiguredSubtopology(count, Set.of("source"), Map.of(), Set.of(),
                 entry.getValue().get("stateful").asBoolean() ? Map.of("changelog", changelog) : Map.of()));
         });
-        Map<String, String> settings = Map.of("num.standby.replicas", order.get("replicas").asText());
+        AssignmentConfigsImpl settings = new AssignmentConfigsImpl(order.get("replicas").asInt(), List.of());
         ObjectNode answer = JSON.createObjectNode();
         new StickyTaskAssignor()
             .assign(new GroupSpecImpl(members, settings), new TopologyMetadata(CoordinatorMetadataImage.EMPTY, subtopologies))

@@ -22,8 +22,8 @@ CACHE = Path(__file__).resolve().parents[2] / ".kafka"
 FETCH_TIMEOUT_S = 600.0
 VERSION_VARIABLE = "KAFKA_REFERENCE_VERSION"
 _OUTPUT_CHARS = 600
-_OWN = re.compile(r"<groupId>org\.apache\.kafka</groupId>\s*<artifactId>([^<]+)<")
-"""Kafka's own jars among the pom's dependencies, all of one version."""
+_OWN = re.compile(r"<groupId>org\.apache\.kafka</groupId>\s*<artifactId>([^<]+)</artifactId>\s*<version>\$\{kafka\.version\}<")
+"""Kafka's own jars of the version among the pom's dependencies."""
 
 
 class KafkaMissing(RuntimeError):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from ottla.broker.api.routes import controller_routes
+from ottla.broker.releases.likeness import DEFAULT_RELEASE
+from ottla.broker.releases.table import table_of
 from ottla.protocol.api_keys import ApiKey
 from tests.golden.test_message_schemas import schemas, versions
 
-GOLDEN = Path(__file__).parent / "kafka-4.3.1-apis.txt"
-ONLY_WITH_A_PLUGIN: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
-"""Kafka lists them where a metrics reporter takes what clients send."""
 LISTED_ONLY: Final = frozenset({ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS})
 """APIs that Kafka's controller lists but does not handle."""
 PRODUCE_FROM_THE_FIRST: Final = ApiKey.PRODUCE
@@ -19,18 +17,15 @@ PRODUCE_FROM_THE_FIRST: Final = ApiKey.PRODUCE
 
 
 def test_the_list_of_kafkas_apis_is_that_of_its_schemas() -> None:
-    listed = {}
-    for line in GOLDEN.read_text().splitlines():
-        if not line.startswith("#"):
-            key, _, span = line.split()
-            listed[ApiKey(int(key))] = versions(span)
+    recorded = table_of(DEFAULT_RELEASE).apis
+    listed = {key: range(recorded[key.camel_case][0], recorded[key.camel_case][1] + 1) for key in ApiKey if key.camel_case in recorded}
     of_brokers = [schema for schema in schemas().values() if schema["type"] == "request" and "broker" in schema.get("listeners", [])]
     served = {ApiKey(schema["apiKey"]): versions(schema["validVersions"]) for schema in of_brokers if schema["validVersions"] != "none"}
     for schema in of_brokers:
         if schema.get("latestVersionUnstable", False):
             found = served[ApiKey(schema["apiKey"])]
             served[ApiKey(schema["apiKey"])] = found[:-1]
-    assert {key for key in served if served[key]} - ONLY_WITH_A_PLUGIN == set(listed)
+    assert {key for key in served if served[key]} == set(listed)
     differing = {key.name: (listed[key], served[key]) for key in listed if listed[key] != served[key]}
     assert set(differing) <= {PRODUCE_FROM_THE_FIRST.name}, differing
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_defined
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, security_setting
 
-GOLDEN = Path(__file__).parent / "kafka-4.3.1-settings.txt"
+GOLDEN = Path(__file__).parent / "kafka-4.4.0-settings.txt"
 OF_KAFKA = [line for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
 
 
@@ -24,6 +24,6 @@ def test_every_setting_of_kafka_is_in_one_table() -> None:
     assert {name: found for name, found in tables.items() if sum(found) != 1} == {}
 
 
-def test_an_ignored_setting_is_defined_by_kafka_4_3_or_was_by_another_release() -> None:
+def test_an_ignored_setting_is_defined_by_kafka_4_4_or_was_by_another_release() -> None:
     assert {name for name in IGNORED_NAMES if is_defined(name)} <= set(OF_KAFKA)
     assert not {name for name in IGNORED_NAMES if not is_defined(name)} & set(OF_KAFKA)

@@ -20,17 +20,17 @@ from ottla.protocol.messages.registration import Feature, Listener
 from tests.support.controller_judge import CLUSTER_ID, SESSION_MS, Advance, Ask, Known, Order, Start, Task
 
 BROKERS = range(1, 7)
-METADATA_LEVELS = (7, 8, 10, 12, 13, 15, 17, 19, 21, 22, 23, 24, 25, 26, 29, 30)
+METADATA_LEVELS = (7, 8, 10, 12, 13, 15, 17, 19, 21, 22, 23, 24, 25, 26, 29, 30, 32, 33)
 FEATURES = {
-    "metadata.version": (7, 30),
+    "metadata.version": (7, 33),
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "kraft.version": (0, 1),
-    "share.version": (0, 1),
+    "share.version": (0, 2),
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }
-"""Features that a broker of Kafka 4.3 supports."""
+"""Features that a broker of Kafka 4.4 supports."""
 RACKS = (None, "a", "b", "b", "c")
 
 

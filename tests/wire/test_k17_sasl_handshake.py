@@ -55,6 +55,7 @@ def test_api_versions_is_allowed_once_before_the_handshake(client: Client) -> No
 
 
 @LOCKED
+@pytest.mark.broker_like("4.3")
 def test_a_client_of_a_newer_release_learns_the_versions_before_the_handshake_and_asks_again(client: Client) -> None:
     """franz-go sends the newest ApiVersions version that it knows. An unsupported version gets a response in version 0 with the supported
     ones."""
@@ -67,6 +68,7 @@ def test_a_client_of_a_newer_release_learns_the_versions_before_the_handshake_an
 
 
 @LOCKED
+@pytest.mark.broker_like("4.3")
 def test_a_request_in_a_version_of_a_newer_release_closes_the_connection_during_authentication(client: Client) -> None:
     handshake(client)
     with pytest.raises(ConnectionError):

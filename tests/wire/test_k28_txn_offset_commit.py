@@ -61,7 +61,6 @@ def test_every_version_commits_with_the_transaction(broker: RunningBroker, clien
     assert fetch(client) == (42, 2 if version >= 2 else -1, "note", 0)
 
 
-@pytest.mark.broker_like("4.4")
 def test_version_6_names_topics_by_id(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     known = broker.call(lambda running: topic_id(running, "t"))
@@ -77,7 +76,6 @@ def test_version_6_names_topics_by_id(broker: RunningBroker, client: Client) -> 
     assert fetch(client) == (42, 2, "note", 0)
 
 
-@pytest.mark.broker_like("4.4")
 @pytest.mark.parametrize("version", [5, 6])
 def test_an_unknown_group_and_a_stale_member_have_errors_of_their_own_from_version_6_on(
     broker: RunningBroker, client: Client, version: int

@@ -84,7 +84,6 @@ def test_an_acl_with_an_unknown_part_closes_the_connection(broker: RunningBroker
 
 
 @LOCKED
-@pytest.mark.broker_like("4.4")
 def test_an_acl_of_4_4_can_name_an_address_range(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "a")

@@ -17,7 +17,7 @@ def _topic(client: Client) -> None:
     find_coordinator(client)
 
 
-@pytest.mark.parametrize("version", [*range(3), pytest.param(3, marks=pytest.mark.broker_like("4.4"))])
+@pytest.mark.parametrize("version", range(4))
 def test_each_group_succeeds_or_fails_by_itself(client: Client, version: int) -> None:
     stable_member(client)
     assert commit(client, 1, group_id="empty") == 0

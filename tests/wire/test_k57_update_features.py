@@ -22,5 +22,5 @@ def test_a_changed_level_is_returned_and_stored(broker: RunningBroker) -> None:
 
 
 def test_an_unknown_level_is_rejected(client: Client) -> None:
-    answer = client.call(UpdateFeaturesRequest(1_000, [FeatureUpdateKey("share.version", 2)]))
+    answer = client.call(UpdateFeaturesRequest(1_000, [FeatureUpdateKey("share.version", 3)]))
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION

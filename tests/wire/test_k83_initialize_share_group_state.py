@@ -25,7 +25,7 @@ def test_an_older_state_epoch_is_fenced(client: Client) -> None:
     initialize(client, topic_id, epoch=3)
     refused = initialize(client, topic_id, epoch=2)
     assert refused.error_code == ErrorCode.FENCED_STATE_EPOCH
-    assert refused.error_message == "The share coordinator rejected the request because the share-group state epoch did not match."
+    assert refused.error_message == "The coordinator rejected the request because the state epoch did not match."
 
 
 def test_unknown_partitions_are_refused(client: Client) -> None:

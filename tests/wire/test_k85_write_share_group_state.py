@@ -34,4 +34,5 @@ def test_an_older_state_epoch_is_fenced(client: Client) -> None:
     topic_id = prepare(client)
     initialize(client, topic_id, epoch=2)
     assert write(client, topic_id, state_epoch=1).error_code == ErrorCode.FENCED_STATE_EPOCH
-    assert write(client, topic_id, state_epoch=-1).error_code == 0
+    refused = write(client, topic_id, state_epoch=-1)
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "The state epoch cannot be a negative number.")

@@ -134,7 +134,6 @@ def test_the_status_about_very_many_topics_fits_its_field(broker: RunningBroker)
         assert status.status_detail.endswith("…")
 
 
-@pytest.mark.broker_like("4.4")
 def test_since_4_4_members_are_told_how_to_report_offsets_and_may_be_static(client: Client) -> None:
     joined = beat(client, instance_id="i")
     assert (joined.error_code, joined.task_offset_interval_ms, joined.acceptable_recovery_lag) == (0, 60_000, 10_000)
@@ -148,13 +147,13 @@ def test_since_4_4_members_are_told_how_to_report_offsets_and_may_be_static(clie
     assert [(member.member_id, member.instance_id) for member in described(client).members] == [("n", "i")]
 
 
+@pytest.mark.broker_like("4.3")
 def test_until_4_3_members_report_no_offsets(client: Client) -> None:
     joined = beat(client)
     assert (joined.task_offset_interval_ms, joined.topology_description_required) == (0, False)
     assert beat(client, instance_id="i").error_message == "Static membership is not yet supported."
 
 
-@pytest.mark.broker_like("4.4")
 def test_version_0_does_not_know_the_status_of_missing_client_tags(client: Client) -> None:
     configure(client, "g", streams__rack__aware__assignment__tags="zone")
     joined = beat(client)

@@ -51,7 +51,6 @@ def test_unknown_groups_and_those_of_other_types_are_not_found(client: Client) -
     ]
 
 
-@pytest.mark.broker_like("4.4")
 @pytest.mark.parametrize(("asked", "status"), [(False, 0), (True, 1)])
 def test_version_1_names_the_assignor_and_has_no_description_of_the_topology(client: Client, asked: bool, status: int) -> None:
     prepare(client)

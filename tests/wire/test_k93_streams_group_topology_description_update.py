@@ -10,7 +10,6 @@ from ottla.protocol.messages.streams_group import TopologyDescription, TopologyD
 from tests.support.access import GUARDED, acl, allow, ann, bob
 from tests.support.running_broker import RunningBroker
 
-pytestmark = pytest.mark.broker_like("4.4")
 NODE = TopologyDescriptionNode("source", 1, ["t"], successors=["sink"])
 UPDATE = StreamsGroupTopologyDescriptionUpdateRequest("g", "m", 0, TopologyDescription([TopologyDescriptionSubtopology("0", [NODE])]))
 

@@ -1,6 +1,7 @@
 """Makes the clients with which a cluster broker's coordinators and partition leaders send requests to other brokers.
 
-Transaction markers, transaction verification and share state use separate connections, so that no kind of request delays another.
+Transaction markers, transaction verification, share state and dead letters use separate connections, so that no kind of request delays
+another.
 """
 
 from __future__ import annotations
@@ -34,5 +35,5 @@ class OtherBrokers:
         return RemoteTxns(local, self._catalog, self._node_id, self._peers(), self._nursery)
 
     def share_peers(self) -> Peers:
-        """Return the links to brokers that coordinate share state, or lead partitions of share groups."""
+        """Return links to brokers that coordinate share state, or lead partitions of share groups or of their dead letter queues."""
         return self._peers()

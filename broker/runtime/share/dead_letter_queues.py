@@ -6,7 +6,7 @@ Rules:
 * A queue that does not exist is created, with the broker's defaults, only with errors.deadletterqueue.auto.create.topics.enable.
 * The dead letters of a partition go to the queue's partition with the same number, modulo the queue's partition count.
 * Dead letters are written in the order in which their records were given up, one range at a time, as with acks=all.
-* Only a standalone node has queues, because only it has a share.version that allows them: it leads every partition.
+* A queue's partition may have its leader on another broker, which gets the dead letters in a Produce request.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType, TopicImage
+from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.group_config import is_reserved_dead_letter_topic
+from ottla.broker.configs.topic_config import effective_log_config
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import REPLICATED
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
+from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
+from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.share.dead_letters import Copied, DeadLetters, RecordSource, copied, dead_letter_batch
@@ -34,14 +38,16 @@ from ottla.broker.share.settings import ShareSettings
 from ottla.broker.storage.batch_check import TooMuchAtOnce
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 _ENABLE: Final = "errors.deadletterqueue.group.enable"
 _READ_BYTES: Final = limits.MIB
 """The bytes of the log that are read at a time to copy records (Kafka's DLQ_MAX_FETCH_BYTES)."""
+_ACKS_ALL: Final = -1
 
 
 class DeadLetterQueues:
-    """The dead letter queues of all share groups. `settings_of` returns a group's current settings."""
+    """The dead letter queues of all share groups. `settings_of` returns a group's current settings. A standalone node has no `peers`."""
 
     def __init__(
         self,
@@ -52,6 +58,7 @@ class DeadLetterQueues:
         *,
         clock: Clock,
         settings_of: Callable[[str], ShareSettings],
+        peers: Peers | None = None,
     ) -> None:
         self.requests = Counter[str]()
         self.failed = Counter[str]()
@@ -63,6 +70,7 @@ class DeadLetterQueues:
         self._broker_configs = broker_configs
         self._clock = clock
         self._settings_of = settings_of
+        self._peers = peers
         self._one_at_a_time = asyncio.Lock()
 
     async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
@@ -72,16 +80,17 @@ class DeadLetterQueues:
         async with self._one_at_a_time:
             settings = self._settings_of(group_id)
             topic = await self._queue(group_id, settings.dead_letter_topic)
-            target = self._partitions.get(topic.topic_id, source.index % len(topic.partitions))
+            index, settings_of_queue = source.index % len(topic.partitions), self._catalog.configs(ResourceType.TOPIC, topic.name)
+            max_bytes = effective_log_config(settings_of_queue, self._broker_configs.settings).max_message_bytes
             origin = RecordSource(group_id, source.topic, source.index)
             offset = letters.first_offset
             while offset <= letters.last_offset:
                 records = _read(source, offset) if settings.copies_dead_letters else None
-                sizes = {"max_bytes": target.log.config.max_message_bytes, "now_ms": self._clock.now_ms()}
+                sizes = {"max_bytes": max_bytes, "now_ms": self._clock.now_ms()}
                 batch, end = await self._partitions.compute(partial(_next_batch, origin, letters, offset, records, **sizes))
                 self.requests[group_id] += 1
                 try:
-                    await _append(target, batch)
+                    await self._append(topic, index, batch)
                 except Rejected:
                     self.failed[group_id] += 1
                     raise
@@ -109,6 +118,24 @@ class DeadLetterQueues:
         if refused is not None:
             raise refused
         return await self._topics.ensure(name)
+
+    async def _append(self, topic: TopicImage, index: int, batch: bytes) -> None:
+        """Append a batch at the partition's leader: this broker or another. Raises Rejected."""
+        settings, leader = self._broker_configs.settings, self._catalog.leader_of((topic.name, index))
+        if leader == settings.node_id or self._peers is None:
+            await _append(self._partitions.get(topic.topic_id, index), batch)
+            return
+        if leader == NO_LEADER:
+            raise Rejected(ErrorCode.LEADER_NOT_AVAILABLE)
+        data = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(index, batch)])
+        request = ProduceRequest(None, _ACKS_ALL, settings.request_timeout_ms, [data])
+        try:
+            response: ProduceResponse = await self._peers.call(leader, request)
+        except (LinkBroken, UnsupportedByPeer) as error:
+            raise Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        found = response.responses[0].partition_responses[0]
+        if found.error_code != ErrorCode.NONE:
+            raise Rejected(ErrorCode.of(found.error_code), found.error_message or "")
 
 
 def _next_batch(

@@ -51,7 +51,15 @@ def share_services(
     state = ShareStateService(settings, nursery, partitions, create_topic=metadata.topics.ensure, catalog=catalog)
     persister = SharePersister(state, catalog, settings.node_id, nursery, peers)
     settings_of = GroupSettings(catalog, metadata.broker_configs)
-    queues = DeadLetterQueues(partitions, catalog, metadata.topics, metadata.broker_configs, clock=clock, settings_of=settings_of)
+    queues = DeadLetterQueues(
+        partitions,
+        catalog,
+        metadata.topics,
+        metadata.broker_configs,
+        clock=clock,
+        settings_of=settings_of,
+        peers=None if metadata.other_brokers is None else metadata.other_brokers.share_peers(),
+    )
     led = SharePartitionManager(
         partitions,
         persister,

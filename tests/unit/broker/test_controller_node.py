@@ -43,7 +43,7 @@ async def test_a_controller_listener_has_the_usual_limits(cluster: OwnedCluster)
 @played_by(alone)
 async def test_a_new_controller_starts_with_the_formatted_features(cluster: OwnedCluster) -> None:
     image = cluster.place.image
-    assert image.features[METADATA_VERSION] == 30
+    assert image.features[METADATA_VERSION] == 33
     assert image.features["eligible.leader.replicas.version"] == 1
     assert image.configs[4, ""] == {"min.insync.replicas": "1"}
 
@@ -63,7 +63,7 @@ async def test_metadata_survives_a_power_loss_in_a_new_epoch(cluster: OwnedClust
 async def test_a_controller_answers_api_versions_and_describe_cluster(cluster: OwnedCluster) -> None:
     told = await cluster.ask_controller(ApiVersionsRequest("test", "1"))
     finalized = {feature.name: feature.max_version_level for feature in told.finalized_features}
-    assert (finalized[METADATA_VERSION], finalized["kraft.version"]) == (30, 1)
+    assert (finalized[METADATA_VERSION], finalized["kraft.version"]) == (33, 1)
     controllers = await cluster.ask_controller(DescribeClusterRequest(endpoint_type=2))
     assert (controllers.controller_id, controllers.endpoint_type) == (CONTROLLER, 2)
     assert [(at.broker_id, at.host, at.port) for at in controllers.brokers] == [(CONTROLLER, "c3000", 9093)]
@@ -77,7 +77,7 @@ async def test_a_controller_answers_api_versions_and_describe_cluster(cluster: O
         (b"\0\x13\0\x07\0\0\0\1\0\1x\0", b"\1\2\3", ErrorCode.INVALID_REQUEST),  # no address
         (b"\0\x13\0\x63\0\0\0\1\0\1x\0", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # CreateTopics 99
         (b"\0\x3a\0\0\0\0\0\1\0\1x\0\1\0\1\0", bytes(4), ErrorCode.INVALID_REQUEST),  # another envelope
-        (b"\0\x5e\0\0\0\0\0\1\0\1x\0\0\0\0\x09\0", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # an API of a later release
+        (b"\0\x5e\0\1\0\0\0\1\0\1x\0\0\0\0\x09\0", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # UnregisterController 1
         (b"\0\x13", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # cut short
     ],
 )

@@ -27,13 +27,13 @@ def test_apis_and_features_are_those_that_a_broker_like_the_release_serves() -> 
 
 
 def test_a_setting_that_is_only_accepted_is_without_effect() -> None:
-    found = {change.name: change.after for change in unserved(like("4.3"))}
+    found = {change.name: change.after for change in unserved(like("4.4"))}
     assert found["num.io.threads"] == found["sasl.oauthbearer.scope"] == found["local.retention.ms"] == WITHOUT_EFFECT
     assert not found.keys() & {"ssl.keystore.location", "log.retention.ms", "auto.leader.rebalance.enable", "cleanup.policy"}
 
 
 def test_every_setting_of_the_default_release_is_known() -> None:
-    assert [change.name for change in unserved(like("4.3")) if change.kind.endswith("setting") and change.after is None] == []
+    assert [change.name for change in unserved(like("4.4")) if change.kind.endswith("setting") and change.after is None] == []
 
 
 def test_the_counts_are_by_kind() -> None:

@@ -118,7 +118,7 @@ CONTROLLER = {"process_roles": "controller", "listeners": "CONTROLLER://localhos
 def test_a_controllers_directory_names_it_as_the_one_voter(tmp_path: Path) -> None:
     made = formatted(tmp_path, "--standalone", **CONTROLLER)
     data = tmp_path / "data"
-    assert made.output == f"Formatting dynamic metadata voter directory {data} with metadata.version 4.3-IV0.\n"
+    assert made.output == f"Formatting dynamic metadata voter directory {data} with metadata.version 4.4-IV2.\n"
     log = data / "__cluster_metadata-0"
     snapshot = read_snapshot((log / "00000000000000000000-0000000000.checkpoint").read_bytes())
     assert snapshot.voters is not None

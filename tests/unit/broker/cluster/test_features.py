@@ -4,11 +4,11 @@ from ottla.broker.cluster.features import dead_letters_enabled, finalized, new_l
 from ottla.broker.releases.likeness import default_likeness, likeness
 
 
-def test_a_new_directory_has_the_feature_levels_of_kafka_4_3() -> None:
+def test_a_new_directory_has_the_feature_levels_of_kafka_4_4() -> None:
     assert list(new_levels(2, default_likeness()).items()) == [
-        ("metadata.version", 30),
+        ("metadata.version", 33),
         ("group.version", 1),
-        ("share.version", 1),
+        ("share.version", 2),
         ("streams.version", 1),
         ("transaction.version", 2),
     ]
@@ -29,7 +29,7 @@ def test_a_log_keeps_its_metadata_version() -> None:
 
 def test_an_unsupported_feature_is_not_finalized() -> None:
     assert finalized(
-        {"metadata.version": 30, "share.version": 1, "streams.version": 2, "unknown.version": 1, "transaction.version": 3}
+        {"metadata.version": 33, "share.version": 3, "streams.version": 2, "unknown.version": 1, "transaction.version": 3}
     ) == new_levels(2, default_likeness())
 
 
@@ -39,8 +39,8 @@ def test_share_groups_are_disabled_in_an_older_directory() -> None:
 
 
 def test_dead_letter_queues_came_with_kafka_4_4() -> None:
-    assert not dead_letters_enabled(new_levels(2, default_likeness()))
-    assert dead_letters_enabled(new_levels(2, likeness("4.4")))
+    assert not dead_letters_enabled(new_levels(2, likeness("4.3")))
+    assert dead_letters_enabled(new_levels(2, default_likeness()))
 
 
 def test_streams_groups_are_disabled_in_an_older_directory() -> None:

@@ -79,12 +79,12 @@ def test_a_registration_request_has_all_fields_in_kafkas_order() -> None:
     assert request.log_dirs == [OTHER, DIRECTORY]
     assert request.previous_broker_epoch == 9
     assert {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features} == {
-        "metadata.version": (7, 30),
+        "metadata.version": (7, 33),
         "kraft.version": (0, 1),
         "transaction.version": (0, 2),
         "group.version": (0, 1),
         "eligible.leader.replicas.version": (0, 1),
-        "share.version": (0, 1),
+        "share.version": (0, 2),
         "streams.version": (0, 1),
     }
 

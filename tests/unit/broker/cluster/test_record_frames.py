@@ -43,7 +43,7 @@ def test_transaction_records_may_have_a_name_and_a_reason() -> None:
     assert decode_record(encode_record(AbortTransactionRecord("why"), 0))[0] == AbortTransactionRecord("why")
 
 
-@pytest.mark.parametrize(("value", "kind", "version"), [("010600", 6, 0), ("01100000", 16, 0), ("011d00", 29, 0), ("010503", 5, 3)])
+@pytest.mark.parametrize(("value", "kind", "version"), [("010600", 6, 0), ("01100000", 16, 0), ("011e00", 30, 0), ("010503", 5, 3)])
 def test_an_unknown_type_or_version_is_named_in_the_error(value: str, kind: int, version: int) -> None:
     with pytest.raises(UnknownRecord) as caught:
         decode_record(bytes.fromhex(value))

@@ -18,6 +18,7 @@ from ottla.broker.cluster.release_levels import NAMES, UnknownLevel, bootstrap_l
         ("4.1", 27),
         ("4.3", 30),
         ("4.3-IV0", 30),
+        ("4.4", 33),
     ],
 )
 def test_a_release_has_its_last_metadata_version(release: str, level: int) -> None:
@@ -25,13 +26,13 @@ def test_a_release_has_its_last_metadata_version(release: str, level: int) -> No
 
 
 def test_every_metadata_version_is_found_by_its_name() -> None:
-    assert [metadata_level(name) for name in NAMES] == list(range(7, 31))
-    assert [level_name(level) for level in range(7, 31)] == NAMES
+    assert [metadata_level(name) for name in NAMES] == list(range(7, 34))
+    assert [level_name(level) for level in range(7, 34)] == NAMES
 
 
-@pytest.mark.parametrize("release", ["3.2", "4.4", "4.3-IV1", "", "four", "4"])
+@pytest.mark.parametrize("release", ["3.2", "4.5", "4.4-IV3", "", "four", "4"])
 def test_an_unknown_release_is_refused_with_the_list_of_releases(release: str) -> None:
-    with pytest.raises(UnknownLevel, match=f"Unknown metadata.version '{release}'.* 3.3-IV3, .*4.3-IV0$"):
+    with pytest.raises(UnknownLevel, match=f"Unknown metadata.version '{release}'.* 3.3-IV3, .*4.4-IV2$"):
         metadata_level(release)
 
 
@@ -42,13 +43,17 @@ def test_an_unknown_release_is_refused_with_the_list_of_releases(release: str) -
         ("4.0", {"group.version": 1, "transaction.version": 2}),
         ("4.1", {"group.version": 1, "transaction.version": 2, "eligible.leader.replicas.version": 1}),
         (
-            None,
+            "4.3",
             {"group.version": 1, "transaction.version": 2, "eligible.leader.replicas.version": 1, "share.version": 1, "streams.version": 1},
+        ),
+        (
+            None,
+            {"group.version": 1, "transaction.version": 2, "eligible.leader.replicas.version": 1, "share.version": 2, "streams.version": 1},
         ),
     ],
 )
 def test_a_new_cluster_has_the_features_of_its_release(release: str | None, on: dict[str, int]) -> None:
-    level = 30 if release is None else metadata_level(release)
+    level = 33 if release is None else metadata_level(release)
     assert bootstrap_levels({}, release, dynamic_quorum=True) == {**on, "metadata.version": level, "kraft.version": 1}
     assert bootstrap_levels({}, release, dynamic_quorum=False)["kraft.version"] == 0
 

@@ -177,11 +177,11 @@ def test_a_group_uses_the_brokers_configs_unless_overridden(described: Described
     assert (other.value, other.source) == ("45000", ConfigSource.DEFAULT)
 
 
-def test_settings_of_4_4_are_described_only_by_a_broker_like_it_and_internal_ones_only_if_set(described: Described) -> None:
-    later = Described(BrokerSettings(like=likeness("4.4")))
+def test_settings_of_4_4_are_described_only_by_a_broker_like_it_and_internal_ones_only_if_set() -> None:
+    earlier, later = Described(BrokerSettings(like=likeness("4.3"))), Described()
     later.put(ResourceType.GROUP, "g", "consumer.assignor.offload.enable", "false")
     entries = later.entries(ResourceType.GROUP, "g")
-    assert entries.keys() - described.entries(ResourceType.GROUP, "g").keys() == {
+    assert entries.keys() - earlier.entries(ResourceType.GROUP, "g").keys() == {
         "consumer.assignor.offload.enable",
         "errors.deadletterqueue.copy.record.enable",
         "errors.deadletterqueue.topic.name",

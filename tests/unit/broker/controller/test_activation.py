@@ -31,20 +31,20 @@ def empty() -> ControllerState:
 def test_a_new_log_starts_with_the_newest_metadata_version(empty: ControllerState) -> None:
     assert activate(empty).records == [
         BeginTransactionRecord("Bootstrap records"),
-        FeatureLevelRecord(METADATA_VERSION, 30),
+        FeatureLevelRecord(METADATA_VERSION, 33),
         EndTransactionRecord(),
     ]
 
 
-def test_a_new_log_starts_with_the_records_of_kafka_4_3(empty: ControllerState) -> None:
+def test_a_new_log_starts_with_the_records_of_kafka_4_4(empty: ControllerState) -> None:
     formatted = list(level_records(bootstrap_levels({}, None, dynamic_quorum=True)))
     effects = activate(empty, formatted)
     assert effects.records == [
         BeginTransactionRecord("Bootstrap records"),
-        FeatureLevelRecord(METADATA_VERSION, 30),
+        FeatureLevelRecord(METADATA_VERSION, 33),
         FeatureLevelRecord(ELR_VERSION, 1),
         FeatureLevelRecord("group.version", 1),
-        FeatureLevelRecord("share.version", 1),
+        FeatureLevelRecord("share.version", 2),
         FeatureLevelRecord("streams.version", 1),
         FeatureLevelRecord("transaction.version", 2),
         ConfigRecord(4, "", "min.insync.replicas", "2"),
@@ -52,12 +52,12 @@ def test_a_new_log_starts_with_the_records_of_kafka_4_3(empty: ControllerState) 
     ]
     empty.carry_out(effects, 1)
     assert empty.has_elr
-    assert empty.metadata_level == 30
+    assert empty.metadata_level == 33
 
 
 def test_a_new_log_contains_the_users_of_the_format(empty: ControllerState) -> None:
     user = UserScramCredentialRecord("alice", 1, b"salt", b"stored", b"server", 4096)
-    empty.carry_out(activate(empty, [FeatureLevelRecord(METADATA_VERSION, 30), user]), 1)
+    empty.carry_out(activate(empty, [FeatureLevelRecord(METADATA_VERSION, 33), user]), 1)
     assert empty.image.scram == {(1, "alice"): user}
 
 

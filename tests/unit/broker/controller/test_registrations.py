@@ -161,7 +161,7 @@ def test_a_broker_must_report_its_metadata_versions() -> None:
 
 def test_a_broker_must_support_the_kraft_version(controller: LiveController) -> None:
     controller.state.kraft_version = 1
-    assert "finalized version 1 of kraft.version" in refusal(controller, registration(features={METADATA_VERSION: (7, 30)}))[1]
+    assert "finalized version 1 of kraft.version" in refusal(controller, registration(features={METADATA_VERSION: (7, 33)}))[1]
 
 
 @pytest.mark.parametrize(

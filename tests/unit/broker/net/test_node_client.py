@@ -298,7 +298,7 @@ async def test_a_broker_on_a_socket_answers_like_one_in_memory() -> None:
         link = NodeClient(node, Sockets(), clock=clock, timers=timers, random=Random(1), client_id="test")
         described: DescribeClusterResponse = await link.call(DescribeClusterRequest(), timeout_ms=10_000)
         assert [broker.port for broker in described.brokers] == [node.port]
-        assert link.versions(ApiKey.API_VERSIONS) == (0, 4)
+        assert link.versions(ApiKey.API_VERSIONS) == (0, 5)
         assert (await link.call(ApiVersionsRequest("a", "1"), timeout_ms=10_000, version=3)).error_code == 0
         assert (await link.call(MetadataRequest(topics=[]), timeout_ms=10_000)).brokers[0].port == node.port
     with pytest.raises(LinkBroken):

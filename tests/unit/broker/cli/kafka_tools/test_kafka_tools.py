@@ -175,7 +175,7 @@ def test_access_control_lists_are_added_listed_and_removed(tool: Tool) -> None:
 def test_versions_of_apis_are_listed_by_broker(tool: Tool, broker: RunningBroker) -> None:
     code, listed, _ = tool("kafka-broker-api-versions")
     assert listed.startswith(f"{broker.bootstrap} (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to ")
-    assert "\tApiVersions(18): 0 to 4 [usable: 4],\n" in listed
+    assert "\tApiVersions(18): 0 to 5 [usable: 5],\n" in listed
     assert (code, listed.endswith("]\n)\n")) == (0, True)
 
 

@@ -35,9 +35,9 @@ METADATA = "__cluster_metadata-0"
 async def test_a_new_log_starts_with_its_metadata_version(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     assert opened.catalog.features == {
-        "metadata.version": 30,
+        "metadata.version": 33,
         "group.version": 1,
-        "share.version": 1,
+        "share.version": 2,
         "streams.version": 1,
         "transaction.version": 2,
     }

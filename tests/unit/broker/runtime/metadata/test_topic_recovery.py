@@ -149,7 +149,7 @@ async def test_a_directory_keeps_its_older_feature_levels(tmp_path: Path) -> Non
     assert again.catalog.features == {
         "metadata.version": 17,
         "group.version": 1,
-        "share.version": 1,
+        "share.version": 2,
         "streams.version": 1,
         "transaction.version": 1,
     }

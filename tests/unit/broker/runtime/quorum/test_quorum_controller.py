@@ -66,7 +66,7 @@ async def test_a_log_that_ends_in_an_open_transaction_keeps_what_was_before_it()
     node = Node(files)
     for image in (node.controller.state.image, node.controller.newest.image):
         assert image.configs == {(2, "t"): {"first": "1"}}
-        assert image.features == {"metadata.version": 30}
+        assert image.features == {"metadata.version": 33}
     node.write(SECOND)
     assert node.controller.newest.image.configs == {(2, "t"): {"first": "1", "second": "2"}}
     node.end()

@@ -1,4 +1,4 @@
-"""Dead letter queues of a broker that is like Kafka 4.4, over a socket."""
+"""Dead letter queues over a socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOPIC = 2
 
 @pytest.fixture
 def client(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Client]:
-    with RunningBroker(tmp_path / "data", getattr(request, "param", None), like="4.4") as broker, broker.client() as connected:
+    with RunningBroker(tmp_path / "data", getattr(request, "param", None)) as broker, broker.client() as connected:
         yield connected
 
 
