@@ -34,7 +34,15 @@ def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str]
     voter_at = own_endpoints(settings) if settings.is_controller and dynamic else []
     users = scram_records(scram) if settings.is_controller else []
     return format_directory(
-        data_dir(settings), settings.cluster_id, settings.node_id, levels, now_ms, ignore_formatted=True, voter_at=voter_at, users=users
+        data_dir(settings),
+        settings.cluster_id,
+        settings.node_id,
+        levels,
+        now_ms,
+        is_controller=settings.is_controller,
+        ignore_formatted=True,
+        voter_at=voter_at,
+        users=users,
     )
 
 
@@ -85,6 +93,7 @@ def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, asked: F
         settings.node_id,
         levels,
         now_ms,
+        is_controller=settings.is_controller,
         ignore_formatted=asked.ignore_formatted,
         voter_at=voter_at,
         users=scram_records(asked.scram),

@@ -89,6 +89,7 @@ class Layout(NamedTuple):
                 node_id,
                 levels,
                 now_ms,
+                is_controller=node_id == CONTROLLER_ID,
                 ignore_formatted=True,
                 voter_at=voter_at if node_id == CONTROLLER_ID else (),
                 files=files,

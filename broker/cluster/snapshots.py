@@ -65,6 +65,10 @@ class SnapshotId:
         return None if found is None else cls(int(found[1]), int(found[2]))
 
 
+BOOTSTRAP_SNAPSHOT: Final = SnapshotId(0, 0)
+"""The snapshot that formatting writes: the quorum's voters, and since Kafka 4.4 the first records of the log. It is never served."""
+
+
 @dataclass(slots=True)
 class Snapshot:
     """A decoded snapshot. `last_append_time_ms`: when its last record was appended to the log."""

@@ -15,8 +15,8 @@ from typing import Final
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.raft_records import KRaftVersionFeature, Voter, VoterEndpoint, VotersRecord
-from ottla.broker.cluster.release_levels import level_records
-from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot, write_snapshot
+from ottla.broker.cluster.release_levels import KRAFT_VERSION, level_records
+from ottla.broker.cluster.snapshots import BOOTSTRAP_SNAPSHOT, Snapshot, read_snapshot, write_snapshot
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.storage import partition_metadata
 from ottla.broker.storage.errors import LogDirRefused
@@ -35,6 +35,7 @@ def format_directory(
     levels: Mapping[str, int],
     now_ms: int,
     *,
+    is_controller: bool = False,
     ignore_formatted: bool = False,
     voter_at: Sequence[VoterEndpoint] = (),
     users: Sequence[MetadataRecord] = (),
@@ -43,9 +44,9 @@ def format_directory(
 ) -> bool:
     """Format the directory `path`. Return False if it was formatted already for this node and cluster, and `ignore_formatted` is set.
 
-    `levels` (feature levels) and `users` (credential records) are for a controller's bootstrap records. With `voter_at`, this controller's
-    listeners, the node becomes the only voter of a dynamic quorum (KIP-853, `--standalone`). Raises `LogDirRefused` if the directory
-    belongs to another node or cluster, or is formatted and `ignore_formatted` is not set.
+    A controller (`is_controller`) gets `levels` (feature levels) and `users` (credential records) as the first records of its log. With
+    `voter_at`, this controller's listeners, the node becomes the only voter of a dynamic quorum (KIP-853, `--standalone`). Raises
+    `LogDirRefused` if the directory belongs to another node or cluster, or is formatted and `ignore_formatted` is not set.
     """
     meta_path = path / FILE_NAME
     try:
@@ -55,16 +56,15 @@ def format_directory(
                 raise LogDirRefused(f"Log directory {path} is already formatted. Use --ignore-formatted to leave it as it is.")
             return False
         files.make_dir(path)
-        bootstrap = Snapshot(0, [*level_records(levels), *users])
-        files.write_atomic(path / BOOTSTRAP_FILE, b"".join(write_snapshot(bootstrap, 0, levels[METADATA_VERSION], now_ms)))
         directory_id = random_id(random_bytes)
-        if voter_at:
-            voter = Voter(node_id, directory_id, list(voter_at), KRaftVersionFeature(0, 1))
-            quorum = Snapshot(now_ms, [], 1, VotersRecord(0, [voter]))
+        if is_controller:
+            bootstrap = Snapshot(now_ms, [*level_records(levels), *users], levels.get(KRAFT_VERSION, 0))
+            if voter_at:
+                bootstrap.voters = VotersRecord(0, [Voter(node_id, directory_id, list(voter_at), KRaftVersionFeature(0, 1))])
             files.make_dir(path / METADATA_DIRECTORY)
             files.write_atomic(path / METADATA_DIRECTORY / partition_metadata.FILE_NAME, encode_metadata(METADATA_TOPIC_ID))
-            written = b"".join(write_snapshot(quorum, 0, levels[METADATA_VERSION], now_ms))
-            files.write_atomic(path / METADATA_DIRECTORY / SnapshotId(0, 0).file_name, written)
+            written = b"".join(write_snapshot(bootstrap, 0, levels[METADATA_VERSION], now_ms))
+            files.write_atomic(path / METADATA_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name, written)
         files.write_atomic(meta_path, encode_meta(MetaProperties(cluster_id, node_id, directory_id), now_ms))
     except OSError as e:
         raise LogDirRefused(f"{e.filename or path} cannot be written: {e.strerror}") from e
@@ -74,12 +74,12 @@ def format_directory(
 
 
 def bootstrap_records(files: Files, path: Path) -> list[MetadataRecord]:
-    """Return the records in the directory's `bootstrap.checkpoint`, which the first controller appends to a new metadata log; empty without
-    the file. Raises ProtocolError, OSError."""
-    try:
-        return read_snapshot(files.read_bytes(path / BOOTSTRAP_FILE)).records
-    except FileNotFoundError:
-        return []
+    """Return the records with which the directory was formatted, which the first controller appends to a new metadata log; empty if there
+    are none. Kafka before 4.4 wrote them to `bootstrap.checkpoint`, 4.4 to the snapshot at offset 0. Raises ProtocolError, OSError."""
+    for file in (path / BOOTSTRAP_FILE, path / METADATA_DIRECTORY / BOOTSTRAP_SNAPSHOT.file_name):
+        if files.exists(file) and (records := read_snapshot(files.read_bytes(file)).records):
+            return records
+    return []
 
 
 def _check(path: Path, meta: MetaProperties, cluster_id: str, node_id: int) -> None:

@@ -33,7 +33,6 @@ NOTHING = "A full fetch of nothing opens a session"
 FIXED = "Settings that can change while the broker runs"
 TWICE = "Items that a request names twice are answered twice"
 LISTED = "A streams member that lists its tasks gets its assignment only if that has changed"
-OLDER = "A write of share state that a leader repeats after a later one moves the start offset back"
 OTHER = "the reference node's own settings"
 
 OWN_SETTINGS = "|".join(
@@ -68,6 +67,10 @@ ASSIGNED_AGAIN = KnownDifference(
 )
 
 KNOWN: tuple[KnownDifference, ...] = (
+    KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*\[consumer\.assignor\.offload\.enable\]\.synonyms.*"),
+    KnownDifference(
+        ACCIDENT, "WRITE_SHARE_GROUP_STATE", r".*\.error_(code|message)", label="a range backwards", kafka="-1 .*|Unable to .*"
+    ),
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
     KnownDifference(TEXT, "SHARE_FETCH", r".*error_message", kafka="None"),
     KnownDifference(ACCIDENT, "FETCH", ".*", label=r"isolation 2|-1 of .*|negative total"),
@@ -87,9 +90,6 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(TWICE, "CONSUMER_GROUP_DESCRIBE", r"groups\[(0|1|cg-adm)\]", label=r"describe \['cg-adm', 'cg-adm'\].*"),
     KnownDifference(TWICE, "DESCRIBE_CONFIGS", r"results\[(0|1|conf)\]", label="a resource twice"),
     ASSIGNED_AGAIN,
-    KnownDifference(
-        OLDER, "READ_SHARE_GROUP_STATE(_SUMMARY)?", r".*\.start_offset", label=r"start backwards: (state|summary)", kafka="5", ours="10"
-    ),
     KnownDifference(NOTHING, "FETCH", "session_id", label="session of nothing"),
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
@@ -120,9 +120,6 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(STRICTER, "INCREMENTAL_ALTER_CONFIGS", r".*\.error_(code|message)", label="an empty one among them"),
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[metrics\]\.value", kafka="a,,b|a,a"),
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[cleanup\.policy\]\.value", kafka="compact,compact"),
-    KnownDifference(
-        ACCIDENT, "WRITE_SHARE_GROUP_STATE", r".*\.error_(code|message)", label="a range backwards", kafka="-1 .*|Unable to .*"
-    ),
     KnownDifference(REMOVED, "UPDATE_FEATURES", ".*error_message", kafka=".* versions 1-.*", ours=".* versions 7-.*"),
     KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[\d+\]\.min_version", kafka="0"),
     KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[[4-7]\]", ours="None"),

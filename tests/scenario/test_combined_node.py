@@ -38,7 +38,7 @@ class CombinedCluster(MemberCluster):
         directory, levels = Path("/node1"), bootstrap_levels({}, None, dynamic_quorum=True)
         first.files.remove(directory / "meta.properties")
         at, random_bytes = [VoterEndpoint("CONTROLLER", "c3000", 9093)], self.random.randbytes
-        format_directory(directory, CLUSTER_ID, 1, levels, 0, voter_at=at, files=first.files, random_bytes=random_bytes)
+        format_directory(directory, CLUSTER_ID, 1, levels, 0, is_controller=True, voter_at=at, files=first.files, random_bytes=random_bytes)
 
     async def start_controller(self) -> None:
         await self.done(self.members[1].start())

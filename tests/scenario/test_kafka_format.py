@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from client_compat.kafka.jars import default_version
 from client_compat.kafka.reference import java_command
 from ottla.broker.cli.format import format_
-from ottla.broker.cluster.snapshots import read_snapshot
 from ottla.broker.storage.meta_properties import decode_meta
 from tests.support.apache_kafka import jars_or_skip
 
@@ -48,9 +47,6 @@ def test_both_tools_write_the_same_files_with_the_same_content(name: str, tmp_pa
     assert said.output.replace(str(ours), str(kafkas)).strip() == told.stdout.strip().splitlines()[-1]
 
     assert sorted(path.name for path in ours.iterdir()) == sorted(path.name for path in kafkas.iterdir())
-    wrote, reference = ((at / "bootstrap.checkpoint").read_bytes() for at in (ours, kafkas))
-    assert read_snapshot(wrote) == read_snapshot(reference)
-    assert len(wrote) == len(reference)
     meta, of_kafka = (decode_meta((at / "meta.properties").read_bytes()) for at in (ours, kafkas))
     assert (meta.cluster_id, meta.node_id) == (of_kafka.cluster_id, of_kafka.node_id) == (CLUSTER_ID, 7)
     lines, of_kafkas = ((at / "meta.properties").read_text().splitlines() for at in (ours, kafkas))

@@ -39,7 +39,7 @@ def test_the_quorum_is_one_voter_with_the_brokers_as_observers(tools: Tools, bro
 
 
 def test_features_are_told_and_changed_at_the_controller(tools: Tools, brokers: ServeProcess) -> None:
-    assert "4.3-IV0" in at_controller(tools, brokers, "kafka-features", "describe")
+    assert "4.4-IV2" in at_controller(tools, brokers, "kafka-features", "describe")
     at_controller(tools, brokers, "kafka-features", "downgrade", "--feature", "share.version=0")
     told = at_controller(tools, brokers, "kafka-features", "describe")
     (share,) = (line for line in told.splitlines() if "share.version" in line)

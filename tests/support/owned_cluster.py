@@ -51,7 +51,9 @@ class ControllerPlace:
         }
         levels = bootstrap_levels({}, release, dynamic_quorum=True)
         at, random_bytes = [VoterEndpoint("CONTROLLER", "c3000", 9093)], cluster.random.randbytes
-        format_directory(DIRECTORY, CLUSTER_ID, CONTROLLER, levels, 0, voter_at=at, files=self.files, random_bytes=random_bytes)
+        format_directory(
+            DIRECTORY, CLUSTER_ID, CONTROLLER, levels, 0, is_controller=True, voter_at=at, files=self.files, random_bytes=random_bytes
+        )
 
     async def start(self) -> None:
         cluster = self._cluster

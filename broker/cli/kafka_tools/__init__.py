@@ -1,7 +1,7 @@
 """Kafka's command-line tools under their own names, with the options that health checks, init containers and people use.
 
 `ottla kafka-topics …` runs one anywhere; the image has a link for each name, with and without `.sh`. Rules that hold here:
-- Options, exit codes and the lines that scripts look for are Kafka's (4.3.1). An unsupported option is rejected by name.
+- Options, exit codes and the lines that scripts look for are Kafka's (4.4.0). An unsupported option is rejected by name.
 - A tool waits for a cluster that cannot be reached yet, as Kafka's does; a minute by default.
 - Typer and Rich are not imported: a health check is a new process every few seconds.
 """

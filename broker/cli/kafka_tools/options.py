@@ -17,7 +17,7 @@ from ottla.broker.cli.cluster import AdminClient, AnsweredError, Unreachable
 from ottla.broker.cli.security import use, use_properties
 from ottla.protocol.bodiless import module_of
 
-OF_KAFKA: Final = "4.3.1"
+OF_KAFKA: Final = "4.4.0"
 _PATIENCE_MS: Final = 60_000
 _PAUSE_S: Final = 0.1
 

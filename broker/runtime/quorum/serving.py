@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.cluster.snapshots import BOOTSTRAP_SNAPSHOT, SnapshotId
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.clock import Clock
@@ -30,7 +30,6 @@ OBSERVER_SESSION_MS: Final = 300_000
 """An observer that has not fetched for this long is dropped from DescribeQuorum."""
 BYTES_AT_ONCE: Final = 8 << 20
 """Maximum bytes of the log in one response, whatever the request allows; no batch is larger."""
-_BOOTSTRAP: Final = SnapshotId(0, 0)
 
 
 class ReplicaKey(NamedTuple):
@@ -99,7 +98,7 @@ class QuorumServing:
         data = k01.PartitionData(high_watermark=voter.high_watermark, log_start_offset=log.start_offset, records=b"")
         newest, offset = log.snapshots.newest, asked.fetch_offset
         epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
-        if newest not in {None, _BOOTSTRAP} and newest is not None and (offset == 0 or self._is_before_log(asked)):
+        if newest not in {None, BOOTSTRAP_SNAPSHOT} and newest is not None and (offset == 0 or self._is_before_log(asked)):
             data.snapshot_id = k01.SnapshotId(newest.end_offset, newest.epoch)
         elif offset > 0 and (epoch != asked.last_fetched_epoch or end_offset < offset):
             data.diverging_epoch = k01.EpochEndOffset(epoch, end_offset)
@@ -167,7 +166,7 @@ class QuorumServing:
             return k59.PartitionSnapshotPart(error_code=error)
         log = self._voter.raft_log
         snapshot = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-        if snapshot == _BOOTSTRAP or not log.has_snapshot(snapshot):
+        if snapshot == BOOTSTRAP_SNAPSHOT or not log.has_snapshot(snapshot):
             return k59.PartitionSnapshotPart(error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
         size = log.snapshots.size_bytes(snapshot)
         if not 0 <= asked.position < size:

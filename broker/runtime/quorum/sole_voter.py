@@ -33,6 +33,7 @@ from ottla.broker.cluster.raft_records import (
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.cluster.registrations import InconsistentRecord
+from ottla.broker.cluster.snapshots import BOOTSTRAP_SNAPSHOT
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.membership import MORE_VOTERS
@@ -136,7 +137,10 @@ class SoleVoter:
         try:
             newest = self.raft_log.snapshots.newest
             if newest is not None:
-                self._tell(self._feed.load_snapshot(newest, self.raft_log.snapshots.read(newest), self.end_offset))
+                read = self.raft_log.snapshots.read(newest)
+                if newest == BOOTSTRAP_SNAPSHOT:
+                    read.records = []  # of formatting: the controller's activation writes them to the log, where other nodes read them
+                self._tell(self._feed.load_snapshot(newest, read, self.end_offset))
             self._load()
         except InconsistentRecord as error:
             raise LogDirRefused(f"{log.directory}: {error}") from error

@@ -169,7 +169,7 @@ async def test_a_controllers_listeners_follow_store_changes(tmp_path: Path) -> N
         "ssl.keystore.location": str(first),
     }
     levels, at = bootstrap_levels({}, None, dynamic_quorum=True), [VoterEndpoint("CONTROLLER", HOST, port)]
-    format_directory(directory, CLUSTER_ID, 1, levels, 0, voter_at=at, random_bytes=SystemRandom().randbytes)
+    format_directory(directory, CLUSTER_ID, 1, levels, 0, is_controller=True, voter_at=at, random_bytes=SystemRandom().randbytes)
     node = ControllerNode(load(settings, {}, None).settings)
 
     def shown_then_altered() -> bytes:

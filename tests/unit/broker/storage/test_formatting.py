@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.cluster.metadata_records import FeatureLevelRecord
 from ottla.broker.cluster.release_levels import bootstrap_levels
-from ottla.broker.cluster.snapshots import read_snapshot
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.storage.errors import LogDirRefused
-from ottla.broker.storage.formatting import format_directory
+from ottla.broker.storage.files import FILES
+from ottla.broker.storage.formatting import bootstrap_records, format_directory
 from ottla.broker.storage.log_dir import LogDir
 from tests.support.logs import NOW_MS
 
@@ -26,8 +27,17 @@ def test_a_broker_starts_on_a_formatted_directory_with_its_cluster_id(tmp_path: 
     assert (log_dir.cluster_id, log_dir.meta.node_id, log_dir.logs, log_dir.findings) == ("cluster", 2, {}, [])
     assert log_dir.meta.directory_id != bytes(16)
     log_dir.close()
-    bootstrap = read_snapshot((path / "bootstrap.checkpoint").read_bytes())
-    assert [record.name for record in bootstrap.records] == ["metadata.version", "group.version", "transaction.version"]
+    assert [file.name for file in path.iterdir()] == ["meta.properties"]
+
+
+@pytest.mark.parametrize("written_by", ["4.3", "4.4"])
+def test_a_controllers_directory_has_the_first_records_of_its_log(tmp_path: Path, written_by: str) -> None:
+    """Until 4.3 `kafka-storage format` wrote them to a file of their own."""
+    format_directory(tmp_path, "cluster", 2, LEVELS, NOW_MS, is_controller=True)
+    if written_by == "4.3":
+        (tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint").rename(tmp_path / "bootstrap.checkpoint")
+    names = [record.name for record in bootstrap_records(FILES, tmp_path) if isinstance(record, FeatureLevelRecord)]
+    assert names == ["metadata.version", "group.version", "transaction.version"]
 
 
 def test_a_formatted_directory_is_refused_or_not_changed(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's tools by their names, over a broker: exit codes, and the lines that scripts look for, as Kafka 4.3.1's print them."""
+"""Kafka's tools by their names, over a broker: exit codes, and the lines that scripts look for, as Kafka 4.4.0's print them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_mistake_in_the_options_is_exit_code_1(tool: Tool) -> None:
     assert tool("kafka-topics", "--list", "--if-exists")[2].startswith('Option "[if-exists]" can\'t be used with option "[list]"\n')
     for options in (["--create"], ["--alter", "--topic", "x"], ["--list", "--no-such-option"], ["--describe", "--partitions", "2"]):
         assert tool("kafka-topics", *options)[0] == 1
-    assert tool("kafka-topics", "--version")[:2] == (0, "4.3.1 (Ottla)\n")
+    assert tool("kafka-topics", "--version")[:2] == (0, "4.4.0 (Ottla)\n")
 
 
 def test_nobody_there_is_waited_for_and_then_a_failure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
