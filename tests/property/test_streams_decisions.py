@@ -33,7 +33,7 @@ def theirs(questions: list[Any]) -> list[dict[str, Any]]:
 
 
 def assigned(group: Group) -> dict[str, Any]:
-    targets = assign(group.members, group.subtopologies, group.standby_replicas)
+    targets = assign(group.members, group.subtopologies, group.standby_replicas, by_offsets=True)
     return {name: {"active": as_lists(tasks.active), "standby": as_lists(tasks.standby)} for name, tasks in targets.items()}
 
 

@@ -136,7 +136,8 @@ def test_a_node_of_both_roles_is_formatted_as_a_controller(tmp_path: Path) -> No
 def test_a_controller_of_a_static_quorum_has_no_voters_in_its_directory(tmp_path: Path) -> None:
     static = {"controller_quorum_bootstrap_servers": "", "controller_quorum_voters": "2@localhost:9093"}
     assert formatted(tmp_path, **CONTROLLER, **static).exit_code == 0
-    assert not (tmp_path / "data" / "__cluster_metadata-0").exists()
+    snapshot = read_snapshot((tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint").read_bytes())
+    assert (snapshot.kraft_version, snapshot.voters) == (0, None)
 
 
 @pytest.mark.parametrize(

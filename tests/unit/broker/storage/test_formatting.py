@@ -23,11 +23,11 @@ def formatted(path: Path, cluster_id: str = "cluster", node_id: int = 2, *, igno
 def test_a_broker_starts_on_a_formatted_directory_with_its_cluster_id(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "data"
     assert formatted(path)
+    assert [file.name for file in path.iterdir()] == ["meta.properties"]
     log_dir = LogDir.open(path, BrokerSettings(node_id=2, process_roles=("broker",)), NOW_MS)
     assert (log_dir.cluster_id, log_dir.meta.node_id, log_dir.logs, log_dir.findings) == ("cluster", 2, {}, [])
     assert log_dir.meta.directory_id != bytes(16)
     log_dir.close()
-    assert [file.name for file in path.iterdir()] == ["meta.properties"]
 
 
 @pytest.mark.parametrize("written_by", ["4.3", "4.4"])
