@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.cluster.snapshots import read_snapshot
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import load
 from ottla.broker.first_start import format_where_new
@@ -48,7 +49,7 @@ def test_a_controller_without_configured_voters_is_the_only_voter(tmp_path: Path
         **{"controller.quorum.voters": "7@localhost:9093", "controller.quorum.bootstrap.servers": ""},
     )
     assert format_where_new(named, 1)
-    assert not (tmp_path / "static" / QUORUM_OF_ONE).exists()
+    assert read_snapshot((tmp_path / "static" / QUORUM_OF_ONE).read_bytes()).voters is None
 
 
 def test_the_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
