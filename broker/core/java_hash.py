@@ -37,16 +37,21 @@ def fetcher_of(topic: str, partition: int, fetchers: int) -> int:
     return _positive((31 * string_hash(topic) + partition) & 0xFFFFFFFF) % fetchers
 
 
-def in_hash_order(keys: Iterable[T], hash_of: Callable[[T], int], capacity: int = 16) -> list[T]:
+def in_hash_order(keys: Iterable[T], hash_of: Callable[[T], int], capacity: int = 16, *, if_absent: bool = False) -> list[T]:
     """Return each key once, in the iteration order of a `java.util.HashMap` into which the keys were inserted in the given order.
 
     `hash_of` returns Java's hash of a key: `int` for a non-negative number, `string_hash` for a string. `capacity` is the map's initial
-    capacity.
+    capacity. With `if_absent` the keys were inserted with `computeIfAbsent`, which inserts at the front of a slot, where `put` appends. It
+    enlarges a map that has become too full only at its next call.
     """
-    found = list(dict.fromkeys(keys))
+    calls = list(keys)
+    found = list(dict.fromkeys(calls))
+    size = len(set(calls[:-1])) if if_absent else len(found)
     slots = 1 << (capacity - 1).bit_length()
-    while len(found) * 4 > slots * 3:
+    while size * 4 > slots * 3:
         slots *= 2
+    if if_absent:
+        found.reverse()
 
     def slot(key: T) -> int:
         code = hash_of(key)

@@ -50,7 +50,7 @@ def assign(
     members: Mapping[str, MemberSpec], subtopologies: Subtopologies, standby_replicas: int, *, by_offsets: bool = False
 ) -> dict[str, TaskSet]:
     """Return each member's tasks. With `by_offsets` (Kafka 4.4) a task also goes to a member that reports an offset of its state: after
-    the members that had it as standby task, the highest offset first.
+    the members that had it as standby task, the highest offset first. Equally loaded processes are then ordered as 4.4 orders them.
     """
     if not members:
         return {}
@@ -159,7 +159,8 @@ class _Assignment:
                 candidates.setdefault(task, []).append((task not in standby, -offsets.get(task, 0), holder))
         for task, ranked in candidates.items():
             self._was_standby[task] = [holder for _, _, holder in sorted(ranked, key=lambda candidate: candidate[:2])]
-        order = in_hash_order(processes, string_hash, len(members))
+        inserted = [members[member_id].process_id for member_id in in_hash_order(members, string_hash)]
+        order = in_hash_order(inserted, string_hash, len(members), if_absent=by_offsets)
         self.processes = [processes[process_id] for process_id in order]
 
     def assign_active(self) -> None:

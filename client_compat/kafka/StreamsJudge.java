@@ -41,8 +41,8 @@ import org.slf4j.helpers.NOPLogger;
 /**
  * Kafka's own decisions about a streams group, asked in lines of JSON. An assignment of tasks to members:
  *
- *   {"members": {"m": {"process": "p", "active": {"0": [1]}, "standby": {}}}, "subtopologies": {"0": {"tasks": 2, "stateful": true}},
- *    "replicas": 1}
+ *   {"members": {"m": {"process": "p", "active": {"0": [1]}, "standby": {}, "offsets": [["0", 1, 17]]}},
+ *    "subtopologies": {"0": {"tasks": 2, "stateful": true}}, "replicas": 1}
  *
  * is answered by each member's active and standby tasks. A topology, as its record's JSON, beside existing topics:
  *
@@ -65,7 +65,8 @@ public final class StreamsJudge {
         Map<String, MemberMetadataAndStateImpl> members = new HashMap<>();
         order.get("members").properties().forEach(entry -> members.put(entry.getKey(), new MemberMetadataAndStateImpl(
             Optional.empty(), Optional.empty(), entry.getValue().get("process").asText(), Map.of(),
-            tasks(entry.getValue().get("active")), tasks(entry.getValue().get("standby")), Map.of(), Map.of(), Map.of())));
+            tasks(entry.getValue().get("active")), tasks(entry.getValue().get("standby")), Map.of(), offsets(entry.getValue().get("offsets")),
+            Map.of())));
         SortedMap<String, ConfiguredSubtopology> subtopologies = new TreeMap<>();
         order.get("subtopologies").properties().forEach(entry -> {
             int count = entry.getValue().get("tasks").asInt();
@@ -89,6 +90,12 @@ public final class StreamsJudge {
             Set<Integer> partitions = found.computeIfAbsent(entry.getKey(), id -> new HashSet<>());
             entry.getValue().forEach(partition -> partitions.add(partition.asInt()));
         });
+        return found;
+    }
+
+    private static Map<String, Map<Integer, Long>> offsets(JsonNode node) {
+        Map<String, Map<Integer, Long>> found = new HashMap<>();
+        node.forEach(task -> found.computeIfAbsent(task.get(0).asText(), id -> new HashMap<>()).put(task.get(1).asInt(), task.get(2).asLong()));
         return found;
     }
 

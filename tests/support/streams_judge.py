@@ -44,7 +44,7 @@ class Application:
 
 
 def random_group(random: Random) -> Group:
-    """Make a group whose members have tasks from earlier assignments, some of them no longer valid."""
+    """Make a group whose members have tasks from earlier assignments, some of them no longer valid, and report offsets."""
     changelog = {"changelog": InternalTopic("changelog", 1, 0, {})}
     subtopologies = {
         str(number): ConfiguredSubtopology(random.randint(1, 7), state_changelog_topics=changelog if random.random() < 0.6 else {})
@@ -53,7 +53,7 @@ def random_group(random: Random) -> Group:
     processes = [f"process-{random.randrange(1000)}" for _ in range(random.randint(1, 6))]
     names = [f"member-{random.randrange(10_000)}" for _ in range(random.randint(1, 20))]
     return Group(
-        {name: MemberSpec(random.choice(processes), TaskSet(_some(random), _some(random))) for name in names},
+        {name: MemberSpec(random.choice(processes), TaskSet(_some(random), _some(random)), _offsets(random)) for name in names},
         subtopologies,
         random.choice((0, 0, 1, 1, 2, 3)),
     )
@@ -91,6 +91,10 @@ def _some(random: Random) -> Tasks:
     return {subtopology: partitions for subtopology, partitions in tasks.items() if partitions}
 
 
+def _offsets(random: Random) -> dict[tuple[str, int], int]:
+    return {(str(number), i): random.randrange(5) for number in range(4) for i in range(7) if random.random() < 0.1}
+
+
 def kafkas_answers(questions: Iterable[Group | Application]) -> list[dict[str, Any]]:
     """Return Kafka's answers. Raises `KafkaMissing`."""
     lines = "".join(json.dumps(_order(question)) + "\n" for question in questions)
@@ -107,7 +111,12 @@ def _order(question: Group | Application) -> dict[str, Any]:
         return {"topics": question.topics, "topology": {"version": 0} | as_kafkas_json(question.topology)}
     return {
         "members": {
-            name: {"process": member.process_id, "active": as_lists(member.before.active), "standby": as_lists(member.before.standby)}
+            name: {
+                "process": member.process_id,
+                "active": as_lists(member.before.active),
+                "standby": as_lists(member.before.standby),
+                "offsets": [[*task, offset] for task, offset in member.offsets.items()],
+            }
             for name, member in question.members.items()
         },
         "subtopologies": {

@@ -33,6 +33,14 @@ def test_numbers_are_ordered_by_hash_map_slot_when_the_map_has_grown() -> None:
     assert in_hash_order([*range(20, 32), 1], int) == [1, *range(20, 32)], "13 are too many for 16 slots"
 
 
+def test_a_map_that_is_filled_by_compute_if_absent_is_ordered_by_its_last_call_but_one_and_the_latest_key_of_a_slot_is_first() -> None:
+    assert in_hash_order([31, 15, 0], int, if_absent=True) == [0, 15, 31]
+    keys = [17, *range(2, 14)]
+    assert in_hash_order(keys, int) == [*range(2, 14), 17]
+    assert in_hash_order(keys, int, if_absent=True) == [17, *range(2, 14)], "12 keys are not too many for 16 slots"
+    assert in_hash_order([*keys, 2], int, if_absent=True) == [*range(2, 14), 17], "a call for a present key enlarges the map, too"
+
+
 def test_strings_are_ordered_by_the_slot_of_their_hash() -> None:
     """ "polygenelubricants" has the hash 0x80000000, whose upper half is mixed into slot 0."""
     assert in_hash_order(["b", "a", "polygenelubricants"], string_hash) == ["polygenelubricants", "a", "b"]
