@@ -146,7 +146,7 @@ class ReferenceBroker:
 
     def start(self) -> ReferenceBroker:
         """Format the directory if needed, start, and wait until it listens. Raises `BrokerFailed`."""
-        if not (self.data_dir / "bootstrap.checkpoint").exists() and not (self.data_dir / "meta.properties").exists():
+        if not (self.data_dir / "meta.properties").exists():
             self.format()
         self._write_properties()
         if self._zookeeper is not None and not self._zookeeper.alive:

@@ -32,7 +32,6 @@ MAIN_CLASSES: Mapping[str, str] = {
     "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
-    "kafka-metadata-shell": "org.apache.kafka.shell.MetadataShell",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,13 +14,13 @@ from ottla.broker.cluster.image_records import to_records
 from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader
 from ottla.broker.cluster.raft_records import KRaftVersionFeature, Voter, VoterEndpoint, VotersRecord
 from ottla.broker.cluster.record_frames import decode_record
-from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot, write_snapshot
+from ottla.broker.cluster.snapshots import BOOTSTRAP_SNAPSHOT, Snapshot, SnapshotId, read_snapshot, write_snapshot
 from ottla.protocol.client import Client
 from ottla.protocol.records.batch import BatchHeader, split_batches
 from ottla.protocol.records.record import Record, iter_records
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.group_calls import wait_until
-from tests.support.kafka_tools import good, metadata_shell
+from tests.support.kafka_tools import dumped_metadata, good, metadata_records
 from tests.support.metadata_images import made_of
 from tests.support.metadata_logs import LogOfMetadata
 from tests.support.running_broker import HOST
@@ -107,32 +105,31 @@ def test_a_kafkas_snapshot_is_read_to_the_image_of_its_log_and_written_in_the_sa
     assert image.configs
 
 
-def test_the_snapshots_that_kafkas_format_makes_are_read(metadata_dir: Path) -> None:
-    quorum = read_snapshot((metadata_dir / SnapshotId(0, 0).file_name).read_bytes())
-    assert (quorum.kraft_version, quorum.records) == (1, [])
-    assert quorum.voters is not None
-    assert [len(voter.endpoints) for voter in quorum.voters.voters] == [1]
-    bootstrap = read_snapshot((metadata_dir.parent / "bootstrap.checkpoint").read_bytes())
-    assert made_of(*bootstrap.records).metadata_level == 30
+def test_the_snapshot_that_kafkas_format_makes_is_read(metadata_dir: Path) -> None:
+    bootstrap = read_snapshot((metadata_dir / BOOTSTRAP_SNAPSHOT.file_name).read_bytes())
+    assert bootstrap.kraft_version == 1
+    assert bootstrap.voters is not None
+    assert [len(voter.endpoints) for voter in bootstrap.voters.voters] == [1]
+    assert made_of(*bootstrap.records).metadata_level == 33
 
 
-def test_kafkas_dump_and_its_shell_read_every_record_of_a_snapshot_that_we_wrote(tools: Tools, tmp_path: Path) -> None:
+def test_kafkas_dump_reads_every_record_of_a_snapshot_that_we_wrote(tools: Tools, tmp_path: Path) -> None:
     image = made_of(*LogOfMetadata(7).records(400))
     voters = VotersRecord(0, [Voter(1, b"d" * 16, [VoterEndpoint("CONTROLLER", "h", 9093)], KRaftVersionFeature(0, 1))])
     records = list(to_records(image))
     path = tmp_path / SnapshotId(402, 3).file_name
     path.write_bytes(b"".join(write_snapshot(Snapshot(17, records, 1, voters), 3, 30, 5000)))
-    told = good(tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(path)))
+    told = dumped_metadata(tools, path)
     assert "isvalid: false" not in told
     assert "SnapshotHeader" in told
     assert '"lastContainedLogTimestamp":17' in told
     assert '"kRaftVersion":1' in told
     assert '"name":"CONTROLLER","host":"h","port":9093' in told
     assert "SnapshotFooter" in told
-    decoded = [json.loads(found) for found in re.findall(r'payload: (\{"type":"[A-Z_]+","version":.*\})', told)]
+    decoded = metadata_records(told)
     assert [words(each["type"]) for each in decoded] == [type(record).__name__.lower() for record in records]
-    names = sorted(topic.name for topic in image.topics.values())
-    assert metadata_shell(tools, path, "ls /image/topics/byName", names[-1]).split() == names
+    names = {topic.name for topic in image.topics.values()}
+    assert {each["data"]["name"] for each in decoded if each["type"] == "TOPIC_RECORD"} == names
 
 
 def words(kind: str) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,7 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import (
 )
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 from tests.support.apache_kafka import jars_or_skip
-from tests.support.kafka_tools import good, metadata_shell, refused, run
+from tests.support.kafka_tools import dumped_metadata, good, metadata_records, refused, run
 
 KAFKAS, OURS, OTHER = 1, 2, 3
 LINES = [f"line {number}" for number in range(300)]
@@ -291,20 +290,21 @@ def test_offsets_records_directories_and_replicas_are_what_they_are_at_kafkas_br
     metadata = cluster.broker(OURS).directory / "__cluster_metadata-0" / "00000000000000000000.log"
     dumped = good(tools.run("kafka-dump-log", "--files", str(segment), "--print-data-log"))
     assert [line.split("payload: ")[1] for line in dumped.splitlines() if "payload: " in line] == LINES
-    assert '"name":"cut"' in good(tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(metadata)))
+    assert '"name":"cut"' in dumped_metadata(tools, metadata)
 
 
-def test_the_shell_for_metadata_shows_the_same_in_ottlas_directory_as_in_kafkas(
-    cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp_path: Path
+def test_the_metadata_log_has_the_same_records_of_a_topic_in_ottlas_directory_as_in_kafkas(
+    cluster: Cluster, tools: Tools, ours: BrokerProcess
 ) -> None:
     create(cluster, tools, "shown", OTHER, OURS, KAFKAS)
-    looks = {"cat /image/topics/byName/shown/0": "PartitionRegistration(replicas=[3, 2, 1],", "ls /image/topics/byName": "shown"}
     told = {}
     for node in (OURS, KAFKAS):
-        copy = tmp_path / f"copy-{node}" / "__cluster_metadata-0"
-        shutil.copytree(cluster.broker(node).directory / copy.name, copy)
-        told[node] = [metadata_shell(tools, copy / f"{0:020}.log", look, wanted) for look, wanted in looks.items()]
+        log = cluster.broker(node).directory / "__cluster_metadata-0" / f"{0:020}.log"
+        records = metadata_records(dumped_metadata(tools, log))
+        (topic_id,) = (each["data"]["topicId"] for each in records if each["data"].get("name") == "shown")
+        told[node] = [each for each in records if each["data"].get("topicId") == topic_id]
     assert told[OURS] == told[KAFKAS]
+    assert told[OURS][1]["data"]["replicas"] == [OTHER, OURS, KAFKAS]
 
 
 def replica_verification(tools: Tools, at: BrokerProcess, topic: str) -> str:

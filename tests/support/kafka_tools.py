@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from client_compat.kafka.tools import Done, Tools
-
-SHELL_TRIES = 10
 
 
 class Bootstrap(Protocol):
@@ -36,15 +36,14 @@ def refused(tools: Tools, broker: Bootstrap, tool: str, *arguments: str) -> str:
     return done.out + done.err
 
 
-def metadata_shell(tools: Tools, path: Path, look: str, wanted: str) -> str:
-    """Return what the metadata shell prints for the commands `look` about a metadata log or snapshot in an unused directory. The shell may
-    answer before it has read everything, so it is run again until its output contains `wanted`."""
-    shown = ""
-    for _ in range(SHELL_TRIES):
-        shown = good(tools.run("kafka-metadata-shell", "--snapshot", str(path), *look.split()))
-        if wanted in shown:
-            return shown
-    raise AssertionError(f"{look} shows {shown!r} of {path}")
+def dumped_metadata(tools: Tools, path: Path) -> str:
+    """Return what Kafka's dump prints of a segment of a metadata log or of a snapshot."""
+    return good(tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(path)))
+
+
+def metadata_records(dumped: str) -> list[dict[str, Any]]:
+    """Return the records of the metadata in what `dumped_metadata` returned, with the keys `type`, `version` and `data`."""
+    return [json.loads(found) for found in re.findall(r'payload: (\{"type":"[A-Z_]+","version":.*\})', dumped)]
 
 
 def create(tools: Tools, broker: Bootstrap, topic: str, partitions: int = 1) -> None:

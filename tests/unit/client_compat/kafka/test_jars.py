@@ -9,12 +9,12 @@ import pytest
 from client_compat.kafka import jars
 
 VERSION = "9.9.9"
-OWN = ("kafka_2.13", "kafka-tools", "kafka-shell")
+OWN = ("kafka_2.13", "kafka-tools")
 """Kafka's own jars that the pom names."""
 MAVEN = """#!/bin/sh
 for word; do case $word in -DoutputDirectory=*) directory=${word#*=};; esac; done
 mkdir -p "$directory"
-for name in jline-3 kafka_2.13-9.9.9 kafka-tools-9.9.9 kafka-shell-9.9.9; do echo fetched > "$directory/$name.jar"; done
+for name in jline-3 kafka_2.13-9.9.9 kafka-tools-9.9.9; do echo fetched > "$directory/$name.jar"; done
 echo asked >> "$ASKED"
 """
 
