@@ -13,7 +13,7 @@ from typing import Final
 
 from ottla.broker.api.routes import broker_routes
 from ottla.broker.cluster.features import SUPPORTED
-from ottla.broker.configs.group_config import ALL_GROUP_KEYS
+from ottla.broker.configs.group_config import GROUP_KEYS
 from ottla.broker.core.config_keys import ConfigKey
 from ottla.broker.core.ignored_settings import is_ignored
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, TOPIC_KEYS, security_setting
@@ -55,7 +55,7 @@ def offered(like: Likeness) -> ReleaseTable:
         features={name: (*levels, like.new_level(name, levels[1])) for name, levels in features.items() if levels is not None},
         broker_settings=_known({**STORED_SETTINGS, **BROKER_KEYS}, like.table.broker_settings),
         topic_settings=_known({**OLDER_TOPIC_KEYS, **TOPIC_KEYS}, like.table.topic_settings),
-        group_settings=_known(ALL_GROUP_KEYS, like.table.group_settings),
+        group_settings=_known(GROUP_KEYS, like.table.group_settings),
     )
 
 

@@ -85,12 +85,6 @@ GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
         _of_broker(STANDBYS, "Standby tasks of each stateful task.", 0),
         _of_broker(INITIAL_REBALANCE_DELAY_MS, "How long a new group waits for members.", 0),
         _of_broker("streams.assignment.interval.ms", "The minimum time between two assignments of the group.", 0),
-    )
-}
-
-LATER_GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
-    key.name: key
-    for key in (
         *(
             ConfigKey(f"{kind}.assignor.offload.enable", ConfigType.BOOLEAN, True, _OFFLOAD, internal=True, has_effect=False)
             for kind in ("consumer", "share", "streams")
@@ -119,17 +113,16 @@ LATER_GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
         ConfigKey(_COPY_ENABLE, ConfigType.BOOLEAN, False, "Whether dead letters have the keys and values of their records."),
     )
 }
-"""The settings that Kafka 4.4 brought, but for the internal ones of warm-up tasks, which do not exist here. An internal one is described
-only for a group that has it.
+"""Those of Kafka 4.4, but for the internal ones of warm-up tasks, which do not exist here. An internal one is described only for a group
+that has it.
 """
-ALL_GROUP_KEYS: Final = {**GROUP_KEYS, **LATER_GROUP_KEYS}
 
 
 def group_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
     """Return the settings that a group can have: those of the release that the broker is like."""
     known = settings.like.table.group_settings
     has_internal = _ASSIGNOR in known  # the same release, 4.4, brought both; internal settings are in no table
-    return {name: key for name, key in ALL_GROUP_KEYS.items() if name in known or (key.internal and has_internal)}
+    return {name: key for name, key in GROUP_KEYS.items() if name in known or (key.internal and has_internal)}
 
 
 def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) -> None:
@@ -212,7 +205,7 @@ def described_group_value(name: str, overrides: Mapping[str, str], settings: Bro
     """Return a setting's value as text: the group's own as it was set, else the broker's, else the default."""
     if name in overrides:
         return str(render(_parsed(name, overrides[name])))
-    key = ALL_GROUP_KEYS[name]
+    key = GROUP_KEYS[name]
     return str(render(settings.value(key.synonyms[0].name) if key.synonyms else key.default))
 
 
@@ -226,7 +219,7 @@ def _in_force(name: str, text: str | None, settings: BrokerSettings) -> int:
 
 def _parsed(name: str, text: str) -> Value:
     try:
-        return ALL_GROUP_KEYS[name].parse(text)
+        return GROUP_KEYS[name].parse(text)
     except InvalidConfig as error:
         raise Rejected(ErrorCode.INVALID_CONFIG, str(error)) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.configs.group_config import GROUP_KEYS, LATER_GROUP_KEYS
+from ottla.broker.configs.group_config import GROUP_KEYS
 from ottla.broker.core.config_keys import ConfigKey, render
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, TOPIC_KEYS
 from ottla.broker.core.stored_settings import OF_CONTROLLERS
@@ -32,7 +32,7 @@ def page() -> str:
         _section("Of a broker in a cluster", "Without `process.roles` they have no effect.", [key for key in own if key.member]),
         _section("Of a controller", "", [key for key in stored if key.name in OF_CONTROLLERS]),
         _section("Of a topic", "Each can be changed at any time.", TOPIC_KEYS.values()),
-        _section("Of a group", "Each can be changed at any time.", {**GROUP_KEYS, **LATER_GROUP_KEYS}.values()),
+        _section("Of a group", "Each can be changed at any time.", GROUP_KEYS.values()),
         _section("Without effect", _WITHOUT_EFFECT, [key for key in stored if key.name not in OF_CONTROLLERS]),
     )
     return _HEAD + "\n".join(sections)
@@ -46,7 +46,7 @@ def _section(title: str, text: str, keys: Iterable[ConfigKey]) -> str:
 def _row(key: ConfigKey) -> str:
     doc = key.doc.replace("|", "\\|") + (" *Running.*" if key.dynamic and not key.synonyms else "")
     is_later = any(lacks(key.name) for lacks in (default_likeness().lacks, default_likeness().lacks_of_topics))
-    if is_later or key.name in LATER_GROUP_KEYS:
+    if is_later:
         doc += f" *After {DEFAULT_RELEASE}: described only with [`--like`](releases.md#a-broker-that-is-like-another-release).*"
     return f"| `{key.name}` | {key.type.name.lower()} | {_default(key)} | {doc} |\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import ottla.broker.core.settings as settings_module
-from ottla.broker.configs.group_config import GROUP_KEYS, LATER_GROUP_KEYS
+from ottla.broker.configs.group_config import GROUP_KEYS
 from ottla.broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, attribute_of, topic_defaults
 
 
@@ -25,9 +25,7 @@ def test_every_synonym_of_a_topic_key_is_a_broker_setting() -> None:
 def test_every_setting_is_used_by_the_code() -> None:
     broker = Path(settings_module.__file__).parents[1]
     read = " ".join(path.read_text() for path in broker.rglob("*.py") if path.name not in {"settings.py", "ignored_settings.py"})
-    by_synonym = {
-        synonym.name for key in (*TOPIC_KEYS.values(), *GROUP_KEYS.values(), *LATER_GROUP_KEYS.values()) for synonym in key.synonyms
-    }
+    by_synonym = {synonym.name for key in (*TOPIC_KEYS.values(), *GROUP_KEYS.values()) for synonym in key.synonyms}
     bounds = {name for name in BROKER_KEYS if re.match(r"group\.(consumer|share|streams)\.(min|max)\.", name)}
     others = BROKER_KEYS.keys() - by_synonym - bounds
     assert [name for name in sorted(others) if attribute_of(name) not in read and f'"{name}"' not in read] == []
