@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from client_compat.kafka.jars import default_version
 from client_compat.kafka.reference import java_command
 
 TIMEOUT_S = 60
@@ -244,7 +245,7 @@ def java_copier(broker: AnyBroker) -> None:
         "--max-messages": "300", "--consumer-group": "copier", "--transaction-size": "20", "--transactional-id": "java-copier",
     }  # fmt: skip
     arguments = [word for pair in options.items() for word in pair] + ["--enable-random-aborts", "--use-group-metadata"]
-    command = java_command("4.3.1", "org.apache.kafka.tools.TransactionalMessageCopier", *arguments)
+    command = java_command(default_version(), "org.apache.kafka.tools.TransactionalMessageCopier", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=4 * TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise WorkloadFailed(f"TransactionalMessageCopier ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
