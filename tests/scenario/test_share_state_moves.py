@@ -1,4 +1,5 @@
-"""The state of a share group in a cluster: it survives moves and crashes of the partition's leader and of the share coordinator."""
+"""A share group in a cluster: its state survives moves and crashes of the partition's leader and of the share coordinator, and its dead
+letters reach their queue whichever broker leads it."""
 
 from __future__ import annotations
 
@@ -15,14 +16,15 @@ from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.testing import InProcessCluster
 from tests.support.cluster_produce import produce_to
 from tests.support.group_calls import wait_until
-from tests.support.share_calls import ACCEPT, RELEASE, SHARE, ShareMember, acknowledged, configure, initialize
+from tests.support.share_calls import ACCEPT, REJECT, RELEASE, SHARE, ShareMember, acknowledged, configure, dead_letters, initialize
 
 JOBS = 8
 TIMEOUT_S = 60
 
 
 class Queue:
-    """Topic "t" with eight records in one partition, and the records that group "g" has not accepted: next delivery counts by offset."""
+    """Topic "t" with eight records in one partition, and the records that group "g" has neither accepted nor rejected: next delivery
+    counts by offset."""
 
     def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
@@ -58,15 +60,15 @@ class Queue:
         """Wait until another broker than this one leads the partition and coordinates its state."""
         wait_until(lambda: {broker_id, -1}.isdisjoint({self.leader, self.coordinator}), "others lead", TIMEOUT_S)
 
-    def work(self) -> None:
-        """Acquire the remaining records, which must be exactly those not accepted, with their delivery counts. Accept the first one, and
-        release the others."""
+    def work(self, first_is: int = ACCEPT) -> None:
+        """Acquire the remaining records, which must be exactly those neither accepted nor rejected, with their delivery counts. Acknowledge
+        the first one as `first_is`, and release the others."""
         with self.client() as client:
             member, found = ShareMember(client, "m"), dict[int, int]()
             wait_until(lambda: self._take(member, found), f"{len(self.counts)} records are acquired", TIMEOUT_S)
             assert found == self.counts
             first, *others = sorted(found)
-            assert acknowledged(member.acknowledge((first, first, [ACCEPT]), (others[0], others[-1], [RELEASE]))) == [0]
+            assert acknowledged(member.acknowledge((first, first, [first_is]), (others[0], others[-1], [RELEASE]))) == [0]
         self.counts = {offset: self.counts[offset] + 1 for offset in others}
 
     def _take(self, member: ShareMember, found: dict[int, int]) -> bool:
@@ -104,3 +106,23 @@ def test_accepted_records_stay_accepted_and_counts_go_on_wherever_leader_and_coo
         cluster.restart(crash)
     queue.work()
     assert queue.counts == {6: 7, 7: 7}
+
+
+def test_dead_letters_reach_the_leader_of_their_queue_wherever_it_is_and_when_it_crashes(queue: Queue) -> None:
+    cluster, name = queue.cluster, "dlq.q"
+    with queue.client() as client:
+        configure(client, "g", errors__deadletterqueue__topic__name=name, errors__deadletterqueue__copy__record__enable="true")
+    cluster.topics.create(name, 1, {"errors.deadletterqueue.group.enable": "true"}, replicas=len(cluster.brokers))
+
+    def written() -> list[bytes | None]:
+        with Client(HOST, cluster.brokers[cluster.wait_until_led(name)].port) as client:
+            return [record.value for record in dead_letters(client, name)]
+
+    elsewhere = queue.leader % len(cluster.brokers) + 1
+    for broker_id in (queue.leader, elsewhere):
+        cluster.move_leader(name, 0, broker_id)
+        queue.work(REJECT)
+    wait_until(lambda: written() == [b"0", b"1"], "the dead letters are written", TIMEOUT_S)
+    cluster.kill(elsewhere)
+    queue.work(REJECT)
+    wait_until(lambda: written() == [b"0", b"1", b"2"], "the dead letter is written by the new leader", TIMEOUT_S)

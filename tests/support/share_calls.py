@@ -9,6 +9,7 @@ from ottla.broker.cluster.topic_ids import id_text
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k44_incremental_alter_configs import (
     AlterableConfig,
@@ -20,6 +21,8 @@ from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeReques
 from ottla.protocol.messages.k83_initialize_share_group_state import InitializeShareGroupStateRequest, InitializeStateData
 from ottla.protocol.messages.k83_initialize_share_group_state import PartitionData as InitializedPartition
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.record import Record, iter_records
 from tests.support.topic_calls import describe
 
 GROUP = 32
@@ -47,6 +50,14 @@ def initialize(client: Client, topic: str = "t", *partitions: int, group_id: str
     response = client.call(InitializeShareGroupStateRequest(group_id, [InitializeStateData(topic_id, asked)]))
     results = [partition.error_code for result in response.results for partition in result.partitions]
     assert not any(results), results
+
+
+def dead_letters(client: Client, queue: str, partition: int = 0) -> list[Record]:
+    """Return the records of a queue's partition, which the client's broker leads."""
+    topic_id = describe(client, queue)[0].topic_id
+    part = FetchPartition(partition, partition_max_bytes=1 << 20)
+    records = bytes(client.call(FetchRequest(topics=[FetchTopic(queue, topic_id, [part])])).responses[0].partitions[0].records)
+    return [record for at, header in split_batches(records) for record in iter_records(records[at : at + header.size_bytes])]
 
 
 @dataclass

@@ -6,7 +6,8 @@ Rules:
 * A queue that does not exist is created, with the broker's defaults, only with errors.deadletterqueue.auto.create.topics.enable.
 * The dead letters of a partition go to the queue's partition with the same number, modulo the queue's partition count.
 * Dead letters are written in the order in which their records were given up, one range at a time, as with acks=all.
-* A queue's partition may have its leader on another broker, which gets the dead letters in a Produce request.
+* A queue's partition may have its leader on another broker, which gets the dead letters in a Produce request. An append that fails because
+  the leader moves or cannot be reached is retried with growing delays, ATTEMPTS times in all; meanwhile other groups' queues are written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+from weakref import WeakValueDictionary
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType, TopicImage
@@ -25,7 +27,6 @@ from ottla.broker.configs.group_config import is_reserved_dead_letter_topic
 from ottla.broker.configs.topic_config import effective_log_config
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core import limits
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import REPLICATED
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
@@ -33,6 +34,8 @@ from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.share.dead_letters import Copied, DeadLetters, RecordSource, copied, dead_letter_batch
 from ottla.broker.share.settings import ShareSettings
 from ottla.broker.storage.batch_check import TooMuchAtOnce
@@ -44,6 +47,17 @@ _ENABLE: Final = "errors.deadletterqueue.group.enable"
 _READ_BYTES: Final = limits.MIB
 """The bytes of the log that are read at a time to copy records (Kafka's DLQ_MAX_FETCH_BYTES)."""
 _ACKS_ALL: Final = -1
+FIRST_PAUSE_MS: Final = 1_000
+ATTEMPTS: Final = 5
+"""With pauses that double from FIRST_PAUSE_MS on, an append fails after 15 seconds (Kafka's REQUEST_BACKOFF_MS, MAX_REQUEST_ATTEMPTS)."""
+_TRIED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
 
 
 class DeadLetterQueues:
@@ -55,8 +69,8 @@ class DeadLetterQueues:
         catalog: Catalog,
         topics: TopicMaker,
         broker_configs: BrokerConfigs,
+        nursery: Nursery,
         *,
-        clock: Clock,
         settings_of: Callable[[str], ShareSettings],
         peers: Peers | None = None,
     ) -> None:
@@ -68,34 +82,55 @@ class DeadLetterQueues:
         self._catalog = catalog
         self._topics = topics
         self._broker_configs = broker_configs
-        self._clock = clock
+        self._nursery = nursery
         self._settings_of = settings_of
         self._peers = peers
+        self._in_order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """A lock for each group that writes or waits for a retry."""
         self._one_at_a_time = asyncio.Lock()
+        """Bounds the memory: dead letters of one group at a time are read, copied and sent."""
+        if peers is not None:
+            nursery.at_close(peers.close, peers.close)
 
     async def write(self, group_id: str, source: Partition, letters: DeadLetters) -> None:
         """Write dead letters for records of the partition `source`. Raises Rejected if the group has no usable queue, or an append
         fails.
         """
-        async with self._one_at_a_time:
-            settings = self._settings_of(group_id)
-            topic = await self._queue(group_id, settings.dead_letter_topic)
-            index, settings_of_queue = source.index % len(topic.partitions), self._catalog.configs(ResourceType.TOPIC, topic.name)
-            max_bytes = effective_log_config(settings_of_queue, self._broker_configs.settings).max_message_bytes
-            origin = RecordSource(group_id, source.topic, source.index)
+        async with self._in_order.setdefault(group_id, asyncio.Lock()):
             offset = letters.first_offset
             while offset <= letters.last_offset:
-                records = _read(source, offset) if settings.copies_dead_letters else None
-                sizes = {"max_bytes": max_bytes, "now_ms": self._clock.now_ms()}
-                batch, end = await self._partitions.compute(partial(_next_batch, origin, letters, offset, records, **sizes))
-                self.requests[group_id] += 1
-                try:
-                    await self._append(topic, index, batch)
-                except Rejected:
-                    self.failed[group_id] += 1
-                    raise
+                end = await self._write_some(group_id, source, letters, offset)
                 self.records[group_id] += end - offset
                 offset = end
+
+    async def _write_some(self, group_id: str, source: Partition, letters: DeadLetters, offset: int) -> int:
+        """Write a batch of dead letters from `offset` on. Return the offset after the last one's. Raises Rejected."""
+        for attempt in range(ATTEMPTS):
+            try:
+                async with self._one_at_a_time:
+                    return await self._attempt(group_id, source, letters, offset)
+            except Rejected as rejected:
+                if rejected.code not in _TRIED_AGAIN or attempt == ATTEMPTS - 1:
+                    raise
+            await pause(self._nursery.timers, self._nursery.clock, FIRST_PAUSE_MS << attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(self, group_id: str, source: Partition, letters: DeadLetters, offset: int) -> int:
+        settings = self._settings_of(group_id)
+        topic = await self._queue(group_id, settings.dead_letter_topic)
+        index, settings_of_queue = source.index % len(topic.partitions), self._catalog.configs(ResourceType.TOPIC, topic.name)
+        max_bytes = effective_log_config(settings_of_queue, self._broker_configs.settings).max_message_bytes
+        origin = RecordSource(group_id, source.topic, source.index)
+        records = _read(source, offset) if settings.copies_dead_letters else None
+        sizes = {"max_bytes": max_bytes, "now_ms": self._nursery.clock.now_ms()}
+        batch, end = await self._partitions.compute(partial(_next_batch, origin, letters, offset, records, **sizes))
+        self.requests[group_id] += 1
+        try:
+            await self._append(topic, index, batch)
+        except Rejected:
+            self.failed[group_id] += 1
+            raise
+        return end
 
     async def _queue(self, group_id: str, name: str) -> TopicImage:
         """Return the group's queue; create it if that is allowed. Raises Rejected."""

@@ -56,7 +56,7 @@ def share_services(
         catalog,
         metadata.topics,
         metadata.broker_configs,
-        clock=clock,
+        nursery,
         settings_of=settings_of,
         peers=None if metadata.other_brokers is None else metadata.other_brokers.share_peers(),
     )

@@ -9,14 +9,11 @@ import pytest
 
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k84_read_share_group_state import PartitionData, ReadShareGroupStateRequest, ReadStateData
-from ottla.protocol.records.batch import split_batches
-from ottla.protocol.records.record import Record, iter_records
 from tests.support.group_calls import wait_until
 from tests.support.running_broker import RunningBroker
-from tests.support.share_calls import REJECT, ShareMember, acknowledged, acquired, configure, initialize
+from tests.support.share_calls import REJECT, ShareMember, acknowledged, acquired, configure, dead_letters, initialize
 from tests.support.topic_calls import create, describe, produce
 
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
@@ -46,13 +43,6 @@ def reject(client: Client, queue: str, *, partition: int = 0, value: bytes = b"f
         return [(one.first_offset, one.last_offset, one.delivery_state) for one in found.state_batches] == [(0, 1, 4)]
 
     wait_until(archived, "the records are archived")
-
-
-def dead_letters(client: Client, queue: str, partition: int = 0) -> list[Record]:
-    topic_id = describe(client, queue)[0].topic_id
-    part = FetchPartition(partition, partition_max_bytes=1 << 20)
-    records = bytes(client.call(FetchRequest(topics=[FetchTopic(queue, topic_id, [part])])).responses[0].partitions[0].records)
-    return [record for at, header in split_batches(records) for record in iter_records(records[at : at + header.size_bytes])]
 
 
 def test_rejected_records_are_copied_to_the_queue(client: Client) -> None:
