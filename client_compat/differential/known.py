@@ -102,6 +102,7 @@ DESCRIBED = "A release describes settings with its own types, synonyms and texts
 NOT_YET = "While a group has no coordinator yet, a release before 4.0 answers TxnOffsetCommit with NOT_COORDINATOR"
 OLD_ZSTD = "A release before 4.0 refuses zstd to consumers of before 2.1"
 UNBOUNDED = "An older release accepts compressed client metrics of any decompressed size"
+REPEATED = "In a release before 4.4, a write of share state that a leader repeats after a later one moves the start offset back"
 STRICTER = "A release before 4.2 stores lists with empty or equal items"
 REMOVED = "A release before 4.0 offers versions and levels that 4.0 removed"
 KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
@@ -117,6 +118,14 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(ACCIDENT, "FETCH", r"node_endpoints.*", label="as a replica", ours="None"),
     KnownDifference(OLD_ZSTD, "FETCH", r"responses.*", label="the end", kafka=r"76 .*|-1|\[\]|None"),
     KnownDifference(UNBOUNDED, "PUSH_TELEMETRY", "error_code", label="gzip of more than there may be.*", kafka="0 NONE"),
+    KnownDifference(
+        REPEATED,
+        "READ_SHARE_GROUP_STATE(_SUMMARY)?",
+        r".*\.start_offset",
+        label=r"start backwards: (state|summary)",
+        kafka="5",
+        ours="10",
+    ),
     KnownDifference(STRICTER, "INCREMENTAL_ALTER_CONFIGS", r".*\.error_(code|message)", label="an empty one among them"),
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[metrics\]\.value", kafka="a,,b|a,a"),
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[cleanup\.policy\]\.value", kafka="compact,compact"),
