@@ -87,3 +87,9 @@ def test_a_standby_task_stays_although_another_candidate_has_become_active(by_of
     after = assign(members(*before, before=before), STATEFUL, 1, by_offsets=by_offsets)
     assert 0 in after["a/1"].active["0"]
     assert [name for name, tasks in after.items() if 0 in tasks.standby.get("0", ())] == [holder]
+
+
+@pytest.mark.parametrize(("by_offsets", "holder"), [(False, "a/1"), (True, "b/1")])
+def test_a_task_goes_to_the_first_of_equally_loaded_processes_in_the_order_of_the_release(by_offsets: bool, holder: str) -> None:
+    after = assign(members("a/1", "b/1"), {"0": ConfiguredSubtopology(1)}, 0, by_offsets=by_offsets)
+    assert [name for name, tasks in after.items() if tasks.active] == [holder]
