@@ -14,6 +14,7 @@ from client_compat.kafka.reference import NEW_CLUSTER_ID, NODE_ID, ReferenceBrok
 from client_compat.support.brokers import HOST
 from ottla.broker.api.routes import FORWARDABLE
 from ottla.broker.app import Broker
+from ottla.broker.cluster.features import REGISTERED
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import OpType
 from ottla.broker.core.clock import Clock
@@ -192,8 +193,7 @@ async def test_blocks_of_producer_ids_are_given_to_a_registered_broker_only(plac
     stale = f"error {ErrorCode.STALE_BROKER_EPOCH.value} "
     with pytest.raises(Rejected, match=stale):
         await place.remote_topics(broker_epoch=5).allocate_producer_ids()
-    features = [Feature("metadata.version", 7, 30), Feature("transaction.version", 0, 2), Feature("group.version", 0, 1)]
-    features += [Feature(name, 0, 1) for name in ("eligible.leader.replicas.version", "share.version", "streams.version", "kraft.version")]
+    features = [Feature(name, *levels) for name, levels in REGISTERED.items()]
     registered = await place.channel.call(
         BrokerRegistrationRequest(
             OWN_ID, NEW_CLUSTER_ID, bytes(range(16)), [Listener("PLAINTEXT", HOST, 9092)], features, None, log_dirs=[bytes(range(1, 17))]
