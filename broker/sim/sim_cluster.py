@@ -176,7 +176,7 @@ class SimController(SimNode):
         listener = f"{LISTENER}://{CONTROLLER_HOST}:{CONTROLLER_PORT}"
         own = {"process.roles": "controller", "listeners": listener, "advertised.listeners": "", **settings}
         super().__init__((CONTROLLER_ID, CONTROLLER_HOST), loop, network, random, own)
-        self._format(voter_at=[VoterEndpoint(LISTENER, CONTROLLER_HOST, CONTROLLER_PORT)])
+        self._format(is_controller=True, voter_at=[VoterEndpoint(LISTENER, CONTROLLER_HOST, CONTROLLER_PORT)])
         self.image = MetadataImage()
         self.on_committed: Callable[[MetadataImage], None] = lambda image: None
 
