@@ -19,6 +19,7 @@ from ottla.broker.api.forwarding import forward
 from ottla.broker.api.served_api import ListenerType
 from ottla.broker.api.services import ClusterServices, ControllerServices, NodeServices
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import CheckStores
 from ottla.broker.configs.broker_loggers import check_levels
 from ottla.broker.controller import cluster_configs
@@ -62,14 +63,16 @@ async def forward_changes(
 ) -> list[AlterConfigsResourceResponse]:
     """Forward the `changes` that `request` asks a broker for. Return one result per change, in order, when all are durable.
 
-    The broker changes the levels of its loggers and validates its own settings, as Kafka's does before the controller authorizes them.
+    The broker changes the levels of its loggers and validates its own settings. Since Kafka 4.4 it authorizes both; before, only the
+    controller authorized changes of settings, and a mistake replaced the denial in the response.
     """
     services = ctx.services
-    denials = {
-        index: denial for index, change in enumerate(changes) if is_of_loggers(change) and (denial := _denial(ctx, change)) is not None
-    }
+    authorized = {index for index, change in enumerate(changes) if is_of_loggers(change)}
+    if services.settings.like.authorizes_broker_changes_first:
+        authorized |= {index for index, change in enumerate(changes) if change.resource_type == ResourceType.BROKER}
+    denials = {index: denial for index in sorted(authorized) if (denial := _denial(ctx, changes[index])) is not None}
     of_brokers = errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx))
-    settled = _with_levels(ctx, request, changes, {**denials, **of_brokers, **form_errors(changes)})
+    settled = _with_levels(ctx, request, changes, {**of_brokers, **denials, **form_errors(changes)})
     answers = {} if len(settled) == len(changes) else await _forwarded(ctx, request, settled)
     return [
         _result(change, settled[index])

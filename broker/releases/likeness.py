@@ -28,6 +28,7 @@ ADDRESS_RANGES: Final = 32
 """4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
 
 _ABSENT_GROUPS: Final = (4, 0)
+_BROKER_CHANGES_AUTHORIZED_FIRST: Final = (4, 4)
 _FEATURES_TOGETHER: Final = (4, 0)
 _TYPED_CLIENT_METRICS: Final = (4, 1)
 
@@ -89,6 +90,11 @@ class Likeness:
         generation of an unknown group with ILLEGAL_GENERATION.
         """
         return order(self.release) >= _ABSENT_GROUPS
+
+    @property
+    def authorizes_broker_changes_first(self) -> bool:
+        """Whether a broker authorizes changes of broker settings before it validates them."""
+        return order(self.release) >= _BROKER_CHANGES_AUTHORIZED_FIRST
 
     @property
     def has_address_ranges(self) -> bool:

@@ -14,6 +14,7 @@ from ottla.broker.api.api_table import APIS
 from ottla.broker.api.served_api import ListenerType
 from ottla.broker.cli.serve import EXIT_USAGE, main
 from ottla.broker.cluster.features import SUPPORTED
+from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.process import StartError
 from ottla.broker.releases.table import releases, table_of
@@ -169,6 +170,14 @@ def test_a_commit_of_a_member_of_an_unknown_group(release: str, code: ErrorCode)
 def test_a_group_has_the_settings_of_the_release(release: str) -> None:
     with InProcessBroker(like=release) as broker:
         assert settings_of(broker, GROUP, "g").keys() == table_of(release).group_settings.keys()
+
+
+@pytest.mark.parametrize(("release", "code"), [("4.3", ErrorCode.INVALID_REQUEST), ("4.4", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)])
+def test_a_change_of_another_brokers_settings_without_the_right_to_it(release: str, code: ErrorCode) -> None:
+    change = AlterConfigsResource(BROKER, "7", [AlterableConfig("log.cleaner.threads", 0, "1")])
+    with InProcessBroker(settings={"authorizer.class.name": STANDARD_AUTHORIZER}, like=release) as broker, asking(broker) as client:
+        (answer,) = client.call(IncrementalAlterConfigsRequest([change])).responses
+    assert answer.error_code == code
 
 
 @pytest.mark.parametrize(("release", "code"), [("4.3", ErrorCode.INVALID_CONFIG), ("4.4", ErrorCode.INVALID_RECORD)])
