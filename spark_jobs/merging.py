@@ -28,7 +28,7 @@ class Merged:
         self._findings: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
 
     def add(self, answer: Answer) -> None:
-        """Add the answer of a task, or one that was merged."""
+        """Add an answer: that of one task, or one that was merged from several."""
         self.answers += 1
         for name, rows in answer.items():
             match name:

@@ -16,7 +16,7 @@ FENCED = "kafka-python"
 
 
 def headers(environment: ClaimEnvironment, topic: str, partition: int = 0) -> list[BatchHeader]:
-    """Return the headers of the data batches."""
+    """Return the batch headers of a partition, without those of control batches."""
     return [batch.header for batch in environment.truth.batches(topic, partition) if not batch.header.is_control]
 
 

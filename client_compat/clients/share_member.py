@@ -20,7 +20,7 @@ class Member:
         self._held: list[Message] = []
 
     def answer(self, command: str, *words: str) -> str:
-        """Execute a command."""
+        """Execute a command and return the line to answer."""
         match command:
             case "poll":
                 return self._poll(float(words[0]) / 1000 if words else POLL_S)

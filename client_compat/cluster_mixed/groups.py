@@ -202,7 +202,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class RunningGroups:
-    """The running members."""
+    """The running members of all groups."""
 
     groups: Sequence[Group]
     members: Sequence[Member]

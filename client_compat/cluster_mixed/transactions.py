@@ -141,7 +141,7 @@ class TransactionalLoad:
 
 @dataclass(frozen=True, slots=True)
 class RunningTransactions:
-    """The running clients."""
+    """The clients that run transactions."""
 
     loads: Sequence[TransactionalLoad]
     _stop: threading.Event

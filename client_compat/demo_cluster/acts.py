@@ -262,7 +262,7 @@ def play(
 
 @contextmanager
 def _loaded(act: Act, watch: Watch, load: Load, pace: Pace) -> Iterator[Stage]:
-    """Run the clients; without the broker that has to be down, if there is one."""
+    """Run the act's clients while the context lasts, and yield its stage. The broker `act.stopped_first`, if any, is stopped before."""
     with under(load) as running_load:
         stage = Stage(watch.cluster, watch, running_load, pace)
         running_load.hold()

@@ -108,7 +108,8 @@ def half_handshakes(listeners: SecuredListeners) -> None:
 
 
 def slow_handshakes(listeners: SecuredListeners) -> None:
-    """Open connections that send a handshake byte by byte; they join the other slow connections."""
+    """Open connections that begin a TLS handshake, and add them to the slow connections, to which `slow_loris` sends a byte now and then;
+    then close a random one of them."""
     hello = _client_hello(listeners.lock)
     while len(listeners.target.loris) < LORIS_OPEN_MAX:
         peer = listeners.plain(listeners.rng.choice(("TLS", "LOGIN")))

@@ -52,7 +52,7 @@ class Queue:
         self._append(ShareUpdateKey("g", TOPIC_ID, 0), SHARE_UPDATE, value)
 
     def delete(self) -> None:
-        """Append a tombstone."""
+        """Append a tombstone, which deletes the share partition's state."""
         self._append(ShareSnapshotKey("g", TOPIC_ID, 0), SHARE_SNAPSHOT, None)
 
     def torn(self) -> None:

@@ -1,4 +1,4 @@
-"""Makes exchanges, as observers get them."""
+"""Makes exchanges (a request with its response, as observers of a broker get them) with defaults for tests."""
 
 from __future__ import annotations
 

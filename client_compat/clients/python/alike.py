@@ -34,7 +34,7 @@ def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any
 
 
 def offset_rows(offsets: Mapping[Any, int]) -> Answer:
-    """Return an answer `offsets` from offsets by partition."""
+    """Return offsets by partition in the form of an answer with `offsets` (CONTROL.md)."""
     return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}
 
 

@@ -118,7 +118,7 @@ class ShareMember:
         return self._asked(request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, on=on, sort=False))
 
     def request(self, *given: Given, partition: int = 0, **fields: Any) -> ShareFetchRequest:
-        """Return the request of `fetch`."""
+        """Return the ShareFetch request that `fetch` sends."""
         usual: dict[str, Any] = {
             "group_id": self.group,
             "member_id": self.name,

@@ -20,7 +20,7 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def result(error: KafkaError) -> Answer:
-    """Return the result of a failed record."""
+    """Return the result of a record that failed with `error`, in CONTROL.md's form."""
     return {"error": of(error).as_json()}
 
 

@@ -17,7 +17,7 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def result(error: BaseException) -> Answer:
-    """Return the result of a failed record."""
+    """Return the result of a record that failed with `error`, in CONTROL.md's form."""
     return {"error": (failure(error) or Failure(f"CLIENT:{type(error).__name__}", str(error))).as_json()}
 
 

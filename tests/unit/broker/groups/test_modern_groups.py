@@ -1,4 +1,4 @@
-"""What the groups of all kinds have in common."""
+"""The behaviour that consumer, share and streams groups have in common."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def test_a_node_with_both_roles_has_listeners_for_each() -> None:
 
 
 def test_a_controller_at_every_address_is_advertised_at_its_voter_address() -> None:
-    """KAFKA KafkaConfig.effectiveAdvertisedControllerListeners."""
+    """The rule is that of Kafka's KafkaConfig.effectiveAdvertisedControllerListeners."""
     node = {
         "process.roles": "broker,controller",
         "node.id": "1",
