@@ -61,7 +61,7 @@ def test_uncompressed_batches_are_equal_byte_for_byte(library: str, records: lis
 
 @pytest.mark.parametrize(("library", "codec"), CASES)
 @pytest.mark.parametrize("records", list(BATCHES.values()), ids=list(BATCHES))
-def test_we_read_what_they_write(library: str, codec: Codec, records: list[SimpleRecord]) -> None:
+def test_ottla_reads_batches_of_other_libraries(library: str, codec: Codec, records: list[SimpleRecord]) -> None:
     theirs = with_library(LIBRARIES[library][0], records, codec)
     [(_, header)] = split_batches(theirs)
     assert crc_ok(theirs, header)

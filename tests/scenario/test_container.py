@@ -158,7 +158,7 @@ def test_faults_and_the_clock_are_reached_through_its_admin_port(testcontainers:
         assert consume(broker.get_bootstrap_server(), "numbers", len(VALUES)) == VALUES
 
 
-def test_it_returns_to_a_mark(testcontainers: Callable[[], Any]) -> None:
+def test_the_containers_broker_returns_to_a_mark(testcontainers: Callable[[], Any]) -> None:
     with testcontainers().with_marks() as broker:
         produce(broker.get_bootstrap_server(), "numbers", VALUES)
         name = broker.mark()

@@ -53,7 +53,7 @@ def dump(tools: Tools, files: Iterable[Path], *options: str) -> str:
     return done.out
 
 
-def test_segments_indexes_and_snapshots(tools: Tools, directory: Path) -> None:
+def test_segments_indexes_and_snapshots_are_dumped_without_complaints(tools: Tools, directory: Path) -> None:
     files = [path for path in (directory / "t-0").iterdir() if path.suffix in {".log", ".index", ".timeindex", ".snapshot"}]
     assert sum(path.suffix == ".log" for path in files) > 1
     told = dump(tools, files, "--deep-iteration")

@@ -91,7 +91,7 @@ async def test_aiokafka_comes_in_and_a_rule_says_who_it_is(realm: Realm, broker:
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
-def test_kafka_python_comes_in(realm: Realm, broker: InProcessBroker) -> None:
+def test_kafka_python_authenticates_with_tickets_of_the_cache(realm: Realm, broker: InProcessBroker) -> None:
     from kafka import KafkaProducer
 
     before = broker.topics.end_offset("t")
@@ -107,7 +107,7 @@ def test_kafka_python_comes_in(realm: Realm, broker: InProcessBroker) -> None:
     assert broker.topics.end_offset("t") == before + 1
 
 
-def test_librdkafka_comes_in(realm: Realm, broker: InProcessBroker) -> None:
+def test_librdkafka_authenticates_with_a_keytab(realm: Realm, broker: InProcessBroker) -> None:
     if shutil.which("kcat") is None:
         pytest.skip("kcat is not installed (Debian, Ubuntu: 'sudo apt-get install kcat', or 'make kcat')")
     given = {
@@ -128,7 +128,7 @@ def test_librdkafka_comes_in(realm: Realm, broker: InProcessBroker) -> None:
     assert broker.topics.end_offset("t") == before + 1
 
 
-def test_javas_client_comes_in(realm: Realm, broker: InProcessBroker, tmp_path: Path) -> None:
+def test_the_java_client_authenticates_with_a_keytab(realm: Realm, broker: InProcessBroker, tmp_path: Path) -> None:
     jars_or_skip()
     config = tmp_path / "client.properties"
     lines = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=GSSAPI", "sasl.kerberos.service.name=kafka")

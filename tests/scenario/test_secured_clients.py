@@ -37,7 +37,7 @@ def expected() -> list[bytes]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka_comes_in(broker: InProcessBroker, mechanism: str) -> None:
+def test_librdkafka_produces_and_consumes_with_the_printed_properties(broker: InProcessBroker, mechanism: str) -> None:
     topic = broker.topics.create(f"rd-{mechanism}")
     properties = broker.client_properties("librdkafka", "alice", mechanism)
     producer = Producer(properties)
@@ -59,7 +59,7 @@ def taken(consumer: Consumer) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka_comes_in(broker: InProcessBroker, mechanism: str) -> None:
+async def test_aiokafka_produces_and_consumes_with_the_printed_properties(broker: InProcessBroker, mechanism: str) -> None:
     topic = broker.topics.create(f"aio-{mechanism}")
     properties = broker.client_properties("aiokafka", "bob", mechanism)
     async with AIOKafkaProducer(**properties) as producer:
@@ -71,7 +71,7 @@ async def test_aiokafka_comes_in(broker: InProcessBroker, mechanism: str) -> Non
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_comes_in(broker: InProcessBroker, mechanism: str) -> None:
+def test_kafka_python_produces_and_consumes_with_the_printed_properties(broker: InProcessBroker, mechanism: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer
 
     topic = broker.topics.create(f"kp-{mechanism}")

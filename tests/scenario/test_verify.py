@@ -77,7 +77,7 @@ def test_exposed_is_broken_only_when_that_is_asked_for() -> None:
     assert "1 exposed" in verify("--strict", *words, code=1).stdout
 
 
-def test_skipping_leaves_the_others() -> None:
+def test_skipped_scenarios_do_not_run() -> None:
     skipped = [word for each in SCENARIOS if each.name != "leader-unavailable" for word in ("--skip", each.name)]
     told = json.loads(verify("--json", *skipped, "--", *PROGRAM, "plain").stdout)
     assert [each["name"] for each in told["scenarios"]] == ["calm", "leader-unavailable"]

@@ -93,7 +93,7 @@ def test_the_clock_is_put_forward(broker: InProcessBroker) -> None:
 
 
 @pytest.mark.parametrize(("text", "ms"), [("250ms", 250), ("1.5s", 1_500), ("10m", 600_000), ("24h", 86_400_000), ("8d", 691_200_000)])
-def test_durations(text: str, ms: int) -> None:
+def test_a_duration_is_parsed_to_milliseconds(text: str, ms: int) -> None:
     assert duration_ms(text) == ms
 
 

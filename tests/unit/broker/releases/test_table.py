@@ -63,7 +63,7 @@ def test_every_api_of_a_table_has_a_key() -> None:
     assert {api for table in releases().values() for api in table.apis} <= names
 
 
-def test_facts_of_some_releases() -> None:
+def test_the_tables_have_known_facts_of_releases() -> None:
     assert table_of("2.8").apis["Fetch"] == (0, 12), "Fetch 13 brought topic ids in 3.1 (KIP-516)"
     assert "ConsumerGroupHeartbeat" not in table_of("3.6").apis
     assert table_of("4.0").apis["Fetch"] == (4, 17), "4.0 removed versions of before 2.1 (KIP-896)"

@@ -74,7 +74,7 @@ def test_a_log_without_any_epoch_is_cut_at_its_high_watermark_first() -> None:
         (data(32_000), FetchAction.BACK_OFF, True),
     ],
 )
-def test_what_an_answer_means(got: PartitionData, action: Action, paused: bool) -> None:
+def test_a_fetch_response_gives_the_action_and_the_back_off(got: PartitionData, action: Action, paused: bool) -> None:
     made, _ = follower(1, 1, 4)
     assert made.answered(made.request(0, 1000), got, 100) == action
     assert [made.is_delayed(at) for at in (100, 99 + BACKOFF_MS, 100 + BACKOFF_MS)] == [paused, paused, False]

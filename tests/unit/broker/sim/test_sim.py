@@ -109,7 +109,7 @@ def test_the_audit_judges_the_disks_in_the_end() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-def test_a_seed_holds(seed: int) -> None:
+def test_a_seeds_run_breaks_no_invariant(seed: int) -> None:
     assert simulate(Plan.of(seed)).violations == []
 
 

@@ -72,7 +72,7 @@ def test_a_retry_without_one_is_told_with_its_story(broker: InProcessBroker) -> 
     assert "the acknowledgement was lost (fault drop-ack-1)" in str(wrong.value)
 
 
-def test_what_is_missing_is_told(broker: InProcessBroker, client: Client) -> None:
+def test_a_missing_expected_record_is_reported(broker: InProcessBroker, client: Client) -> None:
     produce(client, "t", b"order-1")
     with pytest.raises(NotExactlyOnce, match="order-2 was expected and cannot be read"):
         broker.assert_exactly_once(expected=[b"order-1", b"order-2"])

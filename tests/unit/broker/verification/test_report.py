@@ -40,7 +40,7 @@ def test_stories_are_told_of_what_broke() -> None:
     assert "calm" not in text
 
 
-def test_the_summary_counts() -> None:
+def test_the_summary_counts_scenarios_by_standing() -> None:
     assert summary(RESULTS) == "1 held, 1 broken, 1 exposed, 1 lost by a setting, 1 not met, 1 does not apply"
 
 

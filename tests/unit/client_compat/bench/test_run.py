@@ -24,14 +24,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(PEERS[OURS], broker, None, lambda name: lent(PEERS[OURS].make, directory / name))
 
 
-def test_throughput_through_librdkafka(site: Site) -> None:
+def test_throughput_and_cpu_are_measured_through_librdkafka(site: Site) -> None:
     values = throughput.through_librdkafka(site, record_bytes=10, partitions=2, records=1_000)
     assert values[throughput.PRODUCED] > 0
     assert values[throughput.CONSUMED] > 0
     assert set(values) == {throughput.PRODUCED, throughput.CONSUMED, throughput.PRODUCE_CPU, throughput.CONSUME_CPU}
 
 
-def test_throughput_through_tls(tmp_path: Path) -> None:
+def test_throughput_is_measured_through_tls(tmp_path: Path) -> None:
     peer = PEERS[OURS]
     assert peer.make_secured is not None
     with lent(peer.make_secured, tmp_path / OURS) as broker:
@@ -40,19 +40,19 @@ def test_throughput_through_tls(tmp_path: Path) -> None:
         assert throughput.through_tls(site, record_bytes=10, partitions=1, records=1_000)[throughput.CONSUMED] > 0
 
 
-def test_one_record_batches(site: Site) -> None:
+def test_one_record_batches_are_measured(site: Site) -> None:
     values = pipeline.one_record_batches(site, record_bytes=10, records=200, through_client=100)
     assert values[pipeline.REQUESTS] > 0
     assert values[pipeline.THROUGH_CLIENT] > 0
 
 
-def test_rewinds(site: Site) -> None:
+def test_a_rewind_takes_less_time_than_filling_a_new_broker(site: Site) -> None:
     values = rewinds.by_size(site, topics=2, megabytes=3, rewinds=1)
     assert 0 < values[rewinds.REWOUND] < values[rewinds.SEEDED]
     assert set(values) == {rewinds.SEEDED, rewinds.MARKED, rewinds.REWOUND, rewinds.FORKED, rewinds.COPIED}
 
 
-def test_transactions(site: Site) -> None:
+def test_transactions_are_measured(site: Site) -> None:
     assert transactions.transactions(site, partitions=2, record_bytes=10, count=3, records_each=4)[transactions.COMMITS] > 0
 
 
@@ -67,7 +67,7 @@ def test_end_to_end_latency_sees_every_record(site: Site) -> None:
     assert 0 < values[latency.P50] <= values[latency.P999]
 
 
-def test_idle_and_busy_connections(site: Site) -> None:
+def test_idle_and_busy_connections_are_measured(site: Site) -> None:
     assert connections.idle(site, count=20, requests=10)[connections.OPENED] > 0
     assert connections.busy(site, count=8, requests_each=5)[connections.RATE] > 0
 

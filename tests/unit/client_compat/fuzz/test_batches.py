@@ -17,7 +17,7 @@ from ottla.protocol.records.record import iter_records
 MESSAGE_MAX_BYTES = 1_048_588
 
 
-def test_a_good_batch_is_good() -> None:
+def test_the_undamaged_batch_is_valid() -> None:
     rng = random.Random(1)
     for _ in range(50):
         batch = good_batch(rng)

@@ -35,7 +35,7 @@ def test_a_program_that_sends_one_request_meets_what_it_can(tmp_path: Path) -> N
     assert standings(tmp_path, program("single"), *names) == dict.fromkeys(names, Standing.HELD)
 
 
-def test_consumers_meet_them_too(tmp_path: Path) -> None:
+def test_a_consumer_holds_and_a_stream_without_transactions_breaks_once(tmp_path: Path) -> None:
     names = ("lost-ack", "late-ack", "duplicate-delivery", "leader-unavailable")
     assert standings(tmp_path, program("consumer"), *names) == dict.fromkeys(names, Standing.HELD)
     found = results(tmp_path / "stream", program("stream", "--plain"), "lost-ack", "window-overflow")

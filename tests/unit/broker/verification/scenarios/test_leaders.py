@@ -51,7 +51,7 @@ def test_a_program_that_asks_one_replica_only_never_hears_that_there_are_too_few
         ("transactional", ("--begin-again",), "coordinator-moved", Guarantee.ONCE),
     ],
 )
-def test_a_mistake_shows(tmp_path: Path, mode: str, flags: tuple[str, ...], name: str, guarantee: Guarantee) -> None:
+def test_a_mistake_breaks_its_guarantee(tmp_path: Path, mode: str, flags: tuple[str, ...], name: str, guarantee: Guarantee) -> None:
     assert broken(tmp_path, program(mode, *flags), name) == {name: [guarantee]}
 
 

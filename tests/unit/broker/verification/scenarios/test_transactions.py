@@ -31,7 +31,7 @@ def test_a_client_without_kip_890_is_exposed_to_a_late_end(tmp_path: Path) -> No
         (("--keep-id", "--no-read-back"), "epoch-exhaustion", Guarantee.ONCE),
     ],
 )
-def test_a_mistake_shows(tmp_path: Path, flags: tuple[str, ...], name: str, guarantee: Guarantee) -> None:
+def test_a_mistake_breaks_its_guarantee(tmp_path: Path, flags: tuple[str, ...], name: str, guarantee: Guarantee) -> None:
     assert broken(tmp_path, program("transactional", *flags), name) == {name: [guarantee]}
 
 
@@ -43,6 +43,6 @@ def test_programs_without_transactions_are_not_asked(tmp_path: Path) -> None:
     assert standings(tmp_path, program("plain"), *NAMES) == dict.fromkeys(NAMES, Standing.DOES_NOT_APPLY)
 
 
-def test_a_stream_holds(tmp_path: Path) -> None:
+def test_a_correct_stream_program_holds(tmp_path: Path) -> None:
     names = ("transaction-timeout", "coordinator-failover")
     assert standings(tmp_path, program("stream"), *names) == dict.fromkeys(names, Standing.HELD)
