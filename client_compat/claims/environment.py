@@ -94,7 +94,7 @@ class ClaimEnvironment:
         return new_producer_id(self.stage.broker.port)
 
     def cluster(self) -> Cluster:
-        """Return a cluster of three brokers, started once. Raises `Skipped` if a node is Apache Kafka's, which is not available."""
+        """Return a cluster of three brokers, which is started once. Raises `Skipped` if it needs Apache Kafka and that is not available."""
         if not self._clusters:
             try:
                 cluster = Cluster(self.directory / "cluster", self.kinds, controller_kind=self.controller)

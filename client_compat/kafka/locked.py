@@ -35,7 +35,8 @@ def locked(directory: Path) -> dict[str, str]:
 
 
 def certified(directory: Path) -> dict[str, str]:
-    """Return settings with which nodes are identified only by certificates. Beside theirs, node.pem, guest.pem is valid but of no node."""
+    """Return the settings of nodes that are identified only by their certificate, node.pem. Also writes guest.pem, a valid certificate of
+    no node."""
     return {
         **_stores(directory),
         "ssl.client.auth": "required",

@@ -97,9 +97,8 @@ def _features(offered: ApiVersionsResponse) -> dict[str, tuple[int, int, int]]:
 
 
 def _settings(client: Client, kind: int, name: str) -> dict[str, str | None]:
-    """Return the default of each setting. A value that the recording set itself has its default among the synonyms; a setting that the
-    release does not know has no type.
-    """
+    """Return the default of each setting of a resource. For a setting that the recording itself has set, it is taken from the synonyms in
+    the response. A setting without a type is unknown to the release, and left out."""
     request = DescribeConfigsRequest(resources=[DescribeConfigsResource(kind, name, None)], include_synonyms=True)
     answer: DescribeConfigsResponse = client.call(request)
     (result,) = answer.results

@@ -52,9 +52,9 @@ def main(
     page: Annotated[Path | None, typer.Option(help="Write the tables of the chosen cells here, as make compat-security does.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List clients, scenarios and brokers, and run nothing.")] = False,
 ) -> None:
-    """Run real clients' scenarios on this broker, also like older releases, on Apache Kafka and on tansu, and compare. Exit code 1 when a
-    cell fails on this broker that does not fail on Apache Kafka, or in which the client says something else here, and that is not named as
-    a deviation."""
+    """Run real clients' scenarios on this broker, also like older releases, on Apache Kafka and on tansu, and compare. Exit code 1 if a
+    cell fails on this broker but not on Apache Kafka, or if the client's reports on the two differ, unless a known deviation names the
+    cell."""
     console = Console()
     by_title = {one.title: one for one in REGISTRY.values()}
     wanted = [f"{REGISTRY[word].title}$" if word in REGISTRY else word for word in scenario or ()]

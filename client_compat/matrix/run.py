@@ -66,7 +66,7 @@ class SharedBrokers:
             return self._missing[kind]
 
     def get(self, kind: str, settings: Mapping[str, str], *, locked: bool = False) -> Broker:
-        """Return the running broker. Raises `Skipped` or `BrokerFailed`."""
+        """Return the shared broker of this kind, settings and security; start it if none is running. Raises `Skipped` or `BrokerFailed`."""
         with self._lock:
             key = (kind, repr((locked, sorted(settings.items()))))
             broker = self._running.get(key)

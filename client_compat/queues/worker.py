@@ -1,4 +1,5 @@
-"""A share group works off a queue: any number of workers take records of one partition, and acknowledge each by itself."""
+"""The worker of a share group processes a queue: any number of workers take records of one partition, and acknowledge each record by
+itself."""
 
 from __future__ import annotations
 

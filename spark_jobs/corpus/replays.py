@@ -70,7 +70,7 @@ def twice_in_one_session(root: Path) -> None:
 
 
 def _keys(*offsets: int) -> list[tuple[str, str, str, str]]:
-    """Return the expected findings of rule `business-key` for the copies: their key (`row`) exists already."""
+    """Return the expected findings of rule `business-key`: the record at each of these offsets repeats an earlier key (`row`)."""
     return [("business-key", "violation", "key seen before", f"t-0@{offset}") for offset in offsets]
 
 

@@ -229,7 +229,7 @@ class Members:
         self.commit(client)
 
     def are_even(self) -> bool:
-        """Return whether both have two partitions in the same epoch."""
+        """Return whether each of the two members is assigned two partitions, and both are in the same epoch."""
         return self.epochs["a"] == self.epochs["b"] and len(self.owned["a"]) == len(self.owned["b"]) == 2
 
     def step(self, client: Client) -> bool:

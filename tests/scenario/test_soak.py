@@ -1,4 +1,4 @@
-"""Two days of a small busy cluster; `make soak` lives a week."""
+"""Two simulated days of a small busy cluster; `make soak` simulates a week."""
 
 from __future__ import annotations
 

@@ -46,14 +46,15 @@ MARKS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 
 class Start(NamedTuple):
-    """Start a new controller, which bootstraps an empty log with these features; `settings` are its configuration."""
+    """An order to start a new controller, which bootstraps an empty log with these features; `settings` are its configuration."""
 
     features: Mapping[str, int]
     settings: Mapping[str, str]
 
 
 class Ask(NamedTuple):
-    """Send a request in a version. All random numbers are derived from `draw`: n % bound."""
+    """An order to send a request in one version. `draw` replaces Kafka's random numbers: a random number below `bound` is `draw` %
+    `bound`."""
 
     message: Message
     version: int
@@ -61,13 +62,13 @@ class Ask(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """Advance the clock."""
+    """An order to advance the clock."""
 
     milliseconds: int
 
 
 class Task(NamedTuple):
-    """Run one timer of the controller once: `fence`, `elect-preferred` or `elect-unclean`."""
+    """An order to run one timer of the controller once: `fence`, `elect-preferred` or `elect-unclean`."""
 
     name: str
 
