@@ -247,7 +247,7 @@ def _add_faults(api: FastAPI, faults: Faults) -> None:
 
     @api.post("/held/release")
     async def release(rule: Annotated[str | None, Query(description="release only what this rule holds")] = None) -> Released:
-        """Release what rules hold."""
+        """Release the requests, responses and coordinator steps that rules hold."""
         if rule is not None:
             _known(faults, rule)
         return Released(released=faults.release(rule))

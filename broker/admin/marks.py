@@ -24,7 +24,7 @@ MARKS_MAX = 100
 
 
 class MarkIn(BaseModel):
-    """A new mark."""
+    """The request to make a mark."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -127,7 +127,7 @@ class MarkControl:
 
 
 def add_marks(api: FastAPI, control: MarkControl) -> None:
-    """Add the routes."""
+    """Add the routes of the marks to the API."""
 
     @api.get("/marks")
     async def marks() -> list[MarkOut]:

@@ -305,7 +305,7 @@ def _transactional(ctx: Context[PartitionServices], request: ProduceRequest) -> 
 
 
 def unverified_error(version: int, rejected: Rejected) -> Rejected:
-    """Return the coordinator's error in the form for this version; an error that the producer would not retry becomes one that it does."""
+    """Return the coordinator's error in the form for this version. An error that the producer would not retry becomes a retriable one."""
     code = rejected.code
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE

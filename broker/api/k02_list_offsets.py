@@ -107,7 +107,7 @@ def _found(ctx: Context[PartitionServices], partition: Partition, timestamp: int
 
 
 def _isolation(request: ListOffsetsRequest) -> Isolation:
-    """Return up to which offset the requester may read: a replica to the log end offset."""
+    """Return the isolation that limits the offsets in the response: a replica may read up to the log end offset."""
     if request.replica_id != CONSUMER:
         return Isolation.LOG_END
     return Isolation.READ_COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.READ_UNCOMMITTED

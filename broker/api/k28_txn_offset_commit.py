@@ -170,7 +170,7 @@ def _refusal(
 
 
 def known_to(version: int, code: ErrorCode) -> ErrorCode:
-    """Return the error in the form for this version; an error that the client would not retry becomes one that it does."""
+    """Return the error in the form for this version; an error that the client would not retry becomes a retriable one."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < 5):

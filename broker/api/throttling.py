@@ -145,6 +145,6 @@ def make_quotas(settings: BrokerSettings) -> Quotas:
 
 
 def mutations(ctx: Context[NodeServices], quotas: Quotas, *, strict: bool) -> Mutations:
-    """Return the charge of a request that creates or deletes partitions."""
+    """Return a `Mutations`, which charges the partition creations and deletions of one request to its client."""
     mono_ms = ctx.services.clock.mono_ms
     return quotas.mutation.of_request(ctx.peer.principal.name, ctx.client_id or "", strict=strict, mono_ms=mono_ms)

@@ -29,7 +29,7 @@ class FillableFiles(Files):
         self._logs: dict[int, tuple[str, int]] = {}
 
     def obey(self) -> None:
-        """Apply the rules from now on. The files of the broker's previous start, if any, no longer do."""
+        """Apply the rules to writes through this object from now on, and no longer to the files of the broker's previous start, if any."""
         self._faults.on_disk_rules = self._rules_changed
         self._rules_changed()
 

@@ -152,7 +152,7 @@ class Roster:
     def select_protocol(self) -> str:
         """Return the protocol with the most votes among those that all members support; on a tie the first one voted for.
 
-        There is one, because a member can join only if it shares one with all others.
+        Such a protocol exists, because a member can join only if it shares a protocol with all others.
         """
         everyone = len(self._members)
         candidates = {name for name, count in self._support.items() if count == everyone}

@@ -52,7 +52,7 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
     )
 
     def put_partitions(self, partitions: StatePartitions) -> None:
-        """Write the state of the share partitions."""
+        """Write the record of the group's share partitions: which are initialized, being initialized or being deleted."""
         self.put(records.ShareGroupStatePartitionMetadataKey(self.group_id), record_of(partitions))
 
     def change_member(self, before: ShareMember, after: ShareMember) -> bool:

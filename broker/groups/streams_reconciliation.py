@@ -112,7 +112,7 @@ def _next(member: StreamsMember, epoch: int, target: TaskTarget, owned: TaskSet 
 
 
 def _differences(member: StreamsMember, target: TaskTarget) -> list[_Difference]:
-    """Return the differences of the active, standby and warm-up tasks."""
+    """Return one `_Difference` each for the active, standby and warm-up tasks."""
     holders, process_id = target.holders, member.process_id
     active, standby, warmup = (_pairs(tasks) for tasks in member.assigned.kinds())
     own = active | standby | warmup if target.in_place else set[_Task]()

@@ -144,7 +144,7 @@ def _listener_sasl(listener: Listener, settings: BrokerSettings, login_file: Log
 def _entries(
     listener: str, mechanism: str, settings: BrokerSettings, security: ListenerSecurity, login_file: LoginFile
 ) -> Sequence[LoginModule]:
-    """Return the login modules, or none if development users are given and no JAAS configuration."""
+    """Return the mechanism's login modules; none if there is no JAAS configuration because development users are given."""
     if settings.users and settings.login_file is None and security.of_mechanism(mechanism, _JAAS) is None:
         return []
     return login_entries(listener, mechanism, security, login_file)

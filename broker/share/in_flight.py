@@ -103,7 +103,8 @@ class InFlightState:
         return True
 
     def begin(self, change: object, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        """Make the same move as part of the update `change`; `commit` or `roll_back` ends the transition. Return False like `move`."""
+        """Move the records like `move`, but as a transition of the update `change`, which `commit` or `roll_back` ends. Return False
+        where `move` does."""
         before = self.state, self.member_id, delivery_count_limit
         moved = self.move(state, delivery_count_limit, given_up)
         if moved:

@@ -49,7 +49,7 @@ class Mark:
 
 
 class Marks(Generic[T]):
-    """The marks of the broker that uses `data_dir`. `discard` removes all of them, or the end of the process.
+    """The marks of the broker that uses `data_dir`. They are removed by `discard`, or at the end of the process.
 
     `open_ahead` opens a copy as the next data directory, on a thread, given the time of the mark; no file may stay open. It may raise
     LogDirRefused or OSError.

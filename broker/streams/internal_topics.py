@@ -51,7 +51,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredSubtopology:
-    """A subtopology with the computed partition counts of its internal topics, which are by name."""
+    """A subtopology with its internal topics, by name, and their computed partition counts."""
 
     number_of_tasks: int
     source_topics: frozenset[str] = frozenset()

@@ -26,7 +26,8 @@ from ottla.broker.streams.tasks import Tasks, TaskSet
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """The assignor's input about a member: its process, and its previous tasks: of its target assignment, or its own since Kafka 4.4."""
+    """The assignor's input about a member: its process id, and its previous tasks (`before`): those of its previous target assignment,
+    or since Kafka 4.4 those that it has."""
 
     process_id: str
     before: TaskSet = field(default_factory=TaskSet)

@@ -183,7 +183,8 @@ class WireTap:
             self._ring.add(work.result())
 
     async def read(self, query: WireQuery) -> str:
-        """Return `WireLines` as JSON, and log what the query wants from now on. Raises FaultSyntax."""
+        """Return the lines that match as JSON (a `WireLines`). From now on, requests that match the query are logged. Raises
+        FaultSyntax."""
         found = query.as_filter()
         self._renew(tuple(query.wanted.items()), found)
         return await asyncio.to_thread(_response, self._ring.all(), self._ring.last, self._since_ms, found, query)

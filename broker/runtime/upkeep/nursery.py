@@ -270,7 +270,7 @@ class Job:
 
 
 class _Closing:
-    """Something to close with the node."""
+    """A component that is closed when the node stops or crashes."""
 
     __slots__ = ("_stop", "crash")
 
