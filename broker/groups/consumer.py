@@ -19,7 +19,7 @@ from typing import Any
 
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, fields_of_assignment, fields_of_metadata
 from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.groups.modern import CommittedPlace, OffsetsGroup, SubscriptionGroup
+from ottla.broker.groups.modern import FIRST_EPOCH, CommittedPlace, OffsetsGroup, SubscriptionGroup
 from ottla.protocol import consumer_group_log as records
 from ottla.protocol.consumer_group_log import ConsumerKey, ConsumerValue
 from ottla.protocol.error_codes import ErrorCode
@@ -32,8 +32,8 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
 
     PROTOCOL_TYPE = CONSUMER_PROTOCOL_TYPE
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(group_id)
+    def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
+        super().__init__(group_id, first_epoch)
         self.resolved: dict[str, frozenset[str]] = {}
         """The names of the topics that each regular expression matched at its last resolution."""
         self.resolved_ms = 0

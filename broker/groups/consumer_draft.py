@@ -12,6 +12,7 @@ from ottla.broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.modern import FIRST_EPOCH
 from ottla.broker.groups.modern_draft import RecordClasses, SubscriptionDraft
 from ottla.broker.groups.reconciliation import Target, reconcile
 from ottla.broker.groups.regexes import RegexChange, Resolution, is_due
@@ -33,6 +34,7 @@ class ConsumerConfig:
     allows_downgrade: bool = True
     classic_max_size: int = 2**31 - 1
     assignment_interval_ms: int = 1_000
+    first_epoch: int = FIRST_EPOCH
     assigns_empty: bool = False
     regex_refresh_interval_ms: int = 600_000
 

@@ -162,7 +162,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
         group = self._groups.get(beat.group_id)
         if isinstance(group, ConsumerGroup) or beat.epoch != JOIN_EPOCH:
             return self._draft(self.existing(beat.group_id), now)
-        draft = self._draft(ConsumerGroup(beat.group_id), now)
+        draft = self._draft(self._new(beat.group_id), now)
         if group is None:
             return draft
         if isinstance(group, ClassicGroup) and group.is_empty:

@@ -23,7 +23,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 NO_EPOCH = -1
 FIRST_EPOCH = 1
-"""The epoch of a new group without members, and of its empty target assignment (Kafka since 4.3)."""
+"""The epoch of a new group without members, and of its empty target assignment (Kafka since 4.3; before, both were 0)."""
 
 
 class ModernState(StrEnum):
@@ -81,11 +81,11 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
 
     PROTOCOL_TYPE: ClassVar[str]
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
         self.group_id = group_id
-        self.epoch = FIRST_EPOCH
+        self.epoch = first_epoch
         self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
+        self.assignment_epoch = first_epoch
         self.assignment_timestamp_ms = 0
         """When the target assignment was computed, in wall clock ms; 0: unknown."""
         self.members: dict[str, MemberT] = {}
@@ -170,8 +170,8 @@ class SubscriptionGroup(ModernGroup[SubscribedT, Assignment]):
 class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
     """A group that commits offsets, and in which a partition has at most one owner: a consumer group or a streams group."""
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(group_id)
+    def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
+        super().__init__(group_id, first_epoch)
         self._static: dict[str, str] = {}
         """The ids of static members by instance id."""
 

@@ -46,6 +46,11 @@ class ModernConfig(Protocol):
     @property
     def assignment_interval_ms(self) -> int: ...
     @property
+    def first_epoch(self) -> int:
+        """The epoch of a new group without members."""
+        ...
+
+    @property
     def assigns_empty(self) -> bool:
         """Whether the target assignment of a group that becomes empty gets the group's new epoch at once (Kafka 4.4)."""
         ...

@@ -19,13 +19,13 @@ from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.deadlines import Deadlines
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.modern import ModernGroup
-from ottla.broker.groups.modern_draft import ModernDraft
+from ottla.broker.groups.modern_draft import ModernConfig, ModernDraft
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
 from ottla.protocol.error_codes import ErrorCode
 
 GroupT = TypeVar("GroupT", bound=ModernGroup[Any, Any])
-ConfigT = TypeVar("ConfigT")
+ConfigT = TypeVar("ConfigT", bound=ModernConfig)
 DraftT = TypeVar("DraftT", bound=ModernDraft[Any, Any])
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
         if is_end:
             self.forget(key.group)
         if value is not None and not isinstance(group, self.GROUP):
-            group = self._groups[key.group] = self.GROUP(key.group)
+            group = self._groups[key.group] = self._new(key.group)
         if not isinstance(group, self.GROUP):
             return
         group.apply(key, value)
@@ -94,6 +94,9 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
             return group  # type: ignore[return-value] # GROUP is the class of GroupT
         found = "not found" if group is None else f"is not a {self.GROUP.PROTOCOL_TYPE} group"
         raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {found}.")
+
+    def _new(self, group_id: str) -> GroupT:
+        return self.GROUP(group_id, self._config_of(group_id).first_epoch)  # type: ignore[return-value] # as above
 
     def _draft(self, group: GroupT, now: Now) -> DraftT:
         """Return a draft of the group. The deadlines of an existing group are stored now, those of a new group only by `_effects`, because

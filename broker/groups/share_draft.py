@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.groups.assignors import Subscriber
 from ottla.broker.groups.consumer_member import Assignment, topics_of
+from ottla.broker.groups.modern import FIRST_EPOCH
 from ottla.broker.groups.modern_draft import RecordClasses, SubscriptionDraft
 from ottla.broker.groups.share_group import (
     SharedTopic,
@@ -34,6 +35,7 @@ class ShareConfig:
     heartbeat_interval_ms: int = 5_000
     max_size: int = 200
     assignment_interval_ms: int = 1_000
+    first_epoch: int = FIRST_EPOCH
     assigns_empty: bool = False
     initialize_retry_interval_ms: int = 30_000
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ottla.broker.groups.consumer_member import Assignment, MemberState, assignment_from, topics_of
 from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.groups.modern import ModernState, SubscriptionGroup
+from ottla.broker.groups.modern import FIRST_EPOCH, ModernState, SubscriptionGroup
 from ottla.protocol import share_group_log as records
 from ottla.protocol.share_group_log import DeletingTopic, ShareKey, ShareValue, TopicPartitionsInfo
 
@@ -68,8 +68,8 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
 
     PROTOCOL_TYPE = SHARE_PROTOCOL_TYPE
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(group_id)
+    def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
+        super().__init__(group_id, first_epoch)
         self.partitions = StatePartitions()
         self.has_partitions_record = False
 

@@ -128,7 +128,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         Raises Rejected: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND if the group is of another type.
         """
         group = self._groups.get(group_id)
-        group = ShareGroup(group_id) if group is None else self.existing(group_id)
+        group = self._new(group_id) if group is None else self.existing(group_id)
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
         draft = self._draft(group, now)
@@ -210,7 +210,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
 
     def _to_join(self, beat: ShareHeartbeat) -> ShareGroup:
         if beat.epoch == JOIN_EPOCH and beat.group_id not in self._groups:
-            return ShareGroup(beat.group_id)
+            return self._new(beat.group_id)
         return self.existing(beat.group_id)
 
     def _begin(self, group_id: str, topics: SharedTopics, now: Now) -> None:

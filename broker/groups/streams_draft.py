@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.modern import FIRST_EPOCH
 from ottla.broker.groups.modern_draft import ModernDraft, RecordClasses
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.streams_group import OffsetReport, StreamsGroup
@@ -40,6 +41,7 @@ class StreamsConfig:
     num_standby_replicas: int = 0
     initial_rebalance_delay_ms: int = 3_000
     assignment_interval_ms: int = 1_000
+    first_epoch: int = FIRST_EPOCH
     assigns_empty: bool = False
     is_extended: bool = False
     """Whether members may be static and report the offsets of their tasks, as since Kafka 4.4."""

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.groups.modern import CommittedPlace, ModernState, OffsetsGroup
+from ottla.broker.groups.modern import FIRST_EPOCH, CommittedPlace, ModernState, OffsetsGroup
 from ottla.broker.groups.streams_member import (
     StreamsMember,
     fields_of_assignment,
@@ -49,8 +49,9 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
 
     PROTOCOL_TYPE = STREAMS_PROTOCOL_TYPE
 
-    def __init__(self, group_id: str) -> None:
-        super().__init__(group_id)
+    def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
+        super().__init__(group_id, first_epoch)
+        self.epoch = FIRST_EPOCH  # before 4.3, the first epoch of a group with members was 2, too: Kafka skipped 1
         self.topology: Topology | None = None
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}

@@ -79,7 +79,7 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
         replaces = isinstance(group, ClassicGroup) and group.is_empty and beat.member_epoch == JOIN_EPOCH
         if group is not None and not replaces:
             return self._draft(self.existing(beat.group_id), now)
-        draft = self._draft(StreamsGroup(beat.group_id), now)
+        draft = self._draft(self._new(beat.group_id), now)
         if replaces:
             draft.end_classic_group()
         return draft

@@ -27,6 +27,8 @@ TRANSACTION_VERSION: Final = "transaction.version"
 ADDRESS_RANGES: Final = 32
 """4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
 
+_GROUPS_FROM_ONE: Final = (4, 3)
+_UNFENCED_READS: Final = (4, 3)
 _ABSENT_GROUPS: Final = (4, 0)
 _BROKER_CHANGES_AUTHORIZED_FIRST: Final = (4, 4)
 _FEATURES_TOGETHER: Final = (4, 0)
@@ -42,6 +44,7 @@ _EPOCHS_CHECKED: Final = 2
 """The share.version that Kafka 4.4 brought."""
 
 _BEFORE_ITS_TIME: Final[Mapping[str, str]] = {
+    **{f"group.{kind}.assignment.interval.ms": "0" for kind in ("consumer", "share", "streams")},  # 4.3 began to delay assignments
     "transaction.partition.verification.enable": "false",  # 3.6 began to verify (KIP-890, part 1)
 }
 """Values that stand for a release without the setting, if the first release with it began to behave differently."""
@@ -112,6 +115,16 @@ class Likeness:
     def requires_token_claims(self) -> bool:
         """Whether signed tokens are validated only with an expected audience and issuer, unless a setting allows any."""
         return "sasl.oauthbearer.allow.unverified.audience" in self.table.broker_settings
+
+    @property
+    def first_group_epoch(self) -> int:
+        """The epoch of a new consumer, share or streams group without members."""
+        return 1 if order(self.release) >= _GROUPS_FROM_ONE else 0
+
+    @property
+    def reads_share_state_unfenced(self) -> bool:
+        """Whether a read of share state with the leader epoch -1 succeeds. Before 4.3 it was fenced like any older epoch."""
+        return order(self.release) >= _UNFENCED_READS
 
     @property
     def assigns_empty_groups(self) -> bool:

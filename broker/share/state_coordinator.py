@@ -58,14 +58,23 @@ class ShareStateCoordinator:
 
     `has_partition` tells whether a topic with this id and partition exists. With `is_strict` (Kafka 4.4), every request names its epochs, a
     batch is not empty, a write lowers neither the start offset nor, at the same start offset, the count of completed deliveries, and
-    batches that touch and have the same state are joined.
+    batches that touch and have the same state are joined. Without `reads_unfenced` (before Kafka 4.3), a read with the leader epoch -1 is
+    fenced by any known leader epoch.
     """
 
-    def __init__(self, updates_per_snapshot: int, has_partition: Callable[[bytes, int], bool], *, is_strict: bool = False) -> None:
+    def __init__(
+        self,
+        updates_per_snapshot: int,
+        has_partition: Callable[[bytes, int], bool],
+        *,
+        is_strict: bool = False,
+        reads_unfenced: bool = True,
+    ) -> None:
         self.states: dict[SharePartitionKey, ShareState] = {}
         self._updates_per_snapshot = updates_per_snapshot
         self._has_partition = has_partition
         self._is_strict = is_strict
+        self._reads_unfenced = reads_unfenced
         self._snapshots: dict[SharePartitionKey, int] = {}
         """The offset of each share partition's newest snapshot, in order of the offsets."""
         self._redundant_before: int | None = None
@@ -93,7 +102,7 @@ class ShareStateCoordinator:
         """Return the state, with a record of the leader epoch if it is a newer one. Raises Rejected."""
         self._check_epochs(key, leader_epoch=leader_epoch)
         found = self._initialized(key, "Read")
-        _check_leader(found, leader_epoch)
+        _check_leader(found, leader_epoch, may_be_unknown=self._reads_unfenced)
         self._check_exists(key)
         response = ReadState(found.state_epoch, found.start_offset, found.batches)
         if leader_epoch in {_UNCHANGED, found.fencing_leader_epoch}:
@@ -241,8 +250,10 @@ def _check_key(key: SharePartitionKey) -> None:
         raise Rejected(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
 
 
-def _check_leader(found: ShareState, leader_epoch: int) -> None:
-    if leader_epoch != _UNCHANGED and found.fencing_leader_epoch > leader_epoch:
+def _check_leader(found: ShareState, leader_epoch: int, *, may_be_unknown: bool = True) -> None:
+    if leader_epoch == _UNCHANGED and may_be_unknown:
+        return
+    if found.fencing_leader_epoch > leader_epoch:
         raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker.")
 
 

@@ -95,6 +95,7 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
         allows_downgrade=policy in {"bidirectional", "downgrade"},
         classic_max_size=settings.group_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
+        first_epoch=settings.like.first_group_epoch,
         assigns_empty=settings.like.assigns_empty_groups,
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )
@@ -110,6 +111,7 @@ def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> Shar
         heartbeat_interval_ms=values["heartbeat.interval.ms"],
         max_size=settings.group_share_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
+        first_epoch=settings.like.first_group_epoch,
         assigns_empty=settings.like.assigns_empty_groups,
         initialize_retry_interval_ms=settings.group_share_initialize_retry_interval_ms,
     )
@@ -127,6 +129,7 @@ def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> St
         num_standby_replicas=effective_value(STANDBYS, overrides, settings),
         initial_rebalance_delay_ms=effective_value(INITIAL_REBALANCE_DELAY_MS, overrides, settings),
         assignment_interval_ms=values["assignment.interval.ms"],
+        first_epoch=settings.like.first_group_epoch,
         assigns_empty=settings.like.assigns_empty_groups,
         is_extended=settings.like.extends_streams_groups,
         rack_tags=rack_tags(overrides, settings),

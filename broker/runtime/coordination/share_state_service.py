@@ -136,7 +136,10 @@ class ShareStateService:
 
         updates_per_snapshot = self._settings.share_coordinator_snapshot_update_records_per_snapshot
         return state_coordinator.ShareStateCoordinator(
-            updates_per_snapshot, self._has_partition, is_strict=self._settings.like.has_strict_share_states
+            updates_per_snapshot,
+            self._has_partition,
+            is_strict=self._settings.like.has_strict_share_states,
+            reads_unfenced=self._settings.like.reads_share_state_unfenced,
         )
 
     def _has_partition(self, topic_id: bytes, index: int) -> bool:

@@ -188,12 +188,14 @@ def expressions(probe: Probe) -> None:
     new_topic(probe, "cg-by-name", 2)
     new_topic(probe, "cg-by-regex", 2)
     fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "cg-by-r.*"}
-    probe.ask("an expression alone", joining_beat("cg-regex", "a", **fields), 1)
-    epoch = _told_more(probe, "cg-regex", 1)
+    joined = probe.ask("an expression alone", joining_beat("cg-regex", "a", **fields), 1)
+    epoch = _told_more(probe, "cg-regex", joined.member_epoch)
     described(probe, "of an expression alone", "cg-regex")
     probe.ask("another expression", beat("cg-regex", "a", epoch, subscribed_topic_regex="cg-by-n.*"), 1)
-    probe.ask("a topic by name and an expression", joining_beat("cg-mixed", "a", "cg-by-name", subscribed_topic_regex="cg-by-r.*"), 1)
-    epoch = _told_more(probe, "cg-mixed", 2)
+    joined = probe.ask(
+        "a topic by name and an expression", joining_beat("cg-mixed", "a", "cg-by-name", subscribed_topic_regex="cg-by-r.*"), 1
+    )
+    epoch = _told_more(probe, "cg-mixed", joined.member_epoch)
     described(probe, "of both", "cg-mixed")
     probe.ask("a member with the same expression", joining_beat("cg-mixed", "b", **fields), 1)
     probe.ask("no topic by name any more", beat("cg-mixed", "a", epoch, subscribed_topic_names=[]), 1)
