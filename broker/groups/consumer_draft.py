@@ -12,7 +12,6 @@ from ottla.broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
-from ottla.broker.groups.modern import FIRST_EPOCH
 from ottla.broker.groups.modern_draft import RecordClasses, SubscriptionDraft
 from ottla.broker.groups.reconciliation import Target, reconcile
 from ottla.broker.groups.regexes import RegexChange, Resolution, is_due
@@ -34,7 +33,11 @@ class ConsumerConfig:
     allows_downgrade: bool = True
     classic_max_size: int = 2**31 - 1
     assignment_interval_ms: int = 1_000
-    first_epoch: int = FIRST_EPOCH
+    delays_assignments: bool = True
+    ends_removed_expressions: bool = True
+    """Whether a removed regular expression changes the target assignment at once, as since Kafka 4.1, not only with the next change."""
+    ends_subscriptions_at_once: bool = True
+    """Whether a changed subscription takes partitions from the member before the next target assignment does, as since Kafka 4.2."""
     assigns_empty: bool = False
     regex_refresh_interval_ms: int = 600_000
 
@@ -106,14 +109,18 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
             is_new = bool(after.topic_regex) and not self.group.subscribers_of_regex(after.topic_regex)
             if is_new:
                 check_regex(after.topic_regex)
-            is_known = not after.topic_regex or after.topic_regex in self.group.resolved
+            is_removed = not after.topic_regex and self.config.ends_removed_expressions
+            is_known = is_removed or after.topic_regex in self.group.resolved
             regex = RegexChange.REGEX_UPDATED_AND_RESOLVED if is_known and not is_new else RegexChange.REGEX_UPDATED
         self.put_member(after)
         if regex is not RegexChange.NO_CHANGE:
             self._forget_unused_regexes()
         if is_due(self.group, self.topics, self.now.wall_ms, self.config.regex_refresh_interval_ms, is_new=is_new):
             self.resolution = Resolution(self.group_id, tuple(sorted(self.group.regexes)), may_describe)
-        self.refresh(subscriptions_changed=names_changed or regex is RegexChange.REGEX_UPDATED_AND_RESOLVED)
+        is_new_group = (
+            self.group.epoch == 0
+        )  # Kafka before 4.3: a member's epoch is not 0, even if its regular expression is not resolved yet
+        self.refresh(subscriptions_changed=names_changed or regex is RegexChange.REGEX_UPDATED_AND_RESOLVED or is_new_group)
         return names_changed or regex is not RegexChange.NO_CHANGE
 
     def put_resolved(self, resolution: Resolution) -> None:
@@ -151,6 +158,7 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         the request lists as owned, None without a list. Raises Rejected like `reconciliation.reconcile`."""
         group = self.group
         member = group.members[member_id]
+        subscription_changed = subscription_changed and self.config.ends_subscriptions_at_once
         if member.is_reconciled_to(group.assignment_epoch) and not subscription_changed:
             return member
         infos = (self.topics.by_name(name) for name in group.topics_of(member))

@@ -68,6 +68,8 @@ class GroupsConfig:
     max_session_timeout_ms: int = 1_800_000
     offset_metadata_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000
+    accepts_late_commits: bool = True
+    """Whether members may commit with older epochs than their own (KIP-1251), as since Kafka 4.3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,15 +443,16 @@ class GroupCoordinator:
         if group is None:
             error = ErrorCode.NONE if commit.generation < 0 else commit.unknown_group_error
         elif isinstance(group, OffsetsGroup):
+            places = [
+                CommittedPlace(wanted.topic, wanted.topic_id, wanted.partition)
+                for wanted in commit.offsets
+                if not self._is_too_long(wanted.metadata)
+            ]
             error = group.check_offset_commit(
                 commit.member_id,
                 commit.instance_id,
                 commit.generation,
-                [
-                    CommittedPlace(wanted.topic, wanted.topic_id, wanted.partition)
-                    for wanted in commit.offsets
-                    if not self._is_too_long(wanted.metadata)
-                ],
+                places if self.config.accepts_late_commits else None,
                 transactional=commit.transactional,
                 knows_epochs=commit.knows_epochs,
             )

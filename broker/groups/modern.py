@@ -225,7 +225,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         member_id: str,
         instance_id: str | None,
         epoch: int,
-        places: Iterable[CommittedPlace],
+        places: Iterable[CommittedPlace] | None,
         *,
         transactional: bool,
         knows_epochs: bool,
@@ -234,7 +234,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         `knows_epochs`: an OffsetCommit of version 9 or later, a TxnOffsetCommit of version 6 or later.
 
         A transactional producer may send neither member id nor epoch, because it may know only the group id. A member may commit with an
-        older epoch than its own for partitions that it already had in that epoch (KIP-1251).
+        older epoch than its own for partitions that it already had in that epoch (KIP-1251), unless `places` is None.
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -245,7 +245,9 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
             return ErrorCode.UNKNOWN_MEMBER_ID
         if not transactional and not knows_epochs and self._sends_epochs(member):
             return ErrorCode.UNSUPPORTED_VERSION
-        if epoch == member.epoch or (epoch < member.epoch and all(self._had(member, place, epoch) for place in places)):
+        if epoch == member.epoch or (
+            epoch < member.epoch and places is not None and all(self._had(member, place, epoch) for place in places)
+        ):
             return ErrorCode.NONE
         return ErrorCode.ILLEGAL_GENERATION if transactional and not knows_epochs else self._stale(member)
 

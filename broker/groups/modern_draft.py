@@ -46,8 +46,8 @@ class ModernConfig(Protocol):
     @property
     def assignment_interval_ms(self) -> int: ...
     @property
-    def first_epoch(self) -> int:
-        """The epoch of a new group without members."""
+    def delays_assignments(self) -> bool:
+        """Whether there are assignment intervals, as since Kafka 4.3, with which epochs are counted differently."""
         ...
 
     @property

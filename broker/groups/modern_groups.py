@@ -18,7 +18,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.deadlines import Deadlines
 from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.groups.modern import ModernGroup
+from ottla.broker.groups.modern import FIRST_EPOCH, ModernGroup
 from ottla.broker.groups.modern_draft import ModernConfig, ModernDraft
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
@@ -96,7 +96,7 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
         raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {found}.")
 
     def _new(self, group_id: str) -> GroupT:
-        return self.GROUP(group_id, self._config_of(group_id).first_epoch)  # type: ignore[return-value] # as above
+        return self.GROUP(group_id, FIRST_EPOCH if self._config_of(group_id).delays_assignments else 0)  # type: ignore[return-value] # as above
 
     def _draft(self, group: GroupT, now: Now) -> DraftT:
         """Return a draft of the group. The deadlines of an existing group are stored now, those of a new group only by `_effects`, because

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from ottla.broker.groups.assignors import Subscriber
 from ottla.broker.groups.consumer_member import Assignment, topics_of
-from ottla.broker.groups.modern import FIRST_EPOCH
 from ottla.broker.groups.modern_draft import RecordClasses, SubscriptionDraft
 from ottla.broker.groups.share_group import (
     SharedTopic,
@@ -35,7 +34,7 @@ class ShareConfig:
     heartbeat_interval_ms: int = 5_000
     max_size: int = 200
     assignment_interval_ms: int = 1_000
-    first_epoch: int = FIRST_EPOCH
+    delays_assignments: bool = True
     assigns_empty: bool = False
     initialize_retry_interval_ms: int = 30_000
 
@@ -62,7 +61,8 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
 
         Return whether the epoch was bumped.
         """
-        pending = self.group.assignment_epoch >= self.group.epoch and self.group.lacks_assignment
+        is_assigned = self.group.assignment_epoch >= self.group.epoch or not self.config.delays_assignments
+        pending = is_assigned and self.group.lacks_assignment
         if before.member_id not in self.group.members or metadata_of(before) != metadata_of(after):
             self.put(records.ShareGroupMemberMetadataKey(self.group_id, after.member_id), metadata_of(after))
         epoch = self.group.epoch

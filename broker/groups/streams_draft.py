@@ -41,7 +41,7 @@ class StreamsConfig:
     num_standby_replicas: int = 0
     initial_rebalance_delay_ms: int = 3_000
     assignment_interval_ms: int = 1_000
-    first_epoch: int = FIRST_EPOCH
+    delays_assignments: bool = True
     assigns_empty: bool = False
     is_extended: bool = False
     """Whether members may be static and report the offsets of their tasks, as since Kafka 4.4."""
@@ -199,7 +199,8 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         group = self.group
         member = group.members[member_id]
         tasks = TaskSet() if self.is_delayed else group.target(member_id)
-        after = reconcile(member, TaskTarget(group.assignment_epoch, tasks, group, in_place=self.config.is_extended), owned)
+        epoch = max(FIRST_EPOCH, group.assignment_epoch)  # a joining member's epoch is not 0 while the first assignment is delayed
+        after = reconcile(member, TaskTarget(epoch, tasks, group, in_place=self.config.is_extended), owned)
         if after is member:
             return member
         self.put_assignment(after)

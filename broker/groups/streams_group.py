@@ -51,7 +51,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
 
     def __init__(self, group_id: str, first_epoch: int = FIRST_EPOCH) -> None:
         super().__init__(group_id, first_epoch)
-        self.epoch = FIRST_EPOCH  # before 4.3, the first epoch of a group with members was 2, too: Kafka skipped 1
+        self.epoch = FIRST_EPOCH  # before 4.3, too, the epoch with the first member was 2: Kafka skipped 1
         self.topology: Topology | None = None
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}

@@ -27,7 +27,9 @@ TRANSACTION_VERSION: Final = "transaction.version"
 ADDRESS_RANGES: Final = 32
 """4.4-IV1, the metadata.version from which on ACLs can name hosts by address ranges."""
 
-_GROUPS_FROM_ONE: Final = (4, 3)
+_LATE_COMMITS: Final = (4, 3)
+_REMOVED_EXPRESSIONS_END: Final = (4, 1)
+_SUBSCRIPTIONS_END_AT_ONCE: Final = (4, 2)
 _UNFENCED_READS: Final = (4, 3)
 _ABSENT_GROUPS: Final = (4, 0)
 _BROKER_CHANGES_AUTHORIZED_FIRST: Final = (4, 4)
@@ -117,9 +119,30 @@ class Likeness:
         return "sasl.oauthbearer.allow.unverified.audience" in self.table.broker_settings
 
     @property
-    def first_group_epoch(self) -> int:
-        """The epoch of a new consumer, share or streams group without members."""
-        return 1 if order(self.release) >= _GROUPS_FROM_ONE else 0
+    def delays_assignments(self) -> bool:
+        """Whether groups have assignment intervals. Then the epochs of groups begin at 1 instead of 0, and that of a share group is bumped
+        for partitions that are initialized and not assigned only if its target assignment is not about to be computed.
+        """
+        return "group.consumer.assignment.interval.ms" in self.table.broker_settings
+
+    @property
+    def accepts_late_commits(self) -> bool:
+        """Whether members of groups may commit offsets with older epochs than their own (KIP-1251)."""
+        return order(self.release) >= _LATE_COMMITS
+
+    @property
+    def ends_removed_expressions(self) -> bool:
+        """Whether a member of a consumer group that removes its regular expression loses the partitions. In 4.0 it kept them until the
+        group's next change.
+        """
+        return order(self.release) >= _REMOVED_EXPRESSIONS_END
+
+    @property
+    def ends_subscriptions_at_once(self) -> bool:
+        """Whether a member of a consumer group loses partitions with the heartbeat that ends its subscription to them. Before 4.2 it kept
+        them until the next target assignment, for which a new regular expression has to be resolved first.
+        """
+        return order(self.release) >= _SUBSCRIPTIONS_END_AT_ONCE
 
     @property
     def reads_share_state_unfenced(self) -> bool:

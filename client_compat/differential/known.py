@@ -104,6 +104,10 @@ OLD_ZSTD = "A release before 4.0 refuses zstd to consumers of before 2.1"
 UNBOUNDED = "An older release accepts compressed client metrics of any decompressed size"
 REPEATED = "In a release before 4.4, a write of share state that a leader repeats after a later one moves the start offset back"
 STRICTER = "A release before 4.2 stores lists with empty or equal items"
+NEWER = "Records of groups are the release's"
+NAMED = "4.0 rejects named groups `(?<name>…)` in regular expressions of consumer groups"
+NOT_CHECKED = "While a group has no coordinator yet, 4.0 answers an invalid ConsumerGroupHeartbeat with NOT_COORDINATOR"
+WORDED = "A release before 4.2 words some errors differently"
 REMOVED = "A release before 4.0 offers versions and levels that 4.0 removed"
 KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     *KNOWN,
@@ -115,6 +119,7 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(NOT_YET, "TXN_OFFSET_COMMIT", ".*error_code", label="commit offsets", kafka="16 .*", ours="15 .*"),
     KnownDifference(ACCIDENT, "OFFSET_FETCH", ".*", label="fetch of no groups", kafka="<timed out>"),
     KnownDifference(ACCIDENT, "FIND_COORDINATOR", ".*error_code", label=".* of kind 2", kafka="15 .*"),
+    KnownDifference(ACCIDENT, "SHARE_(FETCH|ACKNOWLEDGE)", "error_code", label=".*: no (group|member)", kafka="-1 .*|123 .*", ours="42 .*"),
     KnownDifference(ACCIDENT, "FETCH", r"node_endpoints.*", label="as a replica", ours="None"),
     KnownDifference(OLD_ZSTD, "FETCH", r"responses.*", label="the end", kafka=r"76 .*|-1|\[\]|None"),
     KnownDifference(UNBOUNDED, "PUSH_TELEMETRY", "error_code", label="gzip of more than there may be.*", kafka="0 NONE"),
@@ -126,6 +131,10 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
         kafka="5",
         ours="10",
     ),
+    KnownDifference(NEWER, "FETCH", r"\[\d+\]", label=r"a consumer group.*|a group (that|whose) .*"),
+    KnownDifference(NAMED, "CONSUMER_GROUP_HEARTBEAT", ".*", label=r"expression '\(\?<n>x\)'"),
+    KnownDifference(NOT_CHECKED, "CONSUMER_GROUP_HEARTBEAT", "error_code", label="beat of no group", kafka="16 .*", ours="42 .*"),
+    KnownDifference(WORDED, "UPDATE_FEATURES", "error_message", label="older metadata, of type .*", kafka=".* Invalid metadata.version .*"),
     KnownDifference(STRICTER, "INCREMENTAL_ALTER_CONFIGS", r".*\.error_(code|message)", label="an empty one among them"),
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[metrics\]\.value", kafka="a,,b|a,a"),
     KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[cleanup\.policy\]\.value", kafka="compact,compact"),

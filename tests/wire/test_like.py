@@ -35,7 +35,8 @@ from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHe
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
-from tests.support.group_calls import find_coordinator
+from tests.support import consumer_calls, share_group_calls, streams_group_calls
+from tests.support.group_calls import find_coordinator, wait_until
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
@@ -170,6 +171,55 @@ def test_a_commit_of_a_member_of_an_unknown_group(release: str, code: ErrorCode)
 def test_a_group_has_the_settings_of_the_release(release: str) -> None:
     with InProcessBroker(like=release) as broker:
         assert settings_of(broker, GROUP, "g").keys() == table_of(release).group_settings.keys()
+
+
+@pytest.mark.parametrize(("release", "epochs"), [("4.2", (1, 1, 1, (2, 0))), ("4.3", (2, 1, 1, (2, 1)))])
+def test_epochs_of_groups_begin_at_one_since_4_3(release: str, epochs: tuple[int, int, int, tuple[int, int]]) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        streams_group_calls.prepare(client)
+        by_name = consumer_calls.join(client, "m").member_epoch
+        by_regex = consumer_calls.join(
+            client, "m", group_id="by-regex", subscribed_topic_names=None, subscribed_topic_regex="t.*"
+        ).member_epoch
+        delayed = streams_group_calls.beat(client, group_id="streams").member_epoch
+        group = streams_group_calls.described(client, "streams")
+    assert (by_name, by_regex, delayed, (group.group_epoch, group.assignment_epoch)) == epochs
+
+
+@pytest.mark.parametrize(("release", "expression", "left"), [("4.1", "u.*", None), ("4.2", "u.*", []), ("4.0", "", None), ("4.1", "", [])])
+def test_a_changed_expression_ends_the_former_subscription(release: str, expression: str, left: list[int] | None) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        streams_group_calls.prepare(client)
+        epoch = consumer_calls.join(client, "m", subscribed_topic_names=None, subscribed_topic_regex="t.*").member_epoch
+        wait_until(lambda: consumer_calls.beat(client, "m", epoch).member_epoch > epoch, "the expression is resolved")
+        answer = consumer_calls.beat(client, "m", epoch + 1, subscribed_topic_regex=expression)
+    assert (None if answer.assignment is None else answer.assignment.topic_partitions) == left
+
+
+@pytest.mark.parametrize(("release", "code"), [("4.2", ErrorCode.STALE_MEMBER_EPOCH), ("4.3", ErrorCode.NONE)])
+def test_a_member_may_commit_with_its_former_epoch_since_4_3(release: str, code: ErrorCode) -> None:
+    settings = {} if release == "4.2" else {"group.consumer.assignment.interval.ms": "0"}
+    with InProcessBroker(settings=settings, like=release) as broker, asking(broker) as client:
+        streams_group_calls.prepare(client, partitions=1)
+        epoch = consumer_calls.join(client, "a").member_epoch
+        consumer_calls.join(client, "b")
+        assert consumer_calls.beat(client, "a", epoch).member_epoch == epoch + 1
+        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
+        answer = client.call(OffsetCommitRequest("g", epoch, "a", topics=[topic]), 9)
+    assert answer.topics[0].partitions[0].error_code == code
+
+
+@pytest.mark.parametrize(("release", "settings", "bumps"), [("4.2", {}, 1), ("4.3", share_group_calls.AT_ONCE, 0)])
+def test_a_share_groups_epoch_is_bumped_again_for_a_leavers_partitions_before_4_3(
+    release: str, settings: dict[str, str], bumps: int
+) -> None:
+    with InProcessBroker(settings=settings, like=release) as broker, asking(broker) as client:
+        share_group_calls.prepare(client)
+        share_group_calls.settle(client)
+        share_group_calls.beat(client, "b")
+        share_group_calls.leave(client, "b")
+        left = share_group_calls.described(client).group_epoch
+        assert share_group_calls.settle(client) == left + bumps
 
 
 @pytest.mark.parametrize(("release", "code"), [("4.3", ErrorCode.INVALID_REQUEST), ("4.4", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)])

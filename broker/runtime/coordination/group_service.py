@@ -77,6 +77,7 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
         offset_metadata_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * 60_000,
+        accepts_late_commits=settings.like.accepts_late_commits,
     )
 
 
@@ -95,7 +96,9 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
         allows_downgrade=policy in {"bidirectional", "downgrade"},
         classic_max_size=settings.group_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
-        first_epoch=settings.like.first_group_epoch,
+        delays_assignments=settings.like.delays_assignments,
+        ends_removed_expressions=settings.like.ends_removed_expressions,
+        ends_subscriptions_at_once=settings.like.ends_subscriptions_at_once,
         assigns_empty=settings.like.assigns_empty_groups,
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )
@@ -111,7 +114,7 @@ def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> Shar
         heartbeat_interval_ms=values["heartbeat.interval.ms"],
         max_size=settings.group_share_max_size,
         assignment_interval_ms=values["assignment.interval.ms"],
-        first_epoch=settings.like.first_group_epoch,
+        delays_assignments=settings.like.delays_assignments,
         assigns_empty=settings.like.assigns_empty_groups,
         initialize_retry_interval_ms=settings.group_share_initialize_retry_interval_ms,
     )
@@ -129,7 +132,7 @@ def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> St
         num_standby_replicas=effective_value(STANDBYS, overrides, settings),
         initial_rebalance_delay_ms=effective_value(INITIAL_REBALANCE_DELAY_MS, overrides, settings),
         assignment_interval_ms=values["assignment.interval.ms"],
-        first_epoch=settings.like.first_group_epoch,
+        delays_assignments=settings.like.delays_assignments,
         assigns_empty=settings.like.assigns_empty_groups,
         is_extended=settings.like.extends_streams_groups,
         rack_tags=rack_tags(overrides, settings),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from client_compat.differential.probe import Probe, Seen
+from client_compat.differential.probe import NotOffered, Probe, Seen
 from client_compat.differential.scenarios.common import until
 from client_compat.differential.scenarios.consumer_groups import (
     LEAVE,
@@ -38,6 +38,7 @@ from ottla.protocol.records.record import iter_records
 
 OFFSETS_TOPIC = "__consumer_offsets"
 GROUP, SET = 32, 0
+INTERVAL = "consumer.assignment.interval.ms"
 LONGEST_MS = "15000"
 NO_USER_DATA = b"\xff\xff\xff\xff"
 EPOCH_KEY = b"\x00\x03"
@@ -49,12 +50,17 @@ TIMES = re.compile(rb"\x00\x00\x01[\x90-\xff].{4}", re.DOTALL)
 
 
 def pause(probe: Probe, group: str, value_ms: str) -> None:
-    """Set the minimum interval between two assignments of a group."""
-    change = AlterableConfig("consumer.assignment.interval.ms", SET, value_ms)
+    """Set the minimum interval between two assignments of a group. In a release without the setting (before 4.3) it is 0; raises NotOffered
+    for another one.
+    """
+    change = AlterableConfig(INTERVAL, SET, value_ms)
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP, group, [change])])
     for _ in until(f"{group} has a pause"):
         (answer,) = probe.quietly(request, 1).responses
-        if not answer.error_code:
+        is_unknown = probe.older and f"Unknown group config name: {INTERVAL}" in str(answer.error_message)
+        if is_unknown and value_ms != "0":
+            raise NotOffered(INTERVAL)
+        if is_unknown or not answer.error_code:
             return
 
 

@@ -73,6 +73,12 @@ def test_what_4_4_does_differently_with_groups() -> None:
     assert (like("4.3").assigns_empty_groups, like("4.4").assigns_empty_groups) == (False, True)
 
 
+def test_what_4_3_does_differently_with_groups() -> None:
+    assert (like("4.2").delays_assignments, like("4.3").delays_assignments) == (False, True)
+    assert (like("4.2").accepts_late_commits, like("4.3").accepts_late_commits) == (False, True)
+    assert (like("4.2").reads_share_state_unfenced, like("4.3").reads_share_state_unfenced) == (False, True)
+
+
 def test_a_version_of_a_release_has_the_releases_likeness() -> None:
     assert like("3.7.1") is like("3.7")
 

@@ -143,6 +143,14 @@ def test_a_read_announces_a_leader_epoch_that_fences_older_leaders() -> None:
     assert log.machine.summary(KEY).leader_epoch == 3
 
 
+def test_before_4_3_a_read_without_a_leader_epoch_is_fenced() -> None:
+    machine = ShareStateCoordinator(500, lambda topic_id, index: True, reads_unfenced=False)
+    (record,) = machine.initialize(KEY, 1, 0, 0).records
+    machine.apply(record, 0)
+    assert machine.read(KEY, 0, 0).response.state_epoch == 1
+    assert code_of(lambda: machine.read(KEY, -1, 0)) is ErrorCode.FENCED_LEADER_EPOCH
+
+
 def test_an_older_state_epoch_is_fenced() -> None:
     log = Log()
     log.initialize(epoch=4)
