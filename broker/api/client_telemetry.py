@@ -24,7 +24,15 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
 
     A callback that updates one subscription by name is added to `on_subscriptions`.
     """
-    made = ClientTelemetry(services.clock, services.timers, services.random_bytes, services.settings.telemetry_max_bytes)
+    settings = services.settings
+    made = ClientTelemetry(
+        services.clock,
+        services.timers,
+        services.random_bytes,
+        settings.telemetry_max_bytes,
+        asks_again=settings.like.asks_again_after_errors,
+        forgets_closed=settings.like.forgets_closed_clients,
+    )
     catalog = services.topics
 
     def change(name: str) -> None:

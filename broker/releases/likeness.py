@@ -34,6 +34,7 @@ _UNFENCED_READS: Final = (4, 3)
 _ABSENT_GROUPS: Final = (4, 0)
 _BROKER_CHANGES_AUTHORIZED_FIRST: Final = (4, 4)
 _FEATURES_TOGETHER: Final = (4, 0)
+_TELEMETRY_MENDED: Final = (4, 0)
 _TYPED_CLIENT_METRICS: Final = (4, 1)
 
 _EXTENDED: Final = 1
@@ -88,6 +89,16 @@ class Likeness:
     def updates_features_together(self) -> bool:
         """Whether UpdateFeatures changes all features of a request or none. Before 4.0 each feature had a result of its own."""
         return order(self.release) >= _FEATURES_TOGETHER
+
+    @property
+    def asks_again_after_errors(self) -> bool:
+        """Whether a client may get its metrics subscription at once after an error about it. Before 4.0 every early get was throttled."""
+        return order(self.release) >= _TELEMETRY_MENDED
+
+    @property
+    def forgets_closed_clients(self) -> bool:
+        """Whether a client instance with metrics is removed with its connection. Before 4.0 it stayed until it expired."""
+        return order(self.release) >= _TELEMETRY_MENDED
 
     @property
     def knows_absent_groups(self) -> bool:

@@ -89,14 +89,27 @@ class TelemetryCounts:
 
 
 class ClientTelemetry:
-    """The client metrics of one broker. `max_bytes` is telemetry.max.bytes."""
+    """The client metrics of one broker. `max_bytes` is telemetry.max.bytes. `asks_again` is whether a client may get its subscription at once
+    after an error about it, and `forgets_closed` whether an instance is removed with its connection; neither is so in releases before 4.0.
+    """
 
-    def __init__(self, clock: Clock, timers: Timers, random_bytes: Callable[[int], bytes], max_bytes: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        timers: Timers,
+        random_bytes: Callable[[int], bytes],
+        max_bytes: int,
+        *,
+        asks_again: bool = True,
+        forgets_closed: bool = True,
+    ) -> None:
         self.subscriptions = MetricsSubscriptions()
         self.payloads = Payloads()
         self.counts = TelemetryCounts()
         self.max_bytes = max_bytes
         self._clock, self._timers, self._random_bytes = clock, timers, random_bytes
+        self._ask_at_once = _ASK_AT_ONCE if asks_again else frozenset()
+        self._forgets_closed = forgets_closed
         self._instances: OrderedDict[bytes, TelemetryInstance] = OrderedDict()
         self._held_bytes = 0
         self._made_on: dict[int, bytes] = {}
@@ -115,7 +128,7 @@ class ClientTelemetry:
         """
         instance_id = instance_id if instance_id != ZERO_ID else self._new_id()
         instance = self._instance(instance_id, pusher)
-        if not instance.admit_get(self._clock.now_ms()) and instance.last_error not in _ASK_AT_ONCE:
+        if not instance.admit_get(self._clock.now_ms()) and instance.last_error not in self._ask_at_once:
             raise self._refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         instance.last_error = ErrorCode.NONE
         return instance_id, instance.wanted
@@ -135,9 +148,9 @@ class ClientTelemetry:
             raise self._refusal(error)
 
     def disconnected(self, connection: int) -> None:
-        """Remove the instance that was created last on the connection, which was closed."""
+        """Remove the instance that was created last on the connection, which was closed, if this release does so."""
         instance_id = self._made_on.pop(connection, None)
-        if instance_id is not None:
+        if instance_id is not None and self._forgets_closed:
             self._drop(instance_id)
 
     # --- the rules ---------------------------------------------------------------------------------------------------------------

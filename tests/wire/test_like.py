@@ -32,6 +32,8 @@ from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest,
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.protocol.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
@@ -138,6 +140,15 @@ def test_a_broker_setting_that_the_release_does_not_know_is_stored_without_effec
 def test_client_metrics_are_described_with_their_defaults_since_4_1(release: str, described: dict[str, str]) -> None:
     with InProcessBroker(like=release) as broker:
         assert settings_of(broker, CLIENT_METRICS, "none") == described
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.9", ErrorCode.THROTTLING_QUOTA_EXCEEDED), ("4.0", ErrorCode.NONE)])
+def test_a_metrics_subscription_may_be_asked_for_at_once_after_an_error_since_4_0(release: str, code: ErrorCode) -> None:
+    with InProcessBroker(settings={"client.telemetry.enable": "true"}, like=release) as broker, asking(broker) as client:
+        first = client.call(GetTelemetrySubscriptionsRequest())
+        wrong = PushTelemetryRequest(first.client_instance_id, first.subscription_id + 1)
+        assert client.call(wrong).error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        assert client.call(GetTelemetrySubscriptionsRequest(first.client_instance_id)).error_code == code
 
 
 @pytest.mark.parametrize(("release", "results", "error"), [("3.9", [0, 95], 0), ("4.0", [], 95)])

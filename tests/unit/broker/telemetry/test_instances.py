@@ -26,9 +26,9 @@ MAX_BYTES = 1_000
 class Scene:
     """ClientTelemetry with a clock that the test advances."""
 
-    def __init__(self) -> None:
+    def __init__(self, **of_release: bool) -> None:
         self.clock, self.timers = VirtualClock(), Timers()
-        self.telemetry = ClientTelemetry(self.clock, self.timers, random.Random(7).randbytes, MAX_BYTES)
+        self.telemetry = ClientTelemetry(self.clock, self.timers, random.Random(7).randbytes, MAX_BYTES, **of_release)
 
     def get(self, instance_id: bytes = ANN, connection: int = 1, client_id: str = "c") -> Wanted:
         return self.telemetry.get(instance_id, pusher(connection, client_id))[1]
@@ -158,6 +158,15 @@ def test_an_instance_is_removed_with_the_connection_on_which_it_was_created(scen
     scene.telemetry.disconnected(1)
     assert ANN not in scene.telemetry
     scene.telemetry.disconnected(1)
+
+
+def test_an_instance_outlives_its_connection_in_a_release_before_4_0() -> None:
+    scene = Scene(forgets_closed=False)
+    scene.get(ANN, 1)
+    scene.telemetry.disconnected(1)
+    assert ANN in scene.telemetry
+    scene.pass_time(3 * PUSH_INTERVAL_MS)
+    assert ANN not in scene.telemetry
 
 
 def test_an_instance_that_is_silent_for_three_intervals_and_a_minute_is_removed(scene: Scene) -> None:
