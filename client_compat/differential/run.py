@@ -185,7 +185,7 @@ def _play(name: str, scenario: Callable[[Probe], None], probe: Probe, report: Re
         scenario(probe)
     except NotOffered:
         report.cut_short.add(name)
-    except (AttributeError, IndexError, KeyError, TypeError, TimeoutError) as error:
+    except (AttributeError, LookupError, TypeError, TimeoutError) as error:
         if not probe.older:
             raise
         probe.seen.append(Seen("(the scenario cannot go on)", "", -1, type(error).__name__))

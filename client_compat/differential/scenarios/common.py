@@ -42,10 +42,14 @@ def scenarios_in(modules: Sequence[ModuleType], side: str) -> dict[str, Callable
 
 
 def create(probe: Probe, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bytes:
-    """Create a topic and return its id. Retention is off, because the records are of 2001."""
-    given = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1), **(configs or {})}
+    """Create a topic and return its id. Retention is off, because the records are of 2001. Raises TimeoutError if it is not led after
+    `WAIT_S`, and LookupError if it is not created, as with a setting that an older release does not have.
+    """
+    given = {"retention.ms": "-1", **(configs or {})}
     topic = CreatableTopic(name, partitions, -1, configs=[CreatableTopicConfig(key, value) for key, value in given.items()])
     response = probe.ask(f"create {name}", CreateTopicsRequest([topic]))
+    if response.topics[0].error_code:
+        raise LookupError(f"{name} is not created: {response.topics[0].error_message}")
     topic_id: bytes = bytes(response.topics[0].topic_id)
     probe.names.learn(topic_id, f"id of {name}")
     wait_until_led(probe, name, partitions)

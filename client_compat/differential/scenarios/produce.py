@@ -111,12 +111,6 @@ def codecs_and_times(probe: Probe) -> None:
     produce(probe, "small enough", "small", batch(b"x" * 100))
     produce(probe, "too large", "small", batch(b"x" * 300))
     produce(probe, "small, then large", "small", batch(b"x" * 100) + batch(b"x" * 300))
-    create(probe, "timely", configs={"message.timestamp.before.max.ms": "1000"})
-    for version in (3, 7, 8, 9):
-        produce(probe, "too old", "timely", batch(b"x", b"y"), version)
-    create(probe, "early", configs={"message.timestamp.after.max.ms": "1000"})
-    future = build_batch([SimpleRecord(None, b"x", 4_000_000_000_000)])
-    produce(probe, "too new", "early", future, 8)
     create(probe, "compacted", configs={"cleanup.policy": "compact"})
     for version in (3, 7, 8, 9):
         produce(probe, "null keys", "compacted", batch(b"x", b"y", b"z", keys=[b"k", None, None]), version)
@@ -125,6 +119,12 @@ def codecs_and_times(probe: Probe) -> None:
     create(probe, "no-time")
     produce(probe, "no timestamps", "no-time", build_batch([SimpleRecord(None, b"x", -1), SimpleRecord(None, b"x", -1)]))
     produce(probe, "timestamp -5", "no-time", build_batch([SimpleRecord(None, b"x", -5)]))
+    create(probe, "timely", configs={"message.timestamp.before.max.ms": "1000"})
+    for version in (3, 7, 8, 9):
+        produce(probe, "too old", "timely", batch(b"x", b"y"), version)
+    create(probe, "early", configs={"message.timestamp.after.max.ms": "1000"})
+    future = build_batch([SimpleRecord(None, b"x", 4_000_000_000_000)])
+    produce(probe, "too new", "early", future, 8)
 
 
 def idempotent(probe: Probe) -> None:
