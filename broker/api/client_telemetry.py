@@ -32,6 +32,7 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
         settings.telemetry_max_bytes,
         asks_again=settings.like.asks_again_after_errors,
         forgets_closed=settings.like.forgets_closed_clients,
+        decompresses=settings.like.decompresses_client_metrics,
     )
     catalog = services.topics
 

@@ -46,6 +46,8 @@ API = Api(ListOffsetsRequest, splits=(Split("topics.partitions", "topics.partiti
 
 _SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
+NEVER = 1 << 15
+
 CONSUMER = -1
 DEBUGGING = -2
 READ_COMMITTED = 1
@@ -83,17 +85,26 @@ def _answer(
     try:
         if times > 1:
             raise Rejected(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-        if asked.timestamp < 0 and ctx.version < _SINCE_VERSION.get(asked.timestamp, ctx.version + 1):
-            raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
+        timestamp = asked.timestamp if asked.timestamp >= 0 else _special(ctx, asked.timestamp)
         partition = ctx.services.partitions.get(topic, asked.partition_index)
         partition.replica.check_epoch(asked.current_leader_epoch)
         if request.replica_id != DEBUGGING:
             partition.replica.check_leads()
-        found = _found(ctx, partition, asked.timestamp, _isolation(request))
+        found = _found(ctx, partition, timestamp, _isolation(request))
     except Rejected as rejected:
         return ListOffsetsPartitionResponse(asked.partition_index, rejected.code)
-    epoch = partition.replica.leader_epoch if asked.timestamp == LATEST else found.leader_epoch
+    epoch = partition.replica.leader_epoch if timestamp == LATEST else found.leader_epoch
     return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
+
+
+def _special(ctx: Context[PartitionServices], timestamp: int) -> int:
+    """Return the timestamp to look up for a negative one. Raises Rejected if the request's version does not have it."""
+    like, since = ctx.services.settings.like, _SINCE_VERSION.get(timestamp, NEVER)
+    if like.checks_special_timestamps:
+        if ctx.version < since:
+            raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
+        return timestamp
+    return timestamp if like.has_special_timestamp(since) else 0  # no record is older than 1970
 
 
 def _found(ctx: Context[PartitionServices], partition: Partition, timestamp: int, isolation: Isolation) -> TimestampOffset:

@@ -1,7 +1,7 @@
 """ListGroups (key 16), versions 0-5: lists groups.
 
 Promises: groups that only store offsets are listed with an empty protocol type. Filters by state (version 4, KIP-518) and by type
-(version 5, KIP-848) ignore case; an unknown state or type matches nothing. A client that may not DESCRIBE the cluster sees only the
+(version 5, KIP-848) ignore case, by state since 3.8; an unknown state or type matches nothing. A client that may not DESCRIBE the cluster sees only the
 groups that it may describe.
 """
 
@@ -24,7 +24,8 @@ CLASSIC = "classic"
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups that match the filters."""
-    states = {state.lower() for state in request.states_filter}
+    folded = str.lower if ctx.services.settings.like.has_states_of_any_case else str
+    states = {folded(state) for state in request.states_filter}
     types = {type_.lower() for type_ in request.types_filter}
     try:
         groups = list(ctx.services.groups.all_groups())
@@ -38,6 +39,6 @@ def handle(ctx: Context[CoordinationServices], request: ListGroupsRequest) -> Li
             ListedGroup(group.group_id, group.protocol_type or "", group.state, type_)
             for group in groups
             for type_ in (group.PROTOCOL_TYPE if isinstance(group, ModernGroup) else CLASSIC,)
-            if (not states or group.state.lower() in states) and (not types or type_ in types)
+            if (not states or folded(group.state) in states) and (not types or type_ in types)
         ]
     )

@@ -20,9 +20,10 @@ from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
-from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, create_cluster_topics, form_error
+from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, create_cluster_topics, duplicate_error, form_error
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -56,19 +57,21 @@ async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest)
         created = [CreatedTopic(topic.name, error.kept()) for topic in wanted]
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     times = Counter(topic.name for topic in request.topics if topic.name in refused)
-    created += [CreatedTopic(name, form_error(name, count) or denial) for name, count in times.items()]
+    is_checked = not ctx.services.active.state.settings.like.denies_metadata_topic
+    created += [CreatedTopic(name, (form_error(name, count) if is_checked else duplicate_error(count)) or denial) for name, count in times.items()]
     return CreateTopicsResponse(wait_ms(), [_result(topic, ctx.services.broker_configs, topic.name in hidden) for topic in created])
 
 
 def _denied(ctx: Context[ControllerServices], request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:
     """Return the topics that the client may not create, and those whose configuration it may not see."""
+    refused = frozenset({CLUSTER_METADATA}) if ctx.services.active.state.settings.like.denies_metadata_topic else NOBODY
     if ctx.services.authorizer is None:
-        return NOBODY, NOBODY
+        return refused, NOBODY
     names = list(dict.fromkeys(topic.name for topic in request.topics))
     hidden = denied(ctx, Operation.DESCRIBE_CONFIGS, Resource.TOPIC, names, quietly=True)
     if allowed_of_cluster(ctx, Operation.CREATE, quietly=True):
-        return NOBODY, hidden
-    return denied(ctx, Operation.CREATE, Resource.TOPIC, names), hidden
+        return refused, hidden
+    return refused | denied(ctx, Operation.CREATE, Resource.TOPIC, names), hidden
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -39,9 +39,11 @@ def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> 
     volume = shutil.disk_usage(path)
     wanted = sorted(_wanted(ctx, request), key=lambda partition: (partition.topic, partition.index))
     by_topic = groupby(wanted, key=lambda partition: partition.topic)
-    topics = [DescribeLogDirsTopic(name, [_describe(partition) for partition in partitions]) for name, partitions in by_topic]
+    topics = {name: DescribeLogDirsTopic(name, [_describe(partition) for partition in partitions]) for name, partitions in by_topic}
+    if not ctx.services.settings.like.describes_asked_log_dirs_only:
+        topics = {partition.topic: DescribeLogDirsTopic(partition.topic) for partition in ctx.services.partitions} | topics
     cordoned = bool(ctx.services.broker_configs.of_this_broker().get(CORDONED))
-    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), topics, volume.total, volume.free, cordoned)])
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), list(topics.values()), volume.total, volume.free, cordoned)])
 
 
 def _wanted(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> Iterable[Partition]:

@@ -35,6 +35,11 @@ _ABSENT_GROUPS: Final = (4, 0)
 _BROKER_CHANGES_AUTHORIZED_FIRST: Final = (4, 4)
 _FEATURES_TOGETHER: Final = (4, 0)
 _TELEMETRY_MENDED: Final = (4, 0)
+_SPECIAL_TIMESTAMPS_CHECKED: Final = (3, 9)
+_LOG_DIRS_FILTERED: Final = (3, 7)
+_METADATA_TOPIC_PROHIBITED: Final = (3, 9)
+_METRICS_DECOMPRESSED: Final = (3, 8)
+_STATES_OF_ANY_CASE: Final = (3, 8)
 _TYPED_CLIENT_METRICS: Final = (4, 1)
 
 _EXTENDED: Final = 1
@@ -99,6 +104,37 @@ class Likeness:
     def forgets_closed_clients(self) -> bool:
         """Whether a client instance with metrics is removed with its connection. Before 4.0 it stayed until it expired."""
         return order(self.release) >= _TELEMETRY_MENDED
+
+    @property
+    def decompresses_client_metrics(self) -> bool:
+        """Whether pushed client metrics have to be decompressible. Kafka 3.7 gives them to its plugins as they are."""
+        return order(self.release) >= _METRICS_DECOMPRESSED
+
+    @property
+    def describes_asked_log_dirs_only(self) -> bool:
+        """Whether DescribeLogDirs omits topics that the request does not name. Before 3.7 they had no partitions in the response."""
+        return order(self.release) >= _LOG_DIRS_FILTERED
+
+    def has_special_timestamp(self, since_version: int) -> bool:
+        """Return whether the release knows a special timestamp of ListOffsets, given the version that brought it."""
+        return since_version <= self.table.apis["ListOffsets"][1]
+
+    @property
+    def checks_special_timestamps(self) -> bool:
+        """Whether ListOffsets rejects special timestamps that the request's version does not have. Before 3.9 those that the release knew
+        were special in all versions, and any other negative timestamp was an ordinary one.
+        """
+        return order(self.release) >= _SPECIAL_TIMESTAMPS_CHECKED
+
+    @property
+    def denies_metadata_topic(self) -> bool:
+        """Whether nobody is authorized to create `__cluster_metadata`. Since 3.9 such a request is invalid instead."""
+        return order(self.release) < _METADATA_TOPIC_PROHIBITED
+
+    @property
+    def has_states_of_any_case(self) -> bool:
+        """Whether ListGroups ignores the case of its filter of states."""
+        return order(self.release) >= _STATES_OF_ANY_CASE
 
     @property
     def knows_absent_groups(self) -> bool:

@@ -91,6 +91,7 @@ class TelemetryCounts:
 class ClientTelemetry:
     """The client metrics of one broker. `max_bytes` is telemetry.max.bytes. `asks_again` is whether a client may get its subscription at once
     after an error about it, and `forgets_closed` whether an instance is removed with its connection; neither is so in releases before 4.0.
+    `decompresses` is whether metrics that cannot be decompressed are rejected; otherwise they are accepted, and not stored.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class ClientTelemetry:
         *,
         asks_again: bool = True,
         forgets_closed: bool = True,
+        decompresses: bool = True,
     ) -> None:
         self.subscriptions = MetricsSubscriptions()
         self.payloads = Payloads()
@@ -109,7 +111,7 @@ class ClientTelemetry:
         self.max_bytes = max_bytes
         self._clock, self._timers, self._random_bytes = clock, timers, random_bytes
         self._ask_at_once = _ASK_AT_ONCE if asks_again else frozenset()
-        self._forgets_closed = forgets_closed
+        self._forgets_closed, self._decompresses = forgets_closed, decompresses
         self._instances: OrderedDict[bytes, TelemetryInstance] = OrderedDict()
         self._held_bytes = 0
         self._made_on: dict[int, bytes] = {}
@@ -169,7 +171,7 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _take(self, instance_id: bytes, instance: TelemetryInstance, pusher: Pusher, request: PushTelemetryRequest) -> ErrorCode:
-        """Store a payload and return NONE; return INVALID_RECORD if it cannot be decompressed to at most `max_bytes`.
+        """Store a payload and return NONE; return the release's error if it cannot be decompressed to at most `max_bytes`: INVALID_RECORD.
 
         Kafka responds with INVALID_RECORD to any failure of its ClientTelemetryReceiver plug-in.
         """
@@ -177,7 +179,7 @@ class ClientTelemetry:
         try:
             size_bytes = len(decompress(codec, data, self.max_bytes))
         except RecordsError:
-            return ErrorCode.INVALID_RECORD
+            return ErrorCode.INVALID_RECORD if self._decompresses else ErrorCode.NONE
         self.counts.pushed += 1
         self.counts.pushed_bytes += len(data)
         now_ms = self._clock.now_ms()

@@ -41,6 +41,7 @@ OWN_SETTINGS = "|".join(
         "advertised.listeners",
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
         "group.initial.rebalance.delay.ms",
         "listener.security.protocol.map",
         "listeners",
@@ -103,6 +104,8 @@ NOT_YET = "While a group has no coordinator yet, a release before 4.0 answers Tx
 OLD_ZSTD = "A release before 4.0 refuses zstd to consumers of before 2.1"
 UNBOUNDED = "An older release accepts compressed client metrics of any decompressed size"
 REPEATED = "In a release before 4.4, a write of share state that a leader repeats after a later one moves the start offset back"
+LOST = "A release before 3.9 can lose a group's error in OffsetFetch 1"
+NO_PORT = "In 3.7 a metrics subscription compares the client's source port with its address"
 STRICTER = "A release before 4.2 stores lists with empty or equal items"
 NEWER = "Records of groups are the release's"
 NAMED = "4.0 rejects named groups `(?<name>…)` in regular expressions of consumer groups"
@@ -120,6 +123,9 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(ACCIDENT, "OFFSET_FETCH", ".*", label="fetch of no groups", kafka="<timed out>"),
     KnownDifference(ACCIDENT, "FIND_COORDINATOR", ".*error_code", label=".* of kind 2", kafka="15 .*"),
     KnownDifference(ACCIDENT, "SHARE_(FETCH|ACKNOWLEDGE)", "error_code", label=".*: no (group|member)", kafka="-1 .*|123 .*", ours="42 .*"),
+    KnownDifference(LOST, "OFFSET_FETCH", r"topics\[early\]", label="fetch", kafka="None"),
+    KnownDifference(ACCIDENT, "PRODUCE", r".*log_start_offset", label="no records", kafka="0", ours="-1"),
+    KnownDifference(NO_PORT, "GET_TELEMETRY_SUBSCRIPTIONS", r"subscription_id|requested_metrics\[0\]", label="of any port.*"),
     KnownDifference(ACCIDENT, "FETCH", r"node_endpoints.*", label="as a replica", ours="None"),
     KnownDifference(OLD_ZSTD, "FETCH", r"responses.*", label="the end", kafka=r"76 .*|-1|\[\]|None"),
     KnownDifference(UNBOUNDED, "PUSH_TELEMETRY", "error_code", label=r"\w+ of more than there may be.*", kafka="0 NONE"),

@@ -24,8 +24,11 @@ from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchRequest
+from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -149,6 +152,52 @@ def test_a_metrics_subscription_may_be_asked_for_at_once_after_an_error_since_4_
         wrong = PushTelemetryRequest(first.client_instance_id, first.subscription_id + 1)
         assert client.call(wrong).error_code == ErrorCode.UNKNOWN_SUBSCRIPTION_ID
         assert client.call(GetTelemetrySubscriptionsRequest(first.client_instance_id)).error_code == code
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.7", ErrorCode.NONE), ("3.8", ErrorCode.INVALID_RECORD)])
+def test_pushed_metrics_are_decompressed_since_3_8(release: str, code: ErrorCode) -> None:
+    with InProcessBroker(settings={"client.telemetry.enable": "true"}, like=release) as broker, asking(broker) as client:
+        first = client.call(GetTelemetrySubscriptionsRequest())
+        pushed = PushTelemetryRequest(first.client_instance_id, first.subscription_id, False, Codec.GZIP, b"no gzip")
+        assert client.call(pushed).error_code == code
+
+
+@pytest.mark.parametrize(
+    ("release", "version", "timestamp", "found"),
+    [
+        ("3.9", 1, -3, (ErrorCode.UNSUPPORTED_VERSION, -1, -1)),
+        ("3.8", 1, -3, (ErrorCode.NONE, 7, 1)),
+        ("3.8", 1, -4, (ErrorCode.NONE, -1, 0)),
+        ("3.4", 1, -4, (ErrorCode.NONE, 5, 0)),
+        ("3.8", 8, -9, (ErrorCode.NONE, 5, 0)),
+    ],
+)
+def test_special_timestamps_are_checked_since_3_9(release: str, version: int, timestamp: int, found: tuple[ErrorCode, int, int]) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        client.call(CreateTopicsRequest(topics=[CreatableTopic("limited", 1, 1)]))
+        for at in (5, 7):
+            assert produced(client, build_batch([SimpleRecord(None, b"v", at)])).error_code == ErrorCode.NONE
+        topic = ListOffsetsTopic("limited", [ListOffsetsPartition(0, -1, timestamp)])
+        (answer,) = client.call(ListOffsetsRequest(-1, 0, [topic], 5_000), version).topics[0].partitions
+    assert (answer.error_code, answer.timestamp, answer.offset) == found
+
+
+@pytest.mark.parametrize(("release", "listed"), [("3.7", ["Empty"]), ("3.8", ["EMPTY", "Empty"])])
+def test_the_case_of_a_state_filter_is_ignored_since_3_8(release: str, listed: list[str]) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        client.call(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        client.call(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]))
+        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
+        client.call(OffsetCommitRequest("g", topics=[topic]), 8)
+        found = [state for state in ("EMPTY", "Empty") if client.call(ListGroupsRequest([state]), 4).groups]
+    assert found == listed
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.8", ErrorCode.TOPIC_AUTHORIZATION_FAILED), ("3.9", ErrorCode.INVALID_REQUEST)])
+def test_nobody_can_create_the_metadata_topic(release: str, code: ErrorCode) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        (answer,) = client.call(CreateTopicsRequest(topics=[CreatableTopic("__cluster_metadata", 1, 1)])).topics
+    assert answer.error_code == code
 
 
 @pytest.mark.parametrize(("release", "results", "error"), [("3.9", [0, 95], 0), ("4.0", [], 95)])
