@@ -58,7 +58,9 @@ async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest)
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     times = Counter(topic.name for topic in request.topics if topic.name in refused)
     is_checked = not ctx.services.active.state.settings.like.denies_metadata_topic
-    created += [CreatedTopic(name, (form_error(name, count) if is_checked else duplicate_error(count)) or denial) for name, count in times.items()]
+    created += [
+        CreatedTopic(name, (form_error(name, count) if is_checked else duplicate_error(count)) or denial) for name, count in times.items()
+    ]
     return CreateTopicsResponse(wait_ms(), [_result(topic, ctx.services.broker_configs, topic.name in hidden) for topic in created])
 
 

@@ -43,7 +43,9 @@ def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> 
     if not ctx.services.settings.like.describes_asked_log_dirs_only:
         topics = {partition.topic: DescribeLogDirsTopic(partition.topic) for partition in ctx.services.partitions} | topics
     cordoned = bool(ctx.services.broker_configs.of_this_broker().get(CORDONED))
-    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), list(topics.values()), volume.total, volume.free, cordoned)])
+    return DescribeLogDirsResponse(
+        results=[DescribeLogDirsResult(0, str(path), list(topics.values()), volume.total, volume.free, cordoned)]
+    )
 
 
 def _wanted(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> Iterable[Partition]:

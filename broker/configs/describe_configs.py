@@ -73,7 +73,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
             check_is_this_broker(name, broker.settings)
             return _logger_entries(broker)
-        case ResourceType.CLIENT_METRICS:
+        case ResourceType.CLIENT_METRICS if broker.settings.like.has_client_metrics:
             if not name:
                 raise Rejected(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
             overrides = catalog.configs(resource_type, name)

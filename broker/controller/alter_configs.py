@@ -87,7 +87,7 @@ def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSetting
             return _topic_wants(catalog, resource, settings)
         case ResourceType.GROUP if settings.like.has_group_settings:
             return _group_wants(catalog, resource, settings)
-        case ResourceType.CLIENT_METRICS:
+        case ResourceType.CLIENT_METRICS if settings.like.has_client_metrics:
             return _metrics_want(catalog, resource)
     raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 

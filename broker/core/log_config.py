@@ -51,6 +51,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+    accepts_append_time: bool = True
+    """Whether a client's batch may have the timestamp type LogAppendTime, without effect. Not a setting: the broker's release decides."""
     # Derived once, because every append asks for them:
     compacts: bool = field(init=False, repr=False, compare=False)
     """Whether the log is compacted. Every record must then have a key."""

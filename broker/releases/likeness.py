@@ -111,9 +111,21 @@ class Likeness:
         return order(self.release) >= _METRICS_DECOMPRESSED
 
     @property
+    def has_client_metrics(self) -> bool:
+        """Whether client metrics subscriptions are resources with settings (KIP-714)."""
+        return "GetTelemetrySubscriptions" in self.table.apis
+
+    @property
     def describes_asked_log_dirs_only(self) -> bool:
         """Whether DescribeLogDirs omits topics that the request does not name. Before 3.7 they had no partitions in the response."""
         return order(self.release) >= _LOG_DIRS_FILTERED
+
+    @property
+    def accepts_append_time(self) -> bool:
+        """Whether a topic with CreateTime accepts batches that say LogAppendTime, as since the release that split the setting of allowed
+        timestamps into two.
+        """
+        return "message.timestamp.after.max.ms" in self.table.topic_settings
 
     def has_special_timestamp(self, since_version: int) -> bool:
         """Return whether the release knows a special timestamp of ListOffsets, given the version that brought it."""

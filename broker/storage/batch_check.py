@@ -174,7 +174,8 @@ def _check_records(records: Buffer, header: BatchHeader, scan: walk.Scan, config
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     if header.attributes & LOG_APPEND_TIME:
         appended = header.max_timestamp
-        bad_time = config.log_append_time or appended == NO_TIMESTAMP or not oldest_ms <= appended <= newest_ms
+        refused = config.log_append_time or not config.accepts_append_time
+        bad_time = refused or appended == NO_TIMESTAMP or not oldest_ms <= appended <= newest_ms
     elif config.log_append_time:
         bad_time = False
     else:
@@ -200,7 +201,7 @@ def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, old
         effective = header.max_timestamp if appended else timestamp
         if config.compacts and columns.key_lengths[index] < 0:
             errors.append((index, "Compacted topic cannot accept message without key"))
-        elif appended and (config.log_append_time or effective == NO_TIMESTAMP):
+        elif appended and (config.log_append_time or not config.accepts_append_time or effective == NO_TIMESTAMP):
             code = ErrorCode.INVALID_TIMESTAMP
             errors.append((index, "a produced batch may not have the timestamp type LogAppendTime"))
         elif not config.log_append_time and not _in_window(effective, oldest_ms, newest_ms):

@@ -89,9 +89,11 @@ class TelemetryCounts:
 
 
 class ClientTelemetry:
-    """The client metrics of one broker. `max_bytes` is telemetry.max.bytes. `asks_again` is whether a client may get its subscription at once
-    after an error about it, and `forgets_closed` whether an instance is removed with its connection; neither is so in releases before 4.0.
-    `decompresses` is whether metrics that cannot be decompressed are rejected; otherwise they are accepted, and not stored.
+    """The client metrics of one broker. `max_bytes` is telemetry.max.bytes.
+
+    - With `asks_again`, a client may get its subscription at once after an error about it.
+    - With `forgets_closed`, an instance is removed with its connection, and not only when it expires.
+    - With `decompresses`, metrics that cannot be decompressed are rejected. Otherwise they are accepted and not stored.
     """
 
     def __init__(
@@ -171,7 +173,7 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _take(self, instance_id: bytes, instance: TelemetryInstance, pusher: Pusher, request: PushTelemetryRequest) -> ErrorCode:
-        """Store a payload and return NONE; return the release's error if it cannot be decompressed to at most `max_bytes`: INVALID_RECORD.
+        """Store a payload and return NONE; return INVALID_RECORD if it cannot be decompressed to at most `max_bytes` and has to be.
 
         Kafka responds with INVALID_RECORD to any failure of its ClientTelemetryReceiver plug-in.
         """

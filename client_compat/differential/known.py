@@ -104,6 +104,9 @@ NOT_YET = "While a group has no coordinator yet, a release before 4.0 answers Tx
 OLD_ZSTD = "A release before 4.0 refuses zstd to consumers of before 2.1"
 UNBOUNDED = "An older release accepts compressed client metrics of any decompressed size"
 REPEATED = "In a release before 4.4, a write of share state that a leader repeats after a later one moves the start offset back"
+HIDDEN = "A release before 3.6 shows the internal settings of tiered storage of a new topic"
+UNCHECKED = "A release before 3.7 creates any number of partitions in one request"
+QUOTAS = "A release before 3.5 stores quotas that are 0, negative or too large"
 LOST = "A release before 3.9 can lose a group's error in OffsetFetch 1"
 NO_PORT = "In 3.7 a metrics subscription compares the client's source port with its address"
 STRICTER = "A release before 4.2 stores lists with empty or equal items"
@@ -123,6 +126,18 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(ACCIDENT, "OFFSET_FETCH", ".*", label="fetch of no groups", kafka="<timed out>"),
     KnownDifference(ACCIDENT, "FIND_COORDINATOR", ".*error_code", label=".* of kind 2", kafka="15 .*"),
     KnownDifference(ACCIDENT, "SHARE_(FETCH|ACKNOWLEDGE)", "error_code", label=".*: no (group|member)", kafka="-1 .*|123 .*", ours="42 .*"),
+    KnownDifference(DESCRIBED, "DESCRIBE_CONFIGS", r".*configs\[metric\.reporters\]\.value", kafka=""),
+    KnownDifference(HIDDEN, "CREATE_TOPICS", r".*configs\[(local\.retention\.(bytes|ms)|remote\.storage\.enable)\]", ours="None"),
+    KnownDifference(HIDDEN, "CREATE_TOPICS", r"topics\[configured\]\..*", label="config: (local|remote)", ours="40 .*|-1|0+|None"),
+    KnownDifference(UNCHECKED, "CREATE_TOPICS", r"topics\[counts\]\..*", label="100000 partitions, 1 replicas", ours="44 .*|-1|0+|None"),
+    KnownDifference(UNCHECKED, "CREATE_PARTITIONS", r".*error_code", label="far too many", kafka="0 .*", ours="44 .*"),
+    KnownDifference(
+        QUOTAS, "ALTER_CLIENT_QUOTAS", r".*error_(code|message)", label="(nothing|less|no INT), (tried|done)", kafka="0 .*|None"
+    ),
+    KnownDifference(QUOTAS, "ALTER_CLIENT_QUOTAS", r".*error_message", label="(a fraction|no LONG), .*", kafka=".* must be a Long value"),
+    KnownDifference(QUOTAS, "DESCRIBE_CLIENT_QUOTAS", r"entries\[.*'entity_name': 'u'.*\]", ours="None"),
+    KnownDifference(QUOTAS, "DESCRIBE_CLIENT_QUOTAS", r"entries\[.*\]\.values\[connection_creation_rate\]\.value", kafka=r"2147483648\.0"),
+    KnownDifference(TWICE, "PRODUCE", r"(responses.*)?", label="a partition twice|good and bad", kafka="<closed>|None|28"),
     KnownDifference(LOST, "OFFSET_FETCH", r"topics\[early\]", label="fetch", kafka="None"),
     KnownDifference(ACCIDENT, "PRODUCE", r".*log_start_offset", label="no records", kafka="0", ours="-1"),
     KnownDifference(NO_PORT, "GET_TELEMETRY_SUBSCRIPTIONS", r"subscription_id|requested_metrics\[0\]", label="of any port.*"),

@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,12 +33,14 @@ from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
 from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.crc32c import crc32c
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
 from tests.support import consumer_calls, share_group_calls, streams_group_calls
@@ -198,6 +201,33 @@ def test_nobody_can_create_the_metadata_topic(release: str, code: ErrorCode) -> 
     with InProcessBroker(like=release) as broker, asking(broker) as client:
         (answer,) = client.call(CreateTopicsRequest(topics=[CreatableTopic("__cluster_metadata", 1, 1)])).topics
     assert answer.error_code == code
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.6", ErrorCode.INVALID_REQUEST), ("3.7", ErrorCode.NONE)])
+def test_client_metrics_have_settings_since_3_7(release: str, code: ErrorCode) -> None:
+    change = AlterConfigsResource(CLIENT_METRICS, "m", [AlterableConfig("metrics", 0, "a")])
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        assert client.call(IncrementalAlterConfigsRequest([change])).responses[0].error_code == code
+        (described,) = client.call(DescribeConfigsRequest(resources=[DescribeConfigsResource(CLIENT_METRICS, "m", None)])).results
+        assert described.error_code == code
+
+
+@pytest.mark.parametrize(("release", "code"), [("3.5", ErrorCode.INVALID_TIMESTAMP), ("3.6", ErrorCode.NONE)])
+def test_a_batch_may_say_that_its_time_is_the_append_time_since_3_6(release: str, code: ErrorCode) -> None:
+    batch = bytearray(build_batch([SimpleRecord(None, b"v", int(time.time() * 1000))]))
+    batch[22] |= 8  # LogAppendTime, in the lower byte of the attributes
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        client.call(CreateTopicsRequest(topics=[CreatableTopic("limited", 1, 1)]))
+        assert produced(client, bytes(batch)).error_code == code
+
+
+@pytest.mark.parametrize(("release", "described"), [("3.6", ["asked", "other"]), ("3.7", ["asked"])])
+def test_log_directories_describe_only_the_named_topics_since_3_7(release: str, described: list[str]) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        client.call(CreateTopicsRequest(topics=[CreatableTopic(name, 1, 1) for name in ("asked", "other")]))
+        (directory,) = client.call(DescribeLogDirsRequest([DescribableLogDirTopic("asked", [0])])).results
+    assert sorted(topic.name for topic in directory.topics) == described
 
 
 @pytest.mark.parametrize(("release", "results", "error"), [("3.9", [0, 95], 0), ("4.0", [], 95)])
