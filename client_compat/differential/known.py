@@ -108,6 +108,7 @@ HIDDEN = "A release before 3.6 shows the internal settings of tiered storage of 
 UNCHECKED = "A release before 3.7 creates any number of partitions in one request"
 QUOTAS = "A release before 3.5 stores quotas that are 0, negative or too large"
 LOST = "A release before 3.9 can lose a group's error in OffsetFetch 1"
+OF_GROUP = "In 3.4 an error of the whole group becomes UNSUPPORTED_VERSION in LeaveGroup 0 to 2"
 NO_PORT = "In 3.7 a metrics subscription compares the client's source port with its address"
 STRICTER = "A release before 4.2 stores lists with empty or equal items"
 NEWER = "Records of groups are the release's"
@@ -137,9 +138,10 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(QUOTAS, "ALTER_CLIENT_QUOTAS", r".*error_message", label="(a fraction|no LONG), .*", kafka=".* must be a Long value"),
     KnownDifference(QUOTAS, "DESCRIBE_CLIENT_QUOTAS", r"entries\[.*'entity_name': 'u'.*\]", ours="None"),
     KnownDifference(QUOTAS, "DESCRIBE_CLIENT_QUOTAS", r"entries\[.*\]\.values\[connection_creation_rate\]\.value", kafka=r"2147483648\.0"),
-    KnownDifference(TWICE, "PRODUCE", r"(responses.*)?", label="a partition twice|good and bad", kafka="<closed>|None|28"),
+    KnownDifference(OF_GROUP, "LEAVE_GROUP", "error_code", kafka="35 .*", ours="(16|24) .*"),
     KnownDifference(LOST, "OFFSET_FETCH", r"topics\[early\]", label="fetch", kafka="None"),
     KnownDifference(ACCIDENT, "PRODUCE", r".*log_start_offset", label="no records", kafka="0", ours="-1"),
+    KnownDifference(ACCIDENT, "PRODUCE", "", label="no records", kafka="<closed>"),
     KnownDifference(NO_PORT, "GET_TELEMETRY_SUBSCRIPTIONS", r"subscription_id|requested_metrics\[0\]", label="of any port.*"),
     KnownDifference(ACCIDENT, "FETCH", r"node_endpoints.*", label="as a replica", ours="None"),
     KnownDifference(OLD_ZSTD, "FETCH", r"responses.*", label="the end", kafka=r"76 .*|-1|\[\]|None"),
