@@ -123,9 +123,9 @@ def codecs_and_times(probe: Probe) -> None:
     create(probe, "timely", configs={"message.timestamp.before.max.ms": "1000"})
     for version in (3, 7, 8, 9):
         produce(probe, "too old", "timely", batch(b"x", b"y"), version)
-    create(probe, "early", configs={"message.timestamp.after.max.ms": "1000"})
+    create(probe, "too-early", configs={"message.timestamp.after.max.ms": "1000"})
     future = build_batch([SimpleRecord(None, b"x", 4_000_000_000_000)])
-    produce(probe, "too new", "early", future, 8)
+    produce(probe, "too new", "too-early", future, 8)
 
 
 def idempotent(probe: Probe) -> None:
