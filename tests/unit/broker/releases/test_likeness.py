@@ -79,6 +79,11 @@ def test_what_4_3_does_differently_with_groups() -> None:
     assert (like("4.2").reads_share_state_unfenced, like("4.3").reads_share_state_unfenced) == (False, True)
 
 
+def test_what_changed_with_client_telemetry_in_4_0() -> None:
+    assert [like(release).asks_again_after_errors for release in ("3.7", "3.9", "4.0")] == [False, False, True]
+    assert [like(release).forgets_closed_clients for release in ("3.7", "3.9", "4.0")] == [False, False, True]
+
+
 def test_a_version_of_a_release_has_the_releases_likeness() -> None:
     assert like("3.7.1") is like("3.7")
 
