@@ -5,7 +5,8 @@ Rules:
 - Of byte fields (records, salts, password hashes, HMACs of delegation tokens) only the length is logged.
 - Setting values are logged for topics and other resources without secrets. Brokers' setting values, which may be passwords, are masked.
 - A peer's text is cut and its control characters are escaped, so that each exchange is one line.
-- A document is complete, unless its reader sets a limit: then long lists and texts are cut, and each cut is marked.
+- A document is complete, unless it has a limit (the console's, and a file's while WIRE_LOG_WAITING lines wait): then long lists and texts
+  are cut, and each cut is marked.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import is_dataclass, replace
 from datetime import UTC, datetime
+from threading import BoundedSemaphore, Lock
 from typing import Any, Final
 
 from ottla.broker.cluster.topic_ids import id_text
+from ottla.broker.core import limits
 from ottla.broker.faults.engine import Exchange
-from ottla.broker.faults.exchange_text import PLACES_TOLD, TEXT_CHARS, errors_in, field_names, subject_text
+from ottla.broker.faults.exchange_text import PLACES_TOLD, TEXT_CHARS, errors_in, field_names, is_long, subject_text
 from ottla.broker.faults.subject import Subject
 from ottla.protocol.codec import encode_response
 
@@ -29,6 +33,8 @@ _BROKER: Final = 4
 _UUID_BYTES: Final = 16
 _NUMBER_CHARS: Final = 8
 """What a number counts in a limited document."""
+_NOT_MEASURED: Final = -1
+"""The size of a long response that has a line at once."""
 _EXACT: Final = 2**53
 """JavaScript reads integers below this exactly."""
 
@@ -52,7 +58,10 @@ class LogFilter:
 
 class WireLog:
     """An observer that writes a line for each exchange that a `LogFilter` of the same arguments wants. `write` gets each line without a
-    line break.
+    line break, from one thread at a time.
+
+    The line of a long message is made and written by a thread, after the lines of later exchanges. If WIRE_LOG_WAITING of them wait, the
+    next one is made at once, without the response's size and with cut fields.
     """
 
     def __init__(
@@ -67,11 +76,40 @@ class WireLog:
         self._write = write
         self._filter = LogFilter(wanted, errors_only=errors_only, slower_than_ms=slower_than_ms)
         self._as_json = as_json
+        self._writing = Lock()
+        self._room = BoundedSemaphore(limits.WIRE_LOG_WAITING)
+        self._thread: ThreadPoolExecutor | None = None
+        """Created for the first long message. The interpreter waits for it at its end, so no line is lost."""
 
     def __call__(self, exchange: Exchange) -> None:
         """Write the line of an exchange, if it is wanted."""
-        if self._filter.wants(exchange.subject, exchange.took_ns, errors_in(exchange.response)):
-            self._write(json.dumps(document(exchange)) if self._as_json else line(exchange))
+        if not self._filter.wants(exchange.subject, exchange.took_ns, errors_in(exchange.response)):
+            return
+        if not self._takes_long(exchange):
+            self._say(json.dumps(document(exchange)) if self._as_json else line(exchange))
+        elif self._room.acquire(blocking=False):
+            self._thread = self._thread or ThreadPoolExecutor(1, "wire-log")
+            self._thread.submit(self._say_long, exchange)
+        else:
+            brief = replace(exchange, response_bytes=exchange.response_bytes or _NOT_MEASURED)
+            self._say(json.dumps(document(brief, limits.WIRE_LOG_MESSAGE_CHARS)) if self._as_json else line(brief))
+
+    def _takes_long(self, exchange: Exchange) -> bool:
+        if self._as_json and is_long(exchange.request):
+            return True
+        measures = exchange.response is not None and exchange.response_bytes is None
+        return (measures or self._as_json) and exchange.response is not None and is_long(exchange.response)
+
+    def _say_long(self, exchange: Exchange) -> None:
+        try:
+            # in small pieces of Python: `json.dumps` would not let the event loop run before its end
+            self._say("".join(json.JSONEncoder().iterencode(document(exchange))) if self._as_json else line(exchange))
+        finally:
+            self._room.release()
+
+    def _say(self, text: str) -> None:
+        with self._writing:
+            self._write(text)
 
 
 def line(exchange: Exchange) -> str:
@@ -106,7 +144,7 @@ def document(exchange: Exchange, chars: int | None = None) -> dict[str, Any]:
         "version": exchange.version,
         "about": subject_text(exchange),
         "request_bytes": exchange.size,
-        "response_bytes": _response_bytes(exchange),
+        "response_bytes": None if exchange.response_bytes == _NOT_MEASURED else _response_bytes(exchange),
         "took_ms": round(exchange.took_ns / 1_000_000, 3),
         "errors": _errors(exchange),
         "seen": exchange.seen,
@@ -186,9 +224,11 @@ def _errors(exchange: Exchange) -> list[str]:
 
 
 def _answered(exchange: Exchange) -> str:
-    size = _response_bytes(exchange)
+    size: int | str | None = _response_bytes(exchange)
     if size is None:
         return "no response"
+    if size == _NOT_MEASURED:
+        size = "?"
     return f"{size} B" if exchange.seen else f"{size} B, late" if exchange.late else f"{size} B, not sent"
 
 

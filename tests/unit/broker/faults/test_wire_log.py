@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import json
+import queue
+import threading
+from types import SimpleNamespace
 
+import pytest
+
+from ottla.broker.core import limits
 from ottla.broker.faults.rules import parse_filter
 from ottla.broker.faults.wire_log import WireLog, document, line, plain
+from ottla.protocol.codec import encode_response
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k33_alter_configs import AlterableConfig as OldConfig
 from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest
@@ -15,6 +22,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import AlterUserSc
 from tests.support.exchanges import beat, exchange_of
 
 TOPIC, BROKER = 2, 4
+TIMEOUT_S = 20
 
 
 def test_a_line_says_when_who_what_how_much_how_long_and_with_what_result() -> None:
@@ -85,3 +93,59 @@ def test_filters_leave_out_the_rest() -> None:
     found = json.loads(told[1])
     assert (found["api"], found["errors"], found["took_ms"], found["response_bytes"]) == ("Heartbeat", ["REBALANCE_IN_PROGRESS"], 1.5, 16)
     assert found["response"] == {"throttle_time_ms": 0, "error_code": 27}
+
+
+LONG = MetadataResponse(topics=[MetadataResponseTopic(name=f"topic-{number}") for number in range(10_000)])
+LONG_BYTES = sum(map(len, encode_response(3, 9, 0, LONG)))
+
+
+class Lines:
+    """The written lines. Each write by another thread than the test's waits for `go_on`."""
+
+    def __init__(self) -> None:
+        self._testing = threading.get_ident()
+        self._lines: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+        self.go_on = threading.Semaphore(0)
+
+    def write(self, line: str) -> None:
+        by_test = threading.get_ident() == self._testing
+        self._lines.put((line, by_test))
+        assert by_test or self.go_on.acquire(timeout=TIMEOUT_S)
+
+    def next(self) -> tuple[str, bool]:
+        """Return the next line, and whether the test's thread wrote it."""
+        return self._lines.get(timeout=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_line_of_a_long_response_is_complete_and_written_by_a_thread(as_json: bool) -> None:
+    lines = Lines()
+    lines.go_on.release()
+    exchange = exchange_of(MetadataRequest(None), LONG, version=9)
+    WireLog(lines.write, as_json=as_json)(exchange)
+    assert lines.next() == (json.dumps(document(exchange)) if as_json else line(exchange), False)
+    assert f"-> {LONG_BYTES} B" in line(exchange)
+    assert len(document(exchange)["response"]["topics"]) == len(LONG.topics)
+
+
+def test_a_long_request_has_a_thread_only_for_its_document() -> None:
+    exchange = exchange_of(MetadataRequest([MetadataRequestTopic(name="t")] * 10_000), MetadataResponse(), version=9)
+    for as_json in (False, True):
+        lines = Lines()
+        lines.go_on.release()
+        WireLog(lines.write, as_json=as_json)(exchange)
+        assert lines.next()[1] is not as_json
+
+
+def test_a_long_response_has_a_shorter_line_while_too_many_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The thread takes no exchange, so none of them leaves its place.
+    monkeypatch.setattr("ottla.broker.faults.wire_log.ThreadPoolExecutor", lambda *_: SimpleNamespace(submit=lambda *_: None))
+    lines, documents = Lines(), Lines()
+    exchange = exchange_of(MetadataRequest(None), LONG, version=9)
+    for log in (WireLog(lines.write), WireLog(documents.write, as_json=True)):
+        for _ in range(limits.WIRE_LOG_WAITING + 1):
+            log(exchange)
+    text, by_test = lines.next()
+    assert ("-> ? B  1.5 ms" in text, by_test) == (True, True)
+    cut = json.loads(documents.next()[0])
+    assert (cut["response_bytes"], "more" in cut["response"]["topics"][-1]) == (None, True)
