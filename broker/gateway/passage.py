@@ -8,7 +8,7 @@ Rules:
 - A SaslHandshake for GSSAPI is rejected, after the cluster has responded: the rejection is the cluster's response, with its mechanisms,
   changed to an error if the cluster has accepted GSSAPI.
 - Requests and responses are matched in memory only: whatever passes is not stored.
-- A response of very many partitions is rewritten in parts, and later responses wait for it (`is_rewriting`).
+- A large response is rewritten in parts, some of them on a thread (`compute`), and later responses wait for it (`is_rewriting`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.reply import CLOSE, Action, LastWords, Reply
@@ -26,7 +26,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
 from ottla.broker.gateway.interception import InterceptedRequest, Interception
-from ottla.broker.gateway.rewriting import GSSAPI, AddressView, change, is_rewritten, is_understood, rewritten, sized
+from ottla.broker.gateway.rewriting import GSSAPI, AddressView, Steps, change, is_rewritten, is_understood, rewritten, sized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, decode_response, encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
@@ -84,9 +84,12 @@ class Passage:
         self._responses = FrameStream(self._response, self._take_response, limits.NODE_RESPONSE_BYTES)
         self._pending: asyncio.Task[Reply] | None = None
         """Ends with the reply to an intercepted request; the client's next request waits."""
-        self._rewriting: Generator[None, None, list[Buffer]] | None = None
+        self._rewriting: Steps | None = None
         """Makes the response to the oldest request, which has arrived."""
         self._rewriting_bytes = 0
+        self._work: Callable[[], Any] | None = None
+        self._result: Any = None
+        self._failure: ProtocolError | None = None
         self._unasked: dict[InterceptedRequest, None] = {}
         self._cluster_is_lost = False
         self._is_fed = False
@@ -150,6 +153,20 @@ class Passage:
                 self._requests.resume(self._to_cluster)
         finally:
             self._is_fed = False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `compute` has to be called before `rewrite_more`."""
+        return self._work is not None
+
+    def compute(self) -> None:
+        """Decode or encode the large response that is being rewritten, on any thread. `rewrite_more` raises a ProtocolError of it."""
+        work, self._work = self._work, None
+        assert work is not None
+        try:
+            self._result = work()
+        except ProtocolError as error:
+            self._failure = error
 
     def rewrite_more(self) -> None:
         """Continue with the response that is being rewritten. Raises ProtocolError, after which the connection has to end."""
@@ -308,9 +325,14 @@ class Passage:
         before it."""
         steps, self._rewriting = self._rewriting, None
         assert steps is not None
+        if self._failure is not None:
+            raise self._failure
         try:
             for _ in range(limits.GATEWAY_STEPS):
-                next(steps)
+                result, self._result = self._result, None
+                self._work = steps.send(result)
+                if self._work is not None:
+                    break
         except StopIteration as done:
             self._asked.popleft()
             self._rewriting_bytes = 0

@@ -12,8 +12,8 @@ Rules:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Iterable, Mapping
-from operator import attrgetter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from ottla.broker.core import limits
@@ -119,27 +119,34 @@ def sized(frame: memoryview) -> list[Buffer]:
     return [_SIZE.pack(len(frame)), frame]
 
 
-def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> Generator[None, None, list[Buffer]]:
-    """Return the response to send in place of `frame`, with its size prefix. It is a generator that yields between short steps of work.
-    Raises ProtocolError for an invalid response.
-    """
+Steps = Generator[Callable[[], Any] | None, Any, list[Buffer]]
+"""A generator that yields None between short steps of work, and a function whose work is longer: the caller sends its result, computed on
+any thread."""
+
+
+def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> Steps:
+    """Return, in steps, the response to send in place of `frame`, with its size prefix. Raises ProtocolError for an invalid response."""
     if api_key == ApiKey.METADATA:
         return (yield from _metadata_rewritten(version, frame, view))
     if not is_understood(api_key, version) and frame[_ERROR_CODE] != _UNSUPPORTED:  # ApiVersions of a newer client
         failed = frame[_ERROR_CODE] != _NO_ERROR
         return sized(frame) if failed else encode_response(api_key, 0, _correlation_id(frame), newer_client_response())
-    version, response = decoded(api_key, version, frame)
+    is_large = len(frame) > limits.DECODED_AT_ONCE_BYTES
+    decode = partial(decoded, api_key, version, frame)
+    version, response = (yield decode) if is_large else decode()
     if not change(api_key, version, response, view):
         return sized(frame)
-    return encode_response(api_key, version, _correlation_id(frame), response)
+    encode = partial(encode_response, api_key, version, _correlation_id(frame), response)
+    again: list[Buffer] = (yield encode) if is_large else encode()
+    return again
 
 
-def _metadata_rewritten(version: int, frame: memoryview, view: AddressView) -> Generator[None, None, list[Buffer]]:
+def _metadata_rewritten(version: int, frame: memoryview, view: AddressView) -> Steps:
     response, pos = decode_response_head(ApiKey.METADATA, version, frame, "brokers", limits.GATEWAY_NODES_MAX)
     for known in topic_ids(version, frame, pos) if version >= FIRST_VERSION else ():
         if known is not None:
             view.learn(*known)
-        yield
+        yield None
     if not _moved(response.brokers, "node_id", view):
         return sized(frame)
     return encode_response_head(version, _correlation_id(frame), response, "brokers", frame[pos:])
@@ -170,17 +177,15 @@ def _restricted(api: ApiVersion) -> bool:
     return api.min_version <= api.max_version
 
 
-def _moved(entries: Iterable[Any], id_field: str, view: AddressView) -> bool:
+def _moved(entries: Sequence[Any], id_field: str, view: AddressView) -> bool:
     """Replace the address of each entry by the gateway's; return whether anything changed. Raises ProtocolError, before any port is
     opened, if there are too many brokers.
     """
-    changed = False
-    ordered = sorted(entries, key=attrgetter(id_field))
-    if len({getattr(entry, id_field) for entry in ordered}) > limits.GATEWAY_NODES_MAX:
+    brokers = [(getattr(entry, id_field), entry.host, entry.port) for entry in entries]
+    if len({node_id for node_id, _, _ in brokers}) > limits.GATEWAY_NODES_MAX:
         raise ProtocolError(f"the cluster names more than {limits.GATEWAY_NODES_MAX} brokers")
-    for entry in ordered:  # so that brokers that are new together get their ports in order
-        address = view.exchange(getattr(entry, id_field), entry.host, entry.port)
-        if address != (entry.host, entry.port):
-            entry.host, entry.port = address
-            changed = True
-    return changed
+    # In order, so that brokers that are new together get their ports in order; once each, because 10,000 groups have few coordinators.
+    addresses = {broker: view.exchange(*broker) for broker in sorted(set(brokers))}
+    for entry, broker in zip(entries, brokers, strict=True):
+        entry.host, entry.port = addresses[broker]
+    return any(address != broker[1:] for broker, address in addresses.items())

@@ -357,6 +357,8 @@ class GatewayConnection:
     async def _rewrite(self) -> None:
         """Rewrite large responses in parts, with turns of other connections in between, until none is left."""
         while self._passage.is_rewriting:
+            if self._passage.has_work:
+                await asyncio.get_running_loop().run_in_executor(None, self._passage.compute)
             await self._shared.turns.mine()
             self.moved()
             self._process(self._passage.rewrite_more)

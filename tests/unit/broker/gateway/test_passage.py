@@ -22,6 +22,7 @@ from ottla.protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
@@ -162,6 +163,35 @@ def test_a_large_metadata_response_that_is_invalid_at_its_end_ends_the_connectio
     frame = response(MetadataResponse(topics=topics), 12, 1)[4:] + b"more"
     passing.from_cluster(struct.pack(">i", len(frame)) + frame)
     passing.rewrite_more()
+    with pytest.raises(ProtocolError, match="4 bytes follow its end"):
+        passing.rewrite_more()
+    assert to_client(passing) == b""
+
+
+def coordinators(host: str, port: int, count: int = 10_000) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(coordinators=[Coordinator(f"group-{number}", 1, host, port) for number in range(count)])
+
+
+def test_a_large_find_coordinator_response_is_decoded_and_encoded_by_the_caller_and_later_responses_wait_for_it() -> None:
+    passing, computed = passage(), 0
+    passing.from_client(request(FindCoordinatorRequest("", 0, ["g"]), 4, 1) + request(HeartbeatRequest("g"), 4, 2))
+    later = response(HeartbeatResponse(), 4, 2)
+    passing.from_cluster(response(coordinators("a", 9092), 4, 1) + later)
+    while passing.is_rewriting:
+        assert (to_client(passing), passing.has_work) == (b"", True)
+        passing.compute()
+        computed += 1
+        passing.rewrite_more()
+    assert (computed, to_client(passing)) == (2, response(coordinators("gw", 20_001), 4, 1) + later)
+    assert passing.held_bytes == 0
+
+
+def test_a_large_find_coordinator_response_that_is_invalid_at_its_end_ends_the_connection() -> None:
+    passing = passage()
+    passing.from_client(request(FindCoordinatorRequest("", 0, ["g"]), 4, 1))
+    frame = response(coordinators("a", 9092), 4, 1)[4:] + b"more"
+    passing.from_cluster(struct.pack(">i", len(frame)) + frame)
+    passing.compute()
     with pytest.raises(ProtocolError, match="4 bytes follow its end"):
         passing.rewrite_more()
     assert to_client(passing) == b""

@@ -31,15 +31,16 @@ from ottla.protocol.wire import Buffer
 VIEW = ClientsView(AddressBook([], lambda node_id: 20_000 + node_id), "gw")
 
 
-def made_of(api_key: int, version: int, frame: memoryview) -> list[Buffer]:
+def made_of(api_key: int, version: int, frame: memoryview, view: ClientsView = VIEW) -> list[Buffer]:
     """Return the buffers that the gateway sends in place of a response frame."""
-    steps = rewritten(api_key, version, frame, VIEW)
+    steps, result = rewritten(api_key, version, frame, view), None
     while True:
         try:
-            next(steps)
+            work = steps.send(result)
         except StopIteration as done:
             made: list[Buffer] = done.value
             return made
+        result = None if work is None else work()
 
 
 def through(response: Any, version: int) -> Any:
@@ -126,7 +127,7 @@ def test_a_response_with_too_many_elements_is_rejected_before_any_port_is_opened
     frame = memoryview(b"".join(encode_response(response.API_KEY, version, 5, response))[4:])
     known = AddressBook([], lambda _: pytest.fail("a port was opened"))
     with pytest.raises(ProtocolError, match="more than"):
-        list(rewritten(response.API_KEY, version, frame, ClientsView(known, "gw")))
+        made_of(response.API_KEY, version, frame, ClientsView(known, "gw"))
 
 
 def test_only_versions_with_addresses_are_decoded() -> None:

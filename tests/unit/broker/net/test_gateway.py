@@ -29,6 +29,7 @@ from ottla.protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
@@ -252,6 +253,25 @@ def test_a_client_of_a_broker_whose_host_name_cannot_be_one_is_closed() -> None:
             client.call(MetadataRequest([]), 9)
         with client_of(gateway, 1) as client, pytest.raises(ConnectionError):
             read_to_the_end(client, METADATA)
+
+
+@pytest.mark.parametrize("junk", [b"", b"more"])
+def test_a_find_coordinator_response_with_10000_groups_names_the_gateway_or_ends_the_connection(junk: bytes) -> None:
+    found = FindCoordinatorResponse(coordinators=[Coordinator(f"group-{number}", 5, HOST, 9_092) for number in range(10_000)])
+    frame = b"".join(encode_response(10, 4, 1, found))[4:] + junk
+    with (
+        scripted(answering_with(struct.pack(">i", len(frame)) + frame)) as port,
+        InProcessGateway(f"{HOST}:{port}") as gateway,
+        client_of(gateway) as client,
+    ):
+        client.send_raw(b"".join(encode_request(10, 4, 1, None, FindCoordinatorRequest("", 0, ["g"]))))
+        if junk:
+            with pytest.raises(ConnectionError):
+                client.read_frame()
+            return
+        got = decode_response(10, 4, client.read_frame())[1]
+        assert {(each.host, each.port) for each in got.coordinators} == {(HOST, gateway.node.book.ports[5])}
+        assert [each.key for each in got.coordinators] == [each.key for each in found.coordinators]
 
 
 class BusyClock(Clock):
