@@ -89,11 +89,11 @@ class ShareMember:
         self._process.wait(STOP_TIMEOUT_S)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None, "it has a pipe"
-            pipe.close()
+            with suppress(BrokenPipeError):  # a command that the process has not read
+                pipe.close()
 
     def __enter__(self) -> ShareMember:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._process.poll() is None:
-            self.kill()
+        self.kill()
