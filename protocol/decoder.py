@@ -138,7 +138,8 @@ class _DecoderCompiler:
         return "[]" if field.default is list else f"{self.source.name(field.default.__name__, field.default)}()"
 
     def tags(self, tagged: list[WireField], var: str) -> None:
-        """Read the tagged fields at the end of a flexible struct."""
+        """Generate the code that reads the tagged fields at the end of a flexible struct: those in `tagged` into attributes of
+        `var`; it skips the others."""
         source = self.source
         outer = source.path
         source.path = f"{outer}.tags"

@@ -75,8 +75,8 @@ def estimate(logs: Sequence[LogDirectory], question: Question, cores: int) -> Es
 
 
 def estimate_command(paths: Sequence[str], question: Question, master: str | None = None) -> int:
-    """List the logs, print their estimate for the cores of Spark's `master`, and return the exit code: 2 if something could not be listed,
-    else 0."""
+    """List the logs, and print what reading them for the question takes (Spark tasks, requests to an object store, CPU time) with the cores
+    of Spark's `master`. Return the exit code: 2 if something could not be listed, else 0."""
     logs = [find_logs(absolute(path)) for path in paths]
     known = cores_of(master)
     cores = known or os.cpu_count() or 1

@@ -61,7 +61,7 @@ def show(verdict: Verdict, samples: int, console: Console | None = None) -> None
 
 
 def summary(verdict: Verdict, names: list[str] | None = None) -> Table:
-    """Return a table of counts, followed by one row per rule; one column per directory."""
+    """Return the audit's summary: a column per directory; rows for the counts (partitions, batches, records, …), then a row per rule."""
     table = Table(title="Audit", title_justify="left", header_style="bold")
     table.add_column("")
     for name in names or _names(verdict.directories):

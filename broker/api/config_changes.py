@@ -40,7 +40,8 @@ _UNANSWERED: Final = Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
 async def decide_changes(
     ctx: Context[ControllerServices], request: Request, changes: Sequence[AlterResource]
 ) -> list[AlterConfigsResourceResponse]:
-    """Decide the `changes` that `request` asks a controller for. Return one result per change, in order, when all are durable.
+    """Decide the `changes` that `request` asks a controller for. Return one result per resource (one for each change of loggers), in order,
+    when all are durable: a resource that is named twice is rejected once, as in `ControllerApis`.
 
     Every change is authorized, whatever its form. Kafka checks the form first, so an error in the form replaces a denial in the response.
     """
@@ -55,7 +56,11 @@ async def decide_changes(
     except Rejected as error:
         answers = [error.kept()] * len(rest)
     settled |= zip(rest, answers, strict=True)
-    return [_result(change, settled[index]) for index, change in enumerate(changes)]
+    results = {
+        index if is_of_loggers(change) else (change.resource_type, change.name): _result(change, settled[index])
+        for index, change in enumerate(changes)
+    }
+    return list(results.values())
 
 
 async def forward_changes(

@@ -2,8 +2,8 @@
 
 Invariants:
 - A new partition's ISR has the replicas whose brokers are active, and the first of these is the leader.
-- A broker that is shutting down, or has only cordoned directories, gets no new replica unless it is named. A broker that has shut down
-  does get replicas, like other fenced brokers, because it will return.
+- A broker with only cordoned directories gets no new replica. A broker that is shutting down gets none unless an assignment names it.
+  A broker that has shut down does get replicas, like other fenced brokers, because it will return.
 - A standalone node counts as the only registered broker.
 
 Source: Kafka's ReplicationControlManager, ClusterControlManager (usableBrokers, defaultDir), BrokerRegistration.
@@ -113,7 +113,7 @@ def default_directory(broker: BrokerRegistration | None) -> bytes:
     return broker.directories[0] if broker.directories else MIGRATING
 
 
-def check_assignment(registered: Collection[int], replicas: Sequence[int], factor: int | None = None) -> None:
+def check_assignment(registered: Mapping[int, BrokerRegistration], replicas: Sequence[int], factor: int | None = None) -> None:
     """Raise Rejected (INVALID_REPLICA_ASSIGNMENT) for an invalid assignment. `factor`: the other partitions' replica count, or None."""
     code, what = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
     if not replicas:
@@ -122,6 +122,8 @@ def check_assignment(registered: Collection[int], replicas: Sequence[int], facto
     for replica in sorted(replicas):
         if replica not in registered:
             raise Rejected(code, f"{what} broker {replica}, but no such broker is registered.")
+        if not _has_room(registered[replica]):
+            raise Rejected(code, f"{what} broker {replica}, but all its log directories are cordoned.")
         if replica == before:
             raise Rejected(code, f"{what} the broker {replica} more than once.")
         before = replica

@@ -74,7 +74,8 @@ class Judged:
 
 
 def judge(played: Played) -> Judged:
-    """Read everything that the act left. Raises OSError and the audit's exceptions."""
+    """Audit the logs that the act of the demo left on each broker, and compare them with what was acknowledged. Raises OSError and the
+    audit's exceptions."""
     act, brokers = played.act, played.cluster.brokers
     directories = [broker.directory for broker in brokers]
     verdict = audit(directories, topics=[act.key], replicas=True, engine="duckdb")

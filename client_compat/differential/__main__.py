@@ -110,7 +110,8 @@ def _of_releases(
     report_file: Path | None,
     explained: bool,
 ) -> NoReturn:
-    """Compare the releases that `like` names, and end as `_end` does, or with 2 if none could be compared. Raises ValueError."""
+    """Compare Ottla with each release that `like` names, print the reports and write their rows into `table`. Exits with 1 if a difference
+    is unexplained, and with 2 if no release could be compared. Raises ValueError for an unknown release."""
 
     def on_missing(version: str, why: str) -> None:
         console.print(f"[red]Not compared with {version}:[/] {escape(why)}")

@@ -18,7 +18,8 @@ USERS = (f"SCRAM-SHA-512=[name={_USER},password={_AT_BROKERS}]",)
 
 
 def locked(directory: Path) -> dict[str, str]:
-    """Return the security settings of each node of either kind; writes their certificate and its authority to `directory`."""
+    """Write a certificate and its authority to `directory`, and return the settings (the same for Apache Kafka and Ottla) of a node whose
+    connections to other nodes are secured."""
     scram = f'{_MODULES}.scram.ScramLoginModule required username="{_USER}" password="{_AT_BROKERS}";'
     plain = f'{_MODULES}.plain.PlainLoginModule required username="{_USER}" password="{_AT_CONTROLLERS}" user_{_USER}="{_AT_CONTROLLERS}";'
     return {

@@ -191,9 +191,9 @@ def _tansu_version() -> str:
 class Kind:
     """How to find and create a broker of one kind.
 
-    A `durable` one keeps acknowledged records across a restart. A `peer` is shown for comparison only, beside Ottla and Apache Kafka. One
-    `by_name` takes part only if it is named. One with `clients` is for these clients only, and one that `lacks` an area
-    does not offer what its scenarios need.
+    A broker that is `durable` keeps acknowledged records across a restart. A `peer` is shown for comparison only, beside Ottla and Apache
+    Kafka. A kind that is `by_name` runs only if `--broker` names it. `clients` limits it to these clients (empty: all). Scenarios of the
+    areas in `lacks` are left out, because the broker does not offer what they need.
     """
 
     name: str

@@ -121,7 +121,7 @@ async def write_missing(job: Job, given_up: set[bytes]) -> bool:
 
 
 async def send_plainly(job: Job) -> None:
-    """Write without transactions (`WITHOUT_TRANSACTIONS`): from the first record on, at each start."""
+    """Produce all records of the job without transactions. A restarted program produces them all again, from the first."""
     async with producing(job) as producer:
         for chunk in chunks(records_of(job)):
             sent = [await producer.send(job.output, value, key) for key, value in chunk]

@@ -177,8 +177,8 @@ def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: A
 def bounded(
     logs: Iterable[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]
 ) -> tuple[list[LogDirectory], list[Drawn], list[Row]]:
-    """Return the segments to read again, limited to DRAWN_BYTES_MAX per partition; the drawn partitions, each with the offset at which its
-    picture ends (WHOLE: at the log's end); and a row for each partition whose picture ends before its log."""
+    """Select what the pictures show: at most DRAWN_BYTES_MAX per partition. Return the segments to read again; the drawn partitions, each
+    with the offset at which its picture ends (WHOLE: at the log's end); and a row for each partition whose picture ends before its log."""
     places, files = {place[:3] for place in (*drawn, *found)}, {file for *_, file, _ in found}
     ends: dict[Extent, int] = {}
     read: dict[tuple[Extent, bool], int] = defaultdict(int)

@@ -236,11 +236,11 @@ def as_sent(response: object, version: int) -> object:
 
 
 def plain(part: object, *, texts: bool) -> Any:
-    """Convert a part of a response to a value that is equal for equal contents. Order and repetition of structs are ignored, and without
+    """Convert a part of a response to a value that is equal for equal contents. The order of structs is ignored, and without
     `texts` error messages."""
     if isinstance(part, list):
         parts = [plain(each, texts=texts) for each in part]
-        return sorted({repr(each) for each in parts}) if part and is_struct(part[0]) else parts
+        return sorted(repr(each) for each in parts) if part and is_struct(part[0]) else parts
     names = slots(part)
     return (
         {name: plain(getattr(part, name), texts=texts) for name in names if name not in (UNCOMPARED if texts else MESSAGES + UNCOMPARED)}

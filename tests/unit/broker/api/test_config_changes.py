@@ -16,6 +16,7 @@ from ottla.protocol.messages import k44_incremental_alter_configs as incremental
 from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
 from tests.support.cluster_members import MemberInMemory, enveloped, inside
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
+from tests.support.scenes import played_by
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
 LOGGER_NAME = "kafka.log.LogManager"
@@ -159,6 +160,13 @@ def test_a_controller_applies_the_last_duplicate_key_and_deletes_a_null_value() 
     first = change(BROKER, "", "log.retention.bytes", "7")
     configs = at_the_controller("User:ANONYMOUS", (first, AGREED), (DOUBLED, AGREED), (NULL, AGREED))
     assert configs == {**OF_A_NEW_CLUSTER, "log.retention.ms": "6"}
+
+
+@played_by(run_owned, 0)
+async def test_a_controller_answers_a_resource_that_is_named_twice_once(cluster: OwnedCluster) -> None:
+    twice = [change(BROKER, "", "log.retention.ms", value) for value in ("5", "6")]
+    answer = await cluster.ask_controller(incremental.IncrementalAlterConfigsRequest(twice))
+    assert told(answer) == [("", ErrorCode.INVALID_REQUEST)]
 
 
 def test_a_controller_changes_the_levels_of_its_own_loggers() -> None:

@@ -147,6 +147,15 @@ def test_a_broker_with_only_cordoned_directories_gets_no_new_replica() -> None:
     assert {replica for index in range(20) for replica in live.partition("t", index).replicas} == {2, 3}
 
 
+def test_a_manual_assignment_must_not_name_a_broker_with_only_cordoned_directories() -> None:
+    live = cluster()
+    live.write(BrokerRegistrationChangeRecord(1, live.broker(1).epoch, cordoned_log_dirs=[directory(10)]))
+    records, (error,) = create(live, NewTopic("t", assignments=[(0, [2, 1])]))
+    assert error is not None
+    text = "The manual partition assignment includes broker 1, but all its log directories are cordoned."
+    assert (error.code, error.message, list(records)) == (ErrorCode.INVALID_REPLICA_ASSIGNMENT, text, [])
+
+
 def test_added_partitions_have_as_many_replicas_as_the_first() -> None:
     live = cluster()
     create(live, NewTopic("t", 1, 2))
