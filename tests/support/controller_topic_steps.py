@@ -51,7 +51,7 @@ TOPIC_CONFIGS = {
 }
 # Kafka's controller stores some values that cannot be parsed, and describes them for new topics; Ottla's describes the value in force.
 BROKER_CONFIGS = {
-    "min.insync.replicas": ("1", "2", "3", "0"),
+    "min.insync.replicas": ("1", "2", "3"),  # Ottla's controller rejects values that Kafka's accepts although it cannot use them
     "unclean.leader.election.enable": ("true", "false", "FALSE"),
     "log.cleaner.threads": ("2", "x"),
     "follower.replication.throttled.rate": ("1000",),
