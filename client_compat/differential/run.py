@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from client_compat.differential.known import KNOWN, KNOWN_OF_OLDER, KnownDifference
+from client_compat.differential.known import KNOWN, KNOWN_OF_OLDER, KNOWN_OF_ZOOKEEPER, KnownDifference
 from client_compat.differential.normalise import Plain, differences
 from client_compat.differential.probe import NotOffered, Probe, Seen, Versions
 from client_compat.differential.scenarios import BEFORE_COORDINATORS, SCENARIOS
 from client_compat.differential.scenarios.common import wait_until_coordinated
 from client_compat.kafka.compiled import compiled
 from client_compat.kafka.jars import KafkaMissing, default_version
-from client_compat.kafka.reference import NODE_ID, ReferenceBroker, release_of
+from client_compat.kafka.reference import KRAFT_SINCE, NODE_ID, ReferenceBroker, release_of
 from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
 from client_compat.kafka.release_record import ELR_SINCE, TELEMETRY_SINCE
 from client_compat.support.brokers import HOST, ottla
@@ -143,7 +143,7 @@ def differential(
         versions = common_versions(reference.port, own.port)
         if like is not None:
             versions = without_disabled_groups(versions, reference.port)
-        known = KNOWN if like is None else KNOWN_OF_OLDER
+        known = KNOWN if like is None else KNOWN_OF_ZOOKEEPER if release_of(like) < KRAFT_SINCE else KNOWN_OF_OLDER
         play_all(report, versions, (reference.port, own.port), only, known=known, older=like is not None, on_scenario=on_scenario)
     return report
 

@@ -28,7 +28,9 @@ def then(probe: Probe, label: str, request: Message, version: int | None = None)
     """
     value = str(45_000 + next(TURNS))
     kind, name, key = (GROUP, "last-change", "consumer.session.timeout.ms") if not probe.older else (TOPIC, "last-change", "retention.ms")
-    if probe.older:  # its groups may have no settings
+    if not probe.knows(ApiKey.DESCRIBE_QUORUM):  # with ZooKeeper, only the settings of brokers are described as they were applied
+        kind, name, key = BROKER, "1", "max.connections.per.ip"
+    elif probe.older:  # its groups may have no settings
         probe.quietly(CreateTopicsRequest([CreatableTopic(name, 1, 1)]), 7)
     last = k44.AlterConfigsResource(kind, name, [k44.AlterableConfig(key, SET, value)])
     probe.quietly(k44.IncrementalAlterConfigsRequest([last]), 1)

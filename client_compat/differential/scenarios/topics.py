@@ -175,11 +175,14 @@ def creating_by_asking(probe: Probe) -> None:
     for turn in ("first", "after its deletion"):
         probe.ask(f"unknown, may be created: {turn}", asked)
         wait_until_led(probe, "automatic", 1)
+        for _ in until("it is described"):
+            if probe.quietly(MetadataRequest([MetadataRequestTopic(name="automatic")], False), 12).topics[0].error_code == ErrorCode.NONE:
+                break
         probe.ask(f"created: {turn}", asked)
         probe.ask(f"delete: {turn}", DeleteTopicsRequest([DeleteTopicState("automatic")], timeout_ms=5_000), 6)
         for _ in until("it is gone"):
-            gone = probe.quietly(MetadataRequest([MetadataRequestTopic(name="automatic")], False), 12)
-            if gone.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            gone = probe.quietly(CreateTopicsRequest([CreatableTopic("automatic", 1, 1)], 5_000, True), 5)
+            if gone.topics[0].error_code == ErrorCode.NONE:
                 break
     for label in ("collides with another", "still collides"):
         probe.ask(label, MetadataRequest([MetadataRequestTopic(name="colliding_name")], True))

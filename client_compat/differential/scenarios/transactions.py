@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from client_compat.differential.probe import Probe
@@ -11,7 +12,12 @@ from client_compat.differential.scenarios.fetch import request as fetch_request
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -41,12 +47,24 @@ def init(probe: Probe, label: str, name: str, version: int = 4, **fields: Any) -
     return response.producer_id, response.producer_epoch
 
 
-def settled(probe: Probe, name: str) -> None:
-    """Wait until the last transaction of this id has written all its markers."""
+def settled(probe: Probe, name: str, last: EndTxnRequest | None = None) -> None:
+    """Wait until the last transaction of this id has written all its markers. A release that cannot describe transactions is asked again
+    to end the `last` one.
+    """
+    if not probe.knows(ApiKey.DESCRIBE_TRANSACTIONS):
+        for _ in until(f"{name} is settled"):
+            if last is None or probe.quietly(last, 3).error_code != CONCURRENT:
+                return
     for _ in until(f"{name} is settled"):
         (state,) = probe.quietly(DescribeTransactionsRequest([name]), 0).transaction_states
         if not state.transaction_state.startswith("Prepare"):
             return
+
+
+def described(probe: Probe, label: str, *names: str) -> None:
+    """Describe transactions, if the release can."""
+    if probe.knows(ApiKey.DESCRIBE_TRANSACTIONS):
+        probe.ask(label, DescribeTransactionsRequest(list(names)), 0)
 
 
 def add(name: str, producer: tuple[int, int], topics: list[AddPartitionsToTxnTopic], *, verify: bool = False) -> AddPartitionsToTxnRequest:
@@ -83,19 +101,19 @@ def lives(probe: Probe) -> None:
                 probe.ask("add again", add(name, producer, [AddPartitionsToTxnTopic(topic, [0])]), min(version, 3))
             send(probe, "write", topic, name, producer, sequence=0 if committed or version >= 5 else 2, version=produce_version)
             look(probe, f"open ({committed})", topic)
-            probe.ask("described", DescribeTransactionsRequest([name]), 0)
+            described(probe, "described", name)
             probe.ask("other outcome's epoch", EndTxnRequest(name, producer[0], producer[1] + 5, committed), version)
             ended = probe.ask("end", EndTxnRequest(name, *producer, committed), version)
-            settled(probe, name)
+            settled(probe, name, EndTxnRequest(name, *producer, committed))
             probe.ask("end again", EndTxnRequest(name, *producer, committed), version)
             probe.ask("end otherwise", EndTxnRequest(name, *producer, not committed), version)
             look(probe, f"ended ({committed})", topic)
             if version >= 5:
                 producer = (ended.producer_id, ended.producer_epoch)
-        settled(probe, name)
+        settled(probe, name, EndTxnRequest(name, *producer, False))
         probe.ask("end of nothing", EndTxnRequest(name, *producer, True), version)
-        settled(probe, name)
-        probe.ask("described at the end", DescribeTransactionsRequest([name]), 0)
+        settled(probe, name, EndTxnRequest(name, *producer, True))
+        described(probe, "described at the end", name)
 
 
 def refused(probe: Probe) -> None:
@@ -135,7 +153,7 @@ def refused(probe: Probe) -> None:
     for version in (3, 7, 9, 11):
         send(probe, "write what was never added", "refuse", "refuse", producer, sequence=0, version=version)
         send(probe, "write without a name", "refuse", None, producer, sequence=0, version=version)
-    probe.ask("described", DescribeTransactionsRequest(["refuse", "no-such-name", ""]), 0)
+    described(probe, "described", "refuse", "no-such-name", "")
 
 
 def fenced(probe: Probe) -> None:
@@ -161,7 +179,7 @@ def fenced(probe: Probe) -> None:
     probe.ask("add of the second", add("fence", second, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
     send(probe, "write of the second", "fenced", "fence", second, sequence=0)
     probe.ask("end of the second", EndTxnRequest("fence", *second, True), 3)
-    settled(probe, "fence")
+    settled(probe, "fence", EndTxnRequest("fence", *second, True))
     look(probe, "committed by the second", "fenced")
     probe.ask("add of the second, again", add("fence", second, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
     probe.ask("init of the first, whose producer id is the second's", InitProducerIdRequest("fence", 60_000, *first), 4)
@@ -172,7 +190,8 @@ def fenced(probe: Probe) -> None:
 def offsets(probe: Probe) -> None:
     """Commit offsets in a transaction: pending, committed, aborted and rejected."""
     topic_id = create(probe, "txn-in", 1)
-    asked = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", partition_indexes=[0])])]
+    groups = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", partition_indexes=[0])])]
+    committed_offsets = partial(OffsetFetchRequest, "txn-group", [OffsetFetchRequestTopic("txn-in", [0])], groups)
 
     def commit(name: str, who: tuple[int, int], offset: int, group: str = "txn-group", **fields: Any) -> TxnOffsetCommitRequest:
         partition = TxnOffsetCommitRequestPartition(fields.pop("partition", 0), offset, 0, "note")
@@ -201,19 +220,19 @@ def offsets(probe: Probe) -> None:
                 probe.ask("of a stranger", commit(name, producer, 5, generation_id_or_member_epoch=3, member_id="stranger"), version)
                 probe.ask("of a generation", commit(name, producer, 5, generation_id_or_member_epoch=3), version)
             for stable in (False, True):
-                probe.ask(f"fetch, stable {stable}", OffsetFetchRequest(groups=asked, require_stable=stable), 8)
+                probe.ask(f"fetch, stable {stable}", committed_offsets(stable), 8)
             probe.ask("end", EndTxnRequest(name, *producer, committed), 3)
-            settled(probe, name)
-            _wait_until_stable(probe, asked)
+            settled(probe, name, EndTxnRequest(name, *producer, committed))
+            _wait_until_stable(probe, committed_offsets(True))
             for stable in (False, True):
-                probe.ask(f"fetch after the end, stable {stable}", OffsetFetchRequest(groups=asked, require_stable=stable), 8)
+                probe.ask(f"fetch after the end, stable {stable}", committed_offsets(stable), 8)
 
 
-def _wait_until_stable(probe: Probe, asked: list[OffsetFetchRequestGroup]) -> None:
+def _wait_until_stable(probe: Probe, request: OffsetFetchRequest) -> None:
     """Wait until no offset is pending. Coordinators before 4.0 apply the offsets of a transaction some time after its marker."""
     for _ in until("no offset is pending"):
-        groups = probe.quietly(OffsetFetchRequest(groups=asked, require_stable=True), 8).groups
-        codes = {partition.error_code for group in groups for topic in group.topics for partition in topic.partitions}
+        answer = probe.quietly(request, 8)
+        codes = {partition.error_code for topic in (*answer.groups, answer)[0].topics for partition in topic.partitions}
         if ErrorCode.UNSTABLE_OFFSET_COMMIT not in codes:
             return
 
@@ -235,7 +254,7 @@ def listing(probe: Probe) -> None:
             for pattern in ("list-.*", "list-a", "nothing", "", "(", None):
                 pattern_request = ListTransactionsRequest([], [], -1, pattern)
                 only_listed(probe, probe.ask(f"pattern {pattern!r}", pattern_request, version))
-    probe.ask("described", DescribeTransactionsRequest(["list-a", "list-b"]), 0)
+    described(probe, "described", "list-a", "list-b")
     probe.ask("end", EndTxnRequest("list-b", *producer, False), 3)
 
 
