@@ -477,7 +477,8 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
 
 
 def _error(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejected) -> PartitionData:
-    aborted: list[AbortedTransaction] | None = [] if rejected.code in _UNKNOWN else None
+    is_listed = rejected.code in _UNKNOWN and ctx.services.settings.like.lists_no_aborted_transactions
+    aborted: list[AbortedTransaction] | None = [] if is_listed else None
     data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING and ctx.version >= REDIRECTED_SINCE:
         leader = ctx.services.cluster.current_leader(target.topic, target.asked.partition)

@@ -91,6 +91,7 @@ def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, ask
     names = list(dict.fromkeys(asked))
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, names)
     not_made: Collection[str] = ()
+    made: Collection[str] = ()
     if request.allow_auto_topic_creation and ctx.services.settings.auto_create_topics_enable:
         missing = [name for name in names if name not in hidden and ctx.services.topics.topic(name) is None]
         if missing and not allowed_of_cluster(ctx, Operation.CREATE, quietly=True):
@@ -103,9 +104,18 @@ def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, ask
     return [
         MetadataResponseTopic(code, name, is_internal=name in not_made and is_internal(name))
         if name in hidden or name in not_made
+        else _being_made(ctx, name)
+        if name in made and ctx.services.settings.like.has_zookeeper
         else _describe_name(ctx, name)
         for name in names
     ]
+
+
+def _being_made(ctx: Context[ClusterServices], name: str) -> MetadataResponseTopic:
+    """Describe a topic whose creation has begun, as releases with ZooKeeper do."""
+    collides = ctx.services.topics.colliding(name) is not None
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION if collides else ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponseTopic(code, name, is_internal=is_internal(name))
 
 
 def _describe_ids(ctx: Context[ClusterServices], ids: Iterable[bytes]) -> list[MetadataResponseTopic]:

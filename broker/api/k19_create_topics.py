@@ -2,7 +2,7 @@
 
 Promises: a topic without an error in the response is durable and ready to use; an error of one topic does not affect others;
 validate_only checks everything and creates nothing. From version 5 on the response has the topic's configuration with its sources, from
-version 7 on its id.
+version 7 on its id. With validate_only the id is that of no topic, and zero in a release with ZooKeeper.
 
 `timeout_ms` is ignored: on a standalone node there is nothing to wait for.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set
+from dataclasses import replace
 from functools import partial
 
 from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
@@ -20,6 +21,7 @@ from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.api.topic_answers import error_fields
+from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
@@ -55,6 +57,8 @@ async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest)
         )
     except Rejected as error:
         created = [CreatedTopic(topic.name, error.kept()) for topic in wanted]
+    if request.validate_only and ctx.services.settings.like.has_zookeeper:
+        created = [replace(topic, topic_id=ZERO_ID) for topic in created]
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     times = Counter(topic.name for topic in request.topics if topic.name in refused)
     is_checked = not ctx.services.active.state.settings.like.denies_metadata_topic
@@ -98,7 +102,11 @@ def _result(created: CreatedTopic, broker_configs: BrokerConfigs, is_hidden: boo
         result.replication_factor = created.replication_factor
         result.configs = [
             CreatableTopicConfigs(
-                entry.name, created.configs.get(entry.name, _as_written(entry)), entry.read_only, entry.source, entry.sensitive
+                entry.name,
+                entry.value if broker_configs.settings.like.has_zookeeper else created.configs.get(entry.name, _as_written(entry)),
+                entry.read_only,
+                entry.source,
+                entry.sensitive,
             )
             for entry in topic_entries(created.configs, broker_configs)
         ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
@@ -39,6 +40,7 @@ API = Api(
 async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete the topics; respond when the deletions are durable."""
     refs = [TopicRef(name) for name in request.topic_names] + [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
+    ids_of: dict[str | None, bytes] = {ref.name: ref.topic_id for ref in refs if ref.name is not None}
     charge, wait_ms = charged(ctx, strict_since=5)
     try:
         if not ctx.services.settings.delete_topic_enable:
@@ -47,6 +49,8 @@ async def handle(ctx: Context[ControllerServices], request: DeleteTopicsRequest)
         denials = {} if ctx.services.authorizer is None else _denials(ctx, refs)
         wanted = [ref for ref in refs if ref not in denials]
         deleted = await ctx.services.active.run(lambda state: delete_topics(state.catalog, wanted, charge))
+        if ctx.services.settings.like.has_zookeeper:
+            deleted = [replace(topic, topic_id=ids_of.get(topic.name, topic.topic_id)) for topic in deleted]
         deleted += denials.values()
     except Rejected as error:
         deleted = [DeletedTopic(ref.name, ref.topic_id, error.kept()) for ref in refs]

@@ -16,6 +16,7 @@ from ottla.broker.api.services import ControllerServices
 from ottla.broker.controller.feature_updates import FeatureUpdate, update_features
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k57_update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -47,5 +48,6 @@ async def _updated(ctx: Context[ControllerServices], each: FeatureUpdateKey, val
     try:
         await ctx.services.active.run(partial(update_features, updates=[update]), validate_only=validate_only)
     except Rejected as error:
-        return UpdatableFeatureResult(each.feature, error.code, error.message)
+        code = ErrorCode.INVALID_REQUEST if ctx.services.settings.like.has_zookeeper else error.code
+        return UpdatableFeatureResult(each.feature, code, error.message)
     return UpdatableFeatureResult(each.feature, error_message=None)

@@ -76,8 +76,18 @@ def errors_of_brokers(
                 if resource.name != CLUSTER_DEFAULT:
                     check_stores(wanted)
             except Rejected as error:
-                errors[index] = error.kept()
+                errors[index] = reported(error, resource, settings)
     return errors
+
+
+def reported(error: Rejected, resource: AlterResource, settings: BrokerSettings) -> Rejected:
+    """Return the error of a change as the release reports it: with ZooKeeper, an invalid value makes the request invalid, while a topic's
+    unknown setting is an invalid configuration, as with KRaft."""
+    if error.code is not ErrorCode.INVALID_CONFIG or not settings.like.has_zookeeper:
+        return error.kept()
+    is_of_topic = resource.resource_type == ResourceType.TOPIC
+    has_unknown = is_of_topic and not topic_keys(settings).keys() >= {op.name for op in resource.ops}
+    return error.kept() if has_unknown else Rejected(ErrorCode.INVALID_REQUEST, error.message)
 
 
 def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
@@ -132,8 +142,10 @@ def _topic_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSett
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     named = {op.name for op in resource.ops}
     checked = named | usable_overrides(wanted, settings).keys()
-    check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
-    if catalog.topic(resource.name) is None:
+    exists = catalog.topic(resource.name) is not None
+    if exists or not settings.like.has_zookeeper:
+        check_topic_configs({name: text for name, text in wanted.items() if name in checked}, settings)
+    if not exists:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist.")
     return wanted
 

@@ -26,6 +26,7 @@ from ottla.broker.controller.alter_configs import (
     check_operations,
     is_of_loggers,
     named_twice,
+    reported,
     wanted_of,
     wanted_overrides,
 )
@@ -60,7 +61,7 @@ def alter_cluster_configs(
             records += _resource_records(state, resource, forwarded=forwarded)
             results.append(None)
         except Rejected as error:
-            results.append(error.kept())
+            results.append(reported(error, resource, state.settings))
     return Effects([*records, *(cleared_elr(records) if state.has_elr else ())], results)
 
 

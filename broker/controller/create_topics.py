@@ -80,11 +80,12 @@ def create_topics(
     new_id: Callable[[], bytes],
     *,
     charge: Callable[[int], None] = lambda _: None,
+    code_of_null: ErrorCode = ErrorCode.INVALID_CONFIG,
 ) -> Effects[MetadataRecord, list[CreatedTopic]]:
     """Decide a CreateTopics request: return its records, and one result per distinct name, in the request's order.
 
-    `charge` gets the partition count of each new topic, and raises Rejected if that exceeds the client's quota (KIP-599). Raises
-    `Rejected(POLICY_VIOLATION)` if the request has too many partitions.
+    `charge` gets the partition count of each new topic, and raises Rejected if that exceeds the client's quota (KIP-599). `code_of_null` is
+    the error of a setting without a value. Raises `Rejected(POLICY_VIOLATION)` if the request has too many partitions.
     """
     _check_total(topics, placement)
     seen = Counter(topic.name for topic in topics)
@@ -95,7 +96,7 @@ def create_topics(
             if (malformed := form_error(topic.name, seen[topic.name])) is not None:
                 raise malformed
             _check_name(catalog, topic.name)
-            configs = _checked_configs(topic, check_configs)
+            configs = _checked_configs(topic, check_configs, code_of_null)
             replicas = _manual_replicas(topic, placement) if topic.assignments else _placed_replicas(topic, placement)
             charge(len(replicas))
             topic_id = new_id()
@@ -115,7 +116,13 @@ def create_cluster_topics(
         check_topic_configs(overrides, state.settings)
 
     return create_topics(
-        state.catalog, topics, Placement.in_cluster(state), check, lambda: new_topic_id(state.random.randbytes), charge=charge
+        state.catalog,
+        topics,
+        Placement.in_cluster(state),
+        check,
+        lambda: new_topic_id(state.random.randbytes),
+        charge=charge,
+        code_of_null=ErrorCode.INVALID_REQUEST if state.settings.like.has_zookeeper else ErrorCode.INVALID_CONFIG,
     )
 
 
@@ -161,10 +168,10 @@ def _check_name(catalog: Catalog, name: str) -> None:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 
 
-def _checked_configs(topic: NewTopic, check_configs: CheckConfigs) -> dict[str, str]:
+def _checked_configs(topic: NewTopic, check_configs: CheckConfigs, code_of_null: ErrorCode) -> dict[str, str]:
     nulls = [name for name, value in topic.configs if value is None]
     if nulls:
-        raise Rejected(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+        raise Rejected(code_of_null, f"Null value not supported for topic configs: {','.join(nulls)}")
     configs = {name: value for name, value in topic.configs if value is not None}
     check_configs(configs)
     return configs

@@ -58,7 +58,8 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effec
         for topic in state.image.topics.values():
             answers = [_answer(state, topic.name, index, kind, records) for index in topic.partitions]
             needed = [answer for answer in answers if answer.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-            results.append(ReplicaElectionResult(topic.name, needed))
+            if needed or not state.settings.like.has_zookeeper:
+                results.append(ReplicaElectionResult(topic.name, needed))
     else:
         for asked in request.topic_partitions:
             answers = [_answer(state, asked.topic, index, kind, records) for index in asked.partitions]

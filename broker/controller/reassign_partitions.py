@@ -91,9 +91,14 @@ def _moves(partition: PartitionRegistration) -> bool:
 
 def _altered(state: ControllerState, name: str, wanted: ReassignablePartition, *, may_resize: bool) -> Iterable[PartitionChangeRecord]:
     topic = state.catalog.topic(name)
+    index = wanted.partition_index
+    if state.settings.like.has_zookeeper:
+        if wanted.replicas is not None:
+            check_assignment(state.image.brokers, wanted.replicas)
+        elif topic is None or index not in topic.partitions:
+            raise Rejected(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     if topic is None:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    index = wanted.partition_index
     if index not in topic.partitions:
         raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
     rules = TopicRules(state, topic)

@@ -1,7 +1,8 @@
 """Decides AlterUserScramCredentials: creates and deletes users' SCRAM credentials. Brokers authenticate against them.
 
 Invariants:
-- A user may appear once in a request: a user named twice is rejected, and nothing of that user changes.
+- A user may appear once in a request, in releases with ZooKeeper once for each mechanism: a user named twice is rejected, and nothing of
+  that user changes.
 - The request has the salted and hashed password. The stored credential can verify a client, but not impersonate one (RFC 5802).
 
 Source: Kafka's ScramControlManager.
@@ -9,6 +10,7 @@ Source: Kafka's ScramControlManager.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Final, TypeAlias
 
 from ottla.broker.cluster.features import METADATA_VERSION
@@ -36,22 +38,23 @@ def alter_scram_users(
     state: ControllerState, request: AlterUserScramCredentialsRequest
 ) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
     """Decide an AlterUserScramCredentials request: return its records, and an error or None per user."""
-    wanted: dict[str, Change] = {}
+    wanted: dict[str, dict[int, Change]] = {}
     results: dict[str, Rejected | None] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
     for change in changes:
         if results.get(change.name) is not None:
             continue
         try:
-            if change.name in wanted:
-                del wanted[change.name]
+            others = wanted.get(change.name, {})
+            if change.mechanism in others or (others and not state.settings.like.has_zookeeper):
                 raise Rejected(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
             _check(state.image, change)
-            wanted[change.name], results[change.name] = change, None
+            wanted[change.name], results[change.name] = {**others, change.mechanism: change}, None
         except Rejected as error:
+            wanted.pop(change.name, None)
             results[change.name] = error.kept()
     records: list[MetadataRecord] = []
-    for change in wanted.values():
+    for change in chain.from_iterable(each.values() for each in wanted.values()):
         if isinstance(change, ScramCredentialDeletion):
             records.append(RemoveUserScramCredentialRecord(change.name, change.mechanism))
         elif change.salted_password:

@@ -41,6 +41,9 @@ _METADATA_TOPIC_PROHIBITED: Final = (3, 9)
 _METRICS_DECOMPRESSED: Final = (3, 8)
 _STATES_OF_ANY_CASE: Final = (3, 8)
 _TYPED_CLIENT_METRICS: Final = (4, 1)
+_NO_ABORTED_LISTED: Final = (3, 0)
+_ZOOKEEPER: Final = "ZooKeeper"
+"""The mode of releases whose brokers kept metadata in ZooKeeper."""
 
 _EXTENDED: Final = 1
 """The version of StreamsGroupHeartbeat that Kafka 4.4 brought."""
@@ -91,24 +94,11 @@ class Likeness:
         return order(self.release) >= _TYPED_CLIENT_METRICS
 
     @property
-    def updates_features_together(self) -> bool:
-        """Whether UpdateFeatures changes all features of a request or none. Before 4.0 each feature had a result of its own."""
-        return order(self.release) >= _FEATURES_TOGETHER
-
-    @property
-    def asks_again_after_errors(self) -> bool:
-        """Whether a client may get its metrics subscription at once after an error about it. Before 4.0 every early get was throttled."""
-        return order(self.release) >= _TELEMETRY_MENDED
-
-    @property
-    def forgets_closed_clients(self) -> bool:
-        """Whether a client instance with metrics is removed with its connection. Before 4.0 it stayed until it expired."""
-        return order(self.release) >= _TELEMETRY_MENDED
-
-    @property
-    def decompresses_client_metrics(self) -> bool:
-        """Whether pushed client metrics have to be decompressible. Kafka 3.7 gives them to its plugins as they are."""
-        return order(self.release) >= _METRICS_DECOMPRESSED
+    def has_zookeeper(self) -> bool:
+        """Whether brokers of the release kept metadata in ZooKeeper. Their controller, `ZkAdminManager`, validates other things, in another
+        order and with other errors than KRaft's.
+        """
+        return self.table.mode == _ZOOKEEPER
 
     @property
     def has_client_metrics(self) -> bool:
@@ -119,6 +109,11 @@ class Likeness:
     def describes_asked_log_dirs_only(self) -> bool:
         """Whether DescribeLogDirs omits topics that the request does not name. Before 3.7 they had no partitions in the response."""
         return order(self.release) >= _LOG_DIRS_FILTERED
+
+    @property
+    def lists_no_aborted_transactions(self) -> bool:
+        """Whether Fetch returns an empty list of aborted transactions for an unknown partition. Before 3.0 it returned null."""
+        return order(self.release) >= _NO_ABORTED_LISTED
 
     @property
     def accepts_append_time(self) -> bool:
@@ -137,6 +132,26 @@ class Likeness:
         were special in all versions, and any other negative timestamp was an ordinary one.
         """
         return order(self.release) >= _SPECIAL_TIMESTAMPS_CHECKED
+
+    @property
+    def updates_features_together(self) -> bool:
+        """Whether UpdateFeatures changes all features of a request or none. Before 4.0 each feature had a result of its own."""
+        return order(self.release) >= _FEATURES_TOGETHER
+
+    @property
+    def asks_again_after_errors(self) -> bool:
+        """Whether a client may get its metrics subscription at once after an error about it. Before 4.0 every early get was throttled."""
+        return order(self.release) >= _TELEMETRY_MENDED
+
+    @property
+    def forgets_closed_clients(self) -> bool:
+        """Whether a client instance with metrics is removed with its connection. Before 4.0 it stayed until it expired."""
+        return order(self.release) >= _TELEMETRY_MENDED
+
+    @property
+    def decompresses_client_metrics(self) -> bool:
+        """Whether pushed client metrics have to be decompressible. Kafka 3.7 gives them to its plugins as they are."""
+        return order(self.release) >= _METRICS_DECOMPRESSED
 
     @property
     def denies_metadata_topic(self) -> bool:

@@ -168,6 +168,68 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
 )
 """The deliberate differences from a release that Ottla is like."""
 
+UNCHECKED = "A release with ZooKeeper creates any number of partitions in one request"
+WORDS = "A release with ZooKeeper words its errors in its own way"
+QUOTAS = "A release with ZooKeeper stores quotas of any value"
+LATER = "A broker with ZooKeeper applies changes after it has confirmed them"
+LAST = "A release before 3.2 takes the last of several values of a setting"
+FORMAT = "A release before 4.0 obeys `message.format.version`"
+UNCHECKED_MEMBER = "2.8 ignores an instance id that no member of the group has"
+MEMBERLESS = "3.0 to 3.2 let only members commit offsets of an empty group if the request has a member id"
+STRANGER = "A broker with ZooKeeper serves fetches of nodes that are no replicas"
+_LEFT = "twice-named|both-ways"
+"""Topics that Ottla does not delete, because a request names them twice."""
+_KIND_7 = "(every partition|none|one|no such), of kind 7"
+KNOWN_OF_ZOOKEEPER: tuple[KnownDifference, ...] = (
+    *KNOWN_OF_OLDER,
+    KnownDifference(
+        UNCHECKED,
+        "CREATE_TOPICS",
+        r"topics\[[^\]]+\]\..*",
+        label="name '__cluster_metadata'|100000 partitions.*|assignment (of nobody|unknown node|same index|negative node)",
+    ),
+    KnownDifference(UNCHECKED, "CREATE_TOPICS", r"topics\[counts\]\.error_code", label="0 partitions, 0 replicas"),
+    KnownDifference(UNCHECKED, "CREATE_PARTITIONS", r"results\[grow\]\.error_code", label="far too many"),
+    KnownDifference(TWICE, "CREATE_TOPICS", r"topics\[(0|1|twice)\]", label="twice in one request"),
+    KnownDifference(TWICE, "DELETE_TOPICS", rf"responses\[(0|1|{_LEFT})\]", label="twice|by name and by id"),
+    KnownDifference(TWICE, "DESCRIBE_LOG_DIRS", rf"results\[0\]\.topics\[({_LEFT})\]", kafka="None"),
+    KnownDifference(TWICE, "PRODUCE", r"responses.*", label="a partition twice|good and bad"),
+    KnownDifference(TWICE, "PRODUCE", "", label="a partition twice|good and bad", kafka="<closed>"),
+    KnownDifference(TWICE, "INCREMENTAL_ALTER_CONFIGS", r"responses\[(0|1|alter2)\]", label="resource twice"),
+    KnownDifference(
+        WORDS,
+        "ELECT_LEADERS|(ALTER|LIST)_PARTITION_REASSIGNMENTS|UPDATE_FEATURES|(ALTER|DESCRIBE)_CLIENT_QUOTAS|ALTER_USER_SCRAM_CREDENTIALS",
+        ".*error_message",
+    ),
+    KnownDifference(QUOTAS, "ALTER_CLIENT_QUOTAS", ".*error_code", label="(nothing|less|a key twice|an entity twice), .*", kafka="0 NONE"),
+    KnownDifference(QUOTAS, "DESCRIBE_CLIENT_QUOTAS", r"entries\[.*'entity_name': 'u'.*\]", ours="None"),
+    KnownDifference(QUOTAS, "DESCRIBE_CLIENT_QUOTAS", "error_code|entries", label="(the default|any) of a name.*", ours="42 .*|None"),
+    KnownDifference(ACCIDENT, "DESCRIBE_CLIENT_QUOTAS", "error_code", label="(no name|an unknown match).*", kafka="-1 .*"),
+    KnownDifference(ACCIDENT, "ELECT_LEADERS", ".*", label=_KIND_7, kafka="-1 .*|<timed out>"),
+    KnownDifference(ACCIDENT, "ALTER_CONFIGS", r".*\.error_code", kafka="-1 .*"),
+    KnownDifference(ACCIDENT, "PRODUCE", r"|.*log_start_offset", label="no records", kafka="<closed>|0"),
+    KnownDifference(FORMAT, "CREATE_TOPICS", r"topics\[configured\]\..*", label="config: removed", ours="0 .*|None|1|{.*"),
+    KnownDifference(FEWER, "CREATE_TOPICS", r"topics\[configured\]\..*", label="config: (remote|local)", ours="40 .*|<text>|-1|None"),
+    KnownDifference(
+        DESCRIBED, "DESCRIBE_CONFIGS", r".*configs\[(metric\.reporters\]\.value|process\.roles\]\.is_sensitive)", kafka="|False"
+    ),
+    KnownDifference(
+        DESCRIBED, "INCREMENTAL_ALTER_CONFIGS", r".*error_(code|message)", label="read-only of the broker|process.roles=broker"
+    ),
+    KnownDifference(ACCIDENT, "DELETE_TOPICS", r".*\.error_code", label="zero id", kafka="29 .*"),
+    KnownDifference(ACCIDENT, "LIST_OFFSETS", r".*\.(offset|leader_epoch)", label="the greatest of none", kafka="0"),
+    KnownDifference(LATER, "DELETE_TOPICS", r"responses\[.*\](\.error_code)?", label="by id again"),
+    KnownDifference(LAST, "ALTER_CONFIGS", r".*\.error_code", label="twice of .*", kafka="0 .*|3 .*"),
+    KnownDifference(LAST, "DESCRIBE_CONFIGS", r".*configs\[retention\.ms\]\.(value|config_source)", label="twice: then"),
+    KnownDifference(UNCHECKED_MEMBER, "HEARTBEAT", "error_code", label="unknown instance", kafka="0 NONE"),
+    KnownDifference(UNCHECKED_MEMBER, "TXN_OFFSET_COMMIT", ".*error_code", label="of a generation", kafka="22 .*", ours="25 .*"),
+    KnownDifference(MEMBERLESS, "OFFSET_COMMIT", r".*\.error_code", label="a stranger without generation", kafka="25 .*"),
+    KnownDifference(STRANGER, "FETCH", r"responses.*", label="as a replica", ours="6 .*|-1"),
+    KnownDifference(STRICTER, "DESCRIBE_CONFIGS", r".*configs\[cleanup\.policy\]\.value", kafka="(delete,)?compact(,compact)+"),
+    KnownDifference(REMOVED, "API_VERSIONS", r"api_keys\[(56|67)\]", ours="None"),
+)
+"""The deliberate differences from a release with ZooKeeper."""
+
 KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
     KnownDifference(FEWER, "DESCRIBE_CONFIGS", r"results\[2\]\.configs\[[^\]]+\]", label="all of a broker.*", ours="None"),

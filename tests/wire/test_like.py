@@ -24,17 +24,27 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.k01_fetch import FetchRequest
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from ottla.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from ottla.protocol.messages.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -352,6 +362,122 @@ def test_groups_have_settings_since_4_0(release: str, code: ErrorCode) -> None:
         assert client.call(IncrementalAlterConfigsRequest([change])).responses[0].error_code == code
         (described,) = client.call(DescribeConfigsRequest(resources=[DescribeConfigsResource(GROUP, "g", None)])).results
         assert described.error_code == code
+
+
+@pytest.mark.parametrize(("release", "aborted"), [("2.8", None), ("3.0", [])])
+def test_an_unknown_partition_has_a_list_of_aborted_transactions_since_3_0(release: str, aborted: list[object] | None) -> None:
+    request = FetchRequest(topics=[FetchTopic("nowhere", partitions=[FetchPartition(0)])])
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        assert client.call(request, 12).responses[0].partitions[0].aborted_transactions == aborted
+
+
+WITH_ZOOKEEPER, WITH_KRAFT = "3.2", "3.3"
+
+
+@pytest.mark.parametrize(
+    ("release", "code", "hidden"),
+    [(WITH_ZOOKEEPER, ErrorCode.INVALID_REQUEST, True), (WITH_KRAFT, ErrorCode.INVALID_CONFIG, False)],
+)
+def test_topics_are_created_and_deleted_as_with_zookeeper(release: str, code: ErrorCode, hidden: bool) -> None:
+    without_value = CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("retention.ms", None)])
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        assert client.call(CreateTopicsRequest(topics=[without_value])).topics[0].error_code == code
+        spaced = CreatableTopic("t", 1, 1, configs=[CreatableTopicConfig("retention.ms", " 5 ")])
+        (tried,) = client.call(CreateTopicsRequest(topics=[spaced], validate_only=True)).topics
+        (created,) = client.call(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)])).topics
+        (deleted,) = client.call(DeleteTopicsRequest(topics=[DeleteTopicState("t")])).responses
+    assert created.topic_id != bytes(16)
+    assert [topic.topic_id == bytes(16) for topic in (tried, deleted)] == [hidden, hidden]
+    assert next(entry.value for entry in tried.configs if entry.name == "retention.ms") == ("5" if hidden else " 5 ")
+
+
+@pytest.mark.parametrize(
+    ("release", "code", "collision"),
+    [
+        (WITH_ZOOKEEPER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (WITH_KRAFT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_a_topic_that_metadata_creates_is_answered_as_with_zookeeper(release: str, code: ErrorCode, collision: ErrorCode) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        client.call(CreateTopicsRequest(topics=[CreatableTopic("a.b", 1, 1)]))
+        asked = [MetadataRequestTopic(name="new"), MetadataRequestTopic(name="a_b")]
+        codes = {topic.name: topic.error_code for topic in client.call(MetadataRequest(asked, True)).topics}
+    assert codes == {"new": code, "a_b": collision}
+
+
+@pytest.mark.parametrize(
+    ("release", "codes"),
+    [
+        (WITH_ZOOKEEPER, [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        (WITH_KRAFT, [ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG]),
+    ],
+)
+def test_mistakes_in_settings_are_reported_as_with_zookeeper(release: str, codes: list[ErrorCode]) -> None:
+    mistakes = [("t", "retention.ms", "soon"), ("t", "no.such", "1"), ("nowhere", "retention.ms", "soon")]
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        client.call(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]))
+        answers = [
+            client.call(IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, topic, [AlterableConfig(name, 0, value)])]))
+            for topic, name, value in mistakes
+        ]
+    assert [answer.responses[0].error_code for answer in answers] == codes
+
+
+@pytest.mark.parametrize(("release", "named"), [(WITH_ZOOKEEPER, []), (WITH_KRAFT, ["t"])])
+def test_an_election_of_all_names_topics_that_need_none_as_with_kraft(release: str, named: list[str]) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        client.call(CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1)]))
+        results = client.call(ElectLeadersRequest(topic_partitions=None)).replica_election_results
+    assert [result.topic for result in results] == named
+
+
+@pytest.mark.parametrize(
+    ("release", "moved", "called_off"),
+    [
+        (WITH_ZOOKEEPER, ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        (WITH_KRAFT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_reassignments_of_unknown_partitions_are_rejected_as_with_zookeeper(release: str, moved: ErrorCode, called_off: ErrorCode) -> None:
+    wanted = [ReassignablePartition(0, [99]), ReassignablePartition(1, None)]
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        answer = client.call(AlterPartitionReassignmentsRequest(topics=[ReassignableTopic("nowhere", wanted)]))
+    assert [each.error_code for each in answer.responses[0].partitions] == [moved, called_off]
+
+
+@pytest.mark.parametrize(("release", "code"), [(WITH_ZOOKEEPER, ErrorCode.INVALID_REQUEST), (WITH_KRAFT, ErrorCode.INVALID_UPDATE_VERSION)])
+def test_an_unknown_feature_is_rejected_as_with_zookeeper(release: str, code: ErrorCode) -> None:
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        answer = client.call(UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("no.such", 1)]), 0)
+    assert answer.results[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    ("release", "two", "same"),
+    [
+        (WITH_ZOOKEEPER, ErrorCode.NONE, ErrorCode.DUPLICATE_RESOURCE),
+        ("3.5", ErrorCode.DUPLICATE_RESOURCE, ErrorCode.DUPLICATE_RESOURCE),
+    ],
+)
+def test_two_mechanisms_of_a_user_change_at_once_as_with_zookeeper(release: str, two: ErrorCode, same: ErrorCode) -> None:
+    first, second = (ScramCredentialUpsertion("alice", mechanism, 4096, b"salt", b"p" * 32 * mechanism) for mechanism in (1, 2))
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        codes = [
+            client.call(AlterUserScramCredentialsRequest(upsertions=upsertions)).results[0].error_code
+            for upsertions in ([first, second], [first, first], [first, second, first])
+        ]
+        (found,) = client.call(DescribeUserScramCredentialsRequest([UserName("alice")])).results
+    assert codes == [two, same, same]
+    assert len(found.credential_infos) == (2 if two is ErrorCode.NONE else 0)
+
+
+@pytest.mark.parametrize("nodes", [[], [9]], ids=["none", "an unknown one"])
+def test_a_partition_needs_a_broker_in_every_release(nodes: list[int]) -> None:
+    topic = CreatableTopic("t", -1, -1, [CreatableReplicaAssignment(0, nodes)])
+    with InProcessBroker(like=WITH_ZOOKEEPER) as broker, asking(broker) as client:
+        answer = client.call(CreateTopicsRequest(topics=[topic]))
+    assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_a_directory_keeps_its_levels_in_a_later_release(tmp_path: Path) -> None:

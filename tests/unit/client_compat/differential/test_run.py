@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from client_compat.differential.known import KNOWN_OF_OLDER, KnownDifference
+from client_compat.differential.known import KNOWN_OF_ZOOKEEPER, KnownDifference
 from client_compat.differential.probe import Seen
 from client_compat.differential.run import compare
 
@@ -36,5 +36,5 @@ def test_a_scenario_that_went_another_way_is_a_difference() -> None:
 
 def test_every_meant_difference_has_its_row_in_the_deviations() -> None:
     rows = (ROOT / "docs" / "deviations.md").read_text()
-    reasons = {row.why for row in KNOWN_OF_OLDER} - {"the reference node's own settings"}
+    reasons = {row.why for row in KNOWN_OF_ZOOKEEPER} - {"the reference node's own settings"}
     assert [why for why in reasons if not re.search(rf"^\| {re.escape(why)}", rows, re.MULTILINE)] == []
