@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib
 import inspect
 import json
 import sys
@@ -17,9 +18,15 @@ import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TextIO
 
 from ottla.protocol.error_codes import ErrorCode
+
+if sys.version_info >= (3, 11):  # noqa: UP036 -- some old clients have no newer wheels than those of Python 3.10
+    from asyncio import timeout
+else:
+    from async_timeout import timeout
 
 DEFAULT_TIMEOUT_MS = 30_000
 POLL_GRACE_S = 10.0
@@ -137,7 +144,7 @@ class Program:
 
     def failure_of(self, error: BaseException) -> Failure:
         """Translate `error` to CONTROL.md's form; log an unknown one with its traceback."""
-        if isinstance(error, TimeoutError):
+        if isinstance(error, (TimeoutError, asyncio.TimeoutError)):  # they differ before Python 3.11
             return Failure("CLIENT:TIMEOUT", str(error))
         if (known := self.failure(error)) is not None:
             return known
@@ -151,7 +158,7 @@ class Program:
         limit_s = request.timeout_s + (POLL_GRACE_S if request.op == "consumer.poll" else 0.0)
         if self.connect is None and (request.op == "admin.connect" or request.get("security") is not None):
             raise Unsupported(f"{self.client}'s program brings no certificates and users")
-        async with asyncio.timeout(limit_s):
+        async with timeout(limit_s):
             if request.op == "admin.connect" and self.connect is not None:
                 return {"brokers": await _value(self.connect(request))}
             if area == "admin":
@@ -187,7 +194,7 @@ class Program:
     async def _close_all(self) -> None:
         for one in [*self._handles.values(), *self._admins.values()]:
             try:
-                async with asyncio.timeout(POLL_GRACE_S):
+                async with timeout(POLL_GRACE_S):
                     await _value(one.close())
             except Exception as error:  # noqa: BLE001 -- the other objects have to be closed as well
                 self.failure_of(error)
@@ -196,6 +203,20 @@ class Program:
     def _write(sink: TextIO, answer: Answer) -> None:
         sink.write(json.dumps(answer) + "\n")
         sink.flush()
+
+
+def admin_of(client: str, module: str) -> Callable[[str], Any]:
+    """Return what makes `module`'s `Admin`. If the installed client is too old for it, every admin operation is unsupported."""
+    try:
+        kind: Any = importlib.import_module(module).Admin
+        opened: Callable[[str], Any] = getattr(kind, "open", kind)
+        return opened
+    except ImportError:
+        return partial(_lacks_admin, client)
+
+
+def _lacks_admin(client: str, bootstrap: str) -> Any:
+    raise Unsupported(f"{client}: this version's admin client is too old for the program")
 
 
 async def _value(result: Any) -> Any:

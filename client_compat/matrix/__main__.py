@@ -39,7 +39,7 @@ def main(
     broker: Annotated[
         list[str] | None,
         typer.Option(
-            help="ottla, ottla-2.8, -3.3 and -3.9 (--like; three clients each), kafka, tansu; all without. gateway: Kafka through Ottla's."
+            help="ottla, ottla-2.8, -3.3 and -3.9 (--like; clients of that age), kafka, tansu; all without. gateway: Kafka through Ottla's."
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Jobs at a time.", min=1)] = min(2, os.cpu_count() or 1),
@@ -72,7 +72,7 @@ def main(
     jobs = [
         Job(name, one, there)
         for name in clients
-        if (there := take_part(name, brokers))
+        if (there := take_part(name, brokers, client or ()))
         for one in scenarios
         if not one.clients or name in one.clients
     ]

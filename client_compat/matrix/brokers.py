@@ -34,6 +34,12 @@ from client_compat.support.ports import free_port
 OURS, KAFKA, TANSU, GATEWAY = "ottla", "kafka", "tansu", "gateway"
 OLDER: Mapping[str, str] = {f"{OURS}-{release}": release for release in ("2.8", "3.3", "3.9")}
 """Ottla that is like an older release, by the broker's name."""
+OF_ITS_AGE: Mapping[str, tuple[str, ...]] = {
+    "2.8": ("java-2.8", "aiokafka-0.7", "confluent-kafka-1.9", "kafka-python-2.0", "franz-go-1.11"),
+    "3.3": ("java-3.3", "aiokafka-0.8", "confluent-kafka-2.0", "kafka-python-2.0", "franz-go-1.11"),
+    "3.9": ("java-3.9", "aiokafka-0.12", "confluent-kafka-2.6", "kafka-python-2.0", "franz-go-1.18"),
+}
+"""Clients that were new when the release was, or the oldest of them that can be installed."""
 OPEN = "PLAINTEXT"
 """The listener without security."""
 FORMATTED = Path(__file__).resolve().parents[2] / ".compat" / "kafka"
@@ -111,7 +117,7 @@ def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None,
 
 
 def _like(name: str) -> Kind:
-    """Return Ottla that is like an older release, with a Java client of that age and the two libraries that most Python programs use."""
+    """Return Ottla that is like an older release, with clients of that age and today's two libraries that most Python programs use."""
     release = OLDER[name]
 
     def make(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
@@ -120,7 +126,7 @@ def _like(name: str) -> Kind:
         broker.process.argv.append(f"--like={release}")
         return broker
 
-    clients = (f"java-{release}", "aiokafka", "confluent-kafka")
+    clients = (*OF_ITS_AGE[release], "aiokafka", "confluent-kafka")
     version = partial(importlib.metadata.version, "ottla")
     return Kind(name, f"Ottla like {release}", lambda: None, version, make, lacks=("consumer_groups",), clients=clients)
 

@@ -15,11 +15,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 from client_compat.matrix.control import Program
+from client_compat.release.pythons import find
 from client_compat.support import java
 from client_compat.support.locks import locked, maven
 
@@ -50,6 +51,9 @@ class Language:
     - `build`: returns the build commands, run in that directory. None if nothing has to be built.
     - `sources`: the program is built again when one of them changed.
     - `busy`: its jobs use every core, so only one runs at a time.
+    - `pythons`: the versions of Python with which the program's own virtual environment can be made, best first.
+    - `pins`: what is installed there. The program is built again when this changed.
+    - `home`: the directory below `clients`, unless it has the language's name.
     """
 
     name: str
@@ -60,10 +64,13 @@ class Language:
     sources: tuple[str, ...] = ("**/*",)
     busy: bool = False
     probe: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+    home: str = ""
 
     @property
     def directory(self) -> Path:
-        return PROGRAMS / self.name
+        return PROGRAMS / (self.home or self.name)
 
     @property
     def out(self) -> Path:
@@ -74,6 +81,8 @@ class Language:
         gone = [tool for tool in self.tools if shutil.which(tool) is None]
         if gone:
             return f"no {', '.join(gone)} here ({self.hint})"
+        if self.pythons and not find(self.pythons):
+            return f"no Python {' or '.join(self.pythons)} here ({self.hint})"
         said = refused(self.directory, self.probe) if self.probe else ""
         return f"{self.probe[0]} is too old here: {said} ({self.hint})" if said else None
 
@@ -86,7 +95,7 @@ class Language:
         self.out.mkdir(parents=True, exist_ok=True)
         stamp = self.out / "built"
         with locked(self.out / "lock"):
-            wanted = digest(self.directory, self.sources)
+            wanted = digest(self.directory, self.sources) + " ".join(self.pins)
             if stamp.exists() and stamp.read_text() == wanted:
                 return
             note(f"building the {self.name} clients")
@@ -141,6 +150,19 @@ GO = Language(
     {"CGO_ENABLED": "0"},
     probe=("go", "list", "-m"),
 )
+OLDER_FRANZ = ("franz-go-1.11", "franz-go-1.18")
+"""The oldest version with which the program can be built, of December 2022, and one of October 2024; clients/go/older has their modules."""
+
+
+def _older_go(name: str) -> Language:
+    """Return the Go program with an older franz-go."""
+
+    def build(out: Path) -> Sequence[Sequence[str]]:
+        return [["go", "build", "-tags", "older", f"-modfile=older/{name}.mod", "-o", str(out / "client"), "."]]
+
+    return replace(GO, name=name, home=GO.name, build=build)
+
+
 NODE = Language(
     "node",
     ("node", "npm"),
@@ -156,6 +178,30 @@ RUST = Language(
     probe=("cargo", "metadata", "--no-deps", "--offline", "--format-version=1"),
 )
 JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get install maven openjdk-17-jdk-headless", java.build_commands)
+CODECS = ("lz4==4.4.5", "python-snappy==0.7.3", "zstandard==0.25.0", "async-timeout==4.0.3")
+"""Codecs of the older Python libraries, and what the program needs under Python 3.10."""
+OLDER_LIBRARIES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "aiokafka-0.7": (("3.10",), ("aiokafka==0.7.2", "kafka-python==2.0.2", *CODECS)),
+    "aiokafka-0.8": (("3.11", "3.10"), ("aiokafka==0.8.1", "kafka-python==2.0.2", *CODECS)),
+    "aiokafka-0.12": (("3.11", "3.12", "3.13"), ("aiokafka==0.12.0", "cramjam==2.14.0")),
+    "confluent-kafka-1.9": (("3.10",), ("confluent-kafka==1.9.2", *CODECS)),
+    "confluent-kafka-2.0": (("3.11",), ("confluent-kafka==2.0.2",)),
+    "confluent-kafka-2.6": (("3.11", "3.12", "3.13"), ("confluent-kafka==2.6.1",)),
+    "kafka-python-2.0": (("3.11", "3.10"), ("kafka-python==2.0.2", *CODECS)),
+}
+"""Older versions of the Python libraries: the versions of Python for which they have wheels (aiokafka 0.7 is compiled), best first, and
+what is installed."""
+
+
+def _older(name: str) -> Language:
+    """Return a virtual environment with an older library, below `.compat`."""
+    pythons, pins = OLDER_LIBRARIES[name]
+
+    def build(out: Path) -> Sequence[Sequence[str]]:
+        python = next(iter(find(pythons).values())).path
+        return [[str(python), "-m", "venv", "--clear", str(out / "venv")], [str(out / "venv/bin/pip"), "install", "--quiet", *pins]]
+
+    return Language(name, (), "https://www.python.org/downloads", build, sources=(), pythons=pythons, pins=pins, home=PYTHON.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +226,19 @@ def _python(name: str) -> ClientKind:
     return ClientKind(name, PYTHON, lambda: [sys.executable, "-m", "client_compat.clients.python", "--client", name])
 
 
+def _older_python(name: str) -> ClientKind:
+    language, library = _older(name), name.rpartition("-")[0]
+    argv = [str(language.out / "venv/bin/python"), "-m", "client_compat.clients.python", "--client", library]
+    return ClientKind(name, language, lambda: argv, of_older=True)
+
+
 def _go(name: str) -> ClientKind:
     return ClientKind(name, GO, lambda: [str(GO.out / "client"), "--client", name])
+
+
+def _older_franz(name: str) -> ClientKind:
+    language = _older_go(name)
+    return ClientKind(name, language, lambda: [str(language.out / "client"), "--client", "franz-go"], of_older=True)
 
 
 def _node(name: str, *, optional: bool = False) -> ClientKind:
@@ -210,7 +267,9 @@ CLIENTS: Mapping[str, ClientKind] = {
         _python("aiokafka"),
         _python("confluent-kafka"),
         _python("kafka-python"),
+        *map(_older_python, OLDER_LIBRARIES),
         _go("franz-go"),
+        *map(_older_franz, OLDER_FRANZ),
         _go("sarama"),
         _go("kafka-go"),
         _node("kafkajs"),
@@ -222,3 +281,8 @@ CLIENTS: Mapping[str, ClientKind] = {
         _module("spark", SPARK),
     )
 }
+
+
+def library_of(client: str) -> str:
+    """Return the client's name without the version of an older one: `aiokafka` of `aiokafka-0.8`."""
+    return client.rpartition("-")[0] if client in CLIENTS and CLIENTS[client].of_older else client

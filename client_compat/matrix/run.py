@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -169,10 +169,11 @@ def describe(error: BaseException) -> str:
     return str(error) if isinstance(error, PLAIN) else f"{type(error).__name__}: {error}"
 
 
-def take_part(client: str, brokers: Sequence[str]) -> tuple[str, ...]:
-    """Return the brokers on which the client takes part: brokers that name their clients must name it; the others take every client that is
-    not for older releases only."""
-    return tuple(name for name in brokers if (client in KINDS[name].clients if KINDS[name].clients else not CLIENTS[client].of_older))
+def take_part(client: str, brokers: Sequence[str], named: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the brokers on which the client takes part: those that name it, and those for all clients, unless the client is an older one
+    that is not `named`."""
+    everywhere = client in named or not CLIENTS[client].of_older
+    return tuple(name for name in brokers if (client in KINDS[name].clients if KINDS[name].clients else everywhere))
 
 
 def chosen(names: Sequence[str], words: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, Unsupported, settings, taken
@@ -31,6 +31,13 @@ def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any
         raise Unsupported(f"{client} has no KIP-848 groups, only classic ones")
     asked = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
     return settings(client, asked, {**CONSUMER_SETTINGS, "assignor": ("partition_assignment_strategy", assignors)})
+
+
+def only_known(client: str, version: str, own: dict[str, Any], known: Container[str]) -> dict[str, Any]:
+    """Return the keyword arguments. Raises `Unsupported` if this version of the library lacks one of them."""
+    if lacking := sorted(name for name in own if name not in known):
+        raise Unsupported(f"{client} {version} has no setting {', '.join(lacking)}")
+    return own
 
 
 def offset_rows(offsets: Mapping[Any, int]) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from client_compat.matrix.clients import library_of
 from client_compat.matrix.control import Unsupported
 from client_compat.matrix.facades import Record, Sent, places
 from client_compat.matrix.murmur2 import partition_of
@@ -46,7 +47,7 @@ JAVA = {key: partition_of(key, PARTITIONS) for key in KEYS}
 
 @scenario("The client's default partitioner chooses the same partition as the Java client's for every key, by murmur2.", quick=True)
 def default_partitioner_as_javas(scene: Scene) -> None:
-    if other := OTHER_DEFAULT.get(scene.client_name):
+    if other := OTHER_DEFAULT.get(library_of(scene.client_name)):
         raise Unsupported(f"{scene.client_name}: {other}")
     same(_send_keys(scene, "default"), JAVA, "partitions by key")
 

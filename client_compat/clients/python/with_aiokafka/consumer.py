@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 
+import aiokafka
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from client_compat.clients.control import Answer, Request
-from client_compat.clients.python.alike import consumer_settings, offset_rows, taken_record
+from client_compat.clients.python.alike import consumer_settings, offset_rows, only_known, taken_record
 from client_compat.clients.python.with_aiokafka.security import keywords
+
+try:
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+except ImportError:  # before 0.9 they are kafka-python's
+    from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+    from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 ASSIGNORS = {
     "range": (RangePartitionAssignor,),
@@ -33,6 +41,7 @@ class Consumer:
     @classmethod
     async def open(cls, request: Request) -> Consumer:
         own = consumer_settings("aiokafka", request, ASSIGNORS)
+        only_known("aiokafka", aiokafka.__version__, own, inspect.signature(AIOKafkaConsumer).parameters)
         consumer = AIOKafkaConsumer(bootstrap_servers=request["bootstrap"], **keywords(request), **own)
         try:
             await consumer.start()

@@ -28,13 +28,13 @@ SETTINGS: Mapping[str, Any] = {
     "transaction_timeout_ms": "transaction_timeout_ms",
     "linger_ms": "linger_ms",
     "batch_bytes": "max_batch_size",
-    "compression": ("compression_type", {"none": None, "gzip": "gzip", "snappy": "snappy", "lz4": "lz4", "zstd": "zstd"}),
+    "compression": ("compression_type", {"none": None} | {codec: codec for codec in AIOKafkaProducer._COMPRESSORS}),
     "request_timeout_ms": "request_timeout_ms",
     "max_request_bytes": "max_request_size",
     "partitioner": ("partitioner", {"default": OWN_DEFAULT, "murmur2": OWN_DEFAULT, "last": _last}),
     "serializer": ("value_serializer", {"json": compact_json}),
 }
-"""aiokafka's default partitioner is murmur2, so both names select it."""
+"""aiokafka's default partitioner is murmur2, so both names select it. Before 0.8 there is no zstd."""
 
 
 class Producer:

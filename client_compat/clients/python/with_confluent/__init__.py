@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import confluent_kafka
 
-from client_compat.clients.control import Program
-from client_compat.clients.python.with_confluent.admin import Admin
+from client_compat.clients.control import Program, admin_of
 from client_compat.clients.python.with_confluent.consumer import Consumer
 from client_compat.clients.python.with_confluent.errors import failure
 from client_compat.clients.python.with_confluent.producer import Producer
@@ -13,5 +14,6 @@ from client_compat.clients.python.with_confluent.security import connect
 
 
 def program() -> Program:
-    version = f"{confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})"
-    return Program("confluent-kafka", version, Producer, Consumer, Admin, failure, connect)
+    both = f"{version('confluent-kafka')} (librdkafka {confluent_kafka.libversion()[0]})"
+    admin = admin_of("confluent-kafka", "client_compat.clients.python.with_confluent.admin")
+    return Program("confluent-kafka", both, Producer, Consumer, admin, failure, connect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
@@ -95,7 +95,7 @@ class Consumer:
 
     def committed(self, request: Request) -> Answer:
         found = self._consumer.committed(_partitions(request), request.timeout_s)
-        return {"offsets": [[one.topic, one.partition, _offset(one), one.metadata or ""] for one in _checked(found)]}
+        return {"offsets": [[one.topic, one.partition, _offset(one), getattr(one, "metadata", None) or ""] for one in _checked(found)]}
 
     def position(self, request: Request) -> Answer:
         found = self._consumer.position(_partitions(request))
@@ -145,8 +145,10 @@ class Consumer:
         return self._consumer.consumer_group_metadata()
 
     @staticmethod
-    def offsets(rows: Iterable[Sequence[Any]]) -> list[TopicPartition]:
+    def offsets(rows: Sequence[Sequence[Any]]) -> list[TopicPartition]:
         """Convert rows of `[topic, partition, offset, metadata?]` for librdkafka."""
+        if any(row[3:] for row in rows) and not hasattr(TopicPartition, "metadata"):
+            raise Unsupported("confluent-kafka before 2.0 has no metadata of commits")
         return [TopicPartition(*row[:3], **({"metadata": row[3]} if row[3:] else {})) for row in rows]
 
     def close(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import kafka
 
-from client_compat.clients.control import Program
-from client_compat.clients.python.with_kafka_python.admin import Admin
+from client_compat.clients.control import Program, admin_of
 from client_compat.clients.python.with_kafka_python.consumer import Consumer
 from client_compat.clients.python.with_kafka_python.errors import failure
 from client_compat.clients.python.with_kafka_python.producer import Producer
@@ -13,4 +12,5 @@ from client_compat.clients.python.with_kafka_python.security import connect
 
 
 def program() -> Program:
-    return Program("kafka-python", kafka.__version__, Producer, Consumer, Admin, failure, connect)
+    admin = admin_of("kafka-python", "client_compat.clients.python.with_kafka_python.admin")
+    return Program("kafka-python", kafka.__version__, Producer, Consumer, admin, failure, connect)

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
+import kafka
 from kafka import KafkaConsumer, TopicPartition
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from kafka.structs import OffsetAndMetadata
 
 from client_compat.clients.control import Answer, Request
-from client_compat.clients.python.alike import consumer_settings, offset_rows, taken_record
+from client_compat.clients.python.alike import consumer_settings, offset_rows, only_known, taken_record
 from client_compat.clients.python.with_kafka_python.security import keywords
+from client_compat.clients.python.with_kafka_python.versions import BEFORE_3, committed, limit
 
 NAME = "kafka-python"
 ASSIGNORS = {
     "range": (RangePartitionAssignor,),
     "roundrobin": (RoundRobinPartitionAssignor,),
     "sticky": (StickyPartitionAssignor,),
-    "cooperative-sticky": (CooperativeStickyAssignor,),
 }
+with contextlib.suppress(ImportError):  # 2.0 lacks it
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+
+    ASSIGNORS["cooperative-sticky"] = (CooperativeStickyAssignor,)
 
 
 def _partitions(request: Request) -> list[TopicPartition]:
@@ -31,7 +35,7 @@ def _partitions(request: Request) -> list[TopicPartition]:
 
 class Consumer:
     def __init__(self, request: Request) -> None:
-        own = consumer_settings(NAME, request, ASSIGNORS)
+        own = only_known(NAME, kafka.__version__, consumer_settings(NAME, request, ASSIGNORS), KafkaConsumer.DEFAULT_CONFIG)
         self._consumer = KafkaConsumer(bootstrap_servers=request["bootstrap"], **keywords(request), **own)
 
     def subscribe(self, request: Request) -> None:
@@ -55,23 +59,22 @@ class Consumer:
         rows = request.get("offsets")
         offsets = None
         if rows is not None:
-            offsets = {TopicPartition(row[0], row[1]): OffsetAndMetadata(row[2], row[3] if row[3:] else "", -1) for row in rows}
+            offsets = {TopicPartition(row[0], row[1]): committed(*row[2:4]) for row in rows}
         if request.get("mode", "sync") == "async":
             self._consumer.commit_async(offsets)
         else:
-            self._consumer.commit(offsets, timeout_ms=request.timeout_s * 1000)
+            self._consumer.commit(offsets, **limit(request))
 
     def committed(self, request: Request) -> Answer:
         rows = []
         for partition in _partitions(request):
-            committed = self._consumer.committed(partition, metadata=True, timeout_ms=request.timeout_s * 1000)
-            found = committed is not None and committed.offset >= 0
-            rows.append([*partition, committed.offset if found else None, committed.metadata if found else ""])
+            stored = self._consumer.committed(partition, metadata=True, **limit(request))
+            found = stored is not None and stored.offset >= 0
+            rows.append([*partition, stored.offset if found else None, stored.metadata if found else ""])
         return {"offsets": rows}
 
     def position(self, request: Request) -> Answer:
-        limit_ms = request.timeout_s * 1000
-        return {"offsets": [[*partition, self._consumer.position(partition, limit_ms)] for partition in _partitions(request)]}
+        return {"offsets": [[*partition, self._consumer.position(partition, **limit(request))] for partition in _partitions(request)]}
 
     def seek(self, request: Request) -> None:
         partition, offset = TopicPartition(request["topic"], request["partition"]), request["offset"]
@@ -84,14 +87,14 @@ class Consumer:
 
     def offsets_for_times(self, request: Request) -> Answer:
         asked = {TopicPartition(topic, index): at for topic, index, at in request["times"]}
-        found = self._consumer.offsets_for_times(asked, timeout_ms=request.timeout_s * 1000)
+        found = self._consumer.offsets_for_times(asked, **limit(request))
         return {"offsets": [[*partition, one and one.offset, one and one.timestamp] for partition, one in found.items()]}
 
     def end_offsets(self, request: Request) -> Answer:
-        return offset_rows(self._consumer.end_offsets(_partitions(request), timeout_ms=request.timeout_s * 1000))
+        return offset_rows(self._consumer.end_offsets(_partitions(request), **limit(request)))
 
     def beginning_offsets(self, request: Request) -> Answer:
-        return offset_rows(self._consumer.beginning_offsets(_partitions(request), timeout_ms=request.timeout_s * 1000))
+        return offset_rows(self._consumer.beginning_offsets(_partitions(request), **limit(request)))
 
     def pause(self, request: Request) -> None:
         self._consumer.pause(*_partitions(request))
@@ -104,4 +107,4 @@ class Consumer:
         return self._consumer.group_metadata()
 
     def close(self) -> None:
-        self._consumer.close(timeout_ms=30_000)
+        self._consumer.close(**({} if BEFORE_3 else {"timeout_ms": 30_000}))

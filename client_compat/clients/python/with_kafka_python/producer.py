@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import kafka.partitioner
 from kafka import KafkaProducer, TopicPartition
-from kafka.partitioner import DefaultPartitioner, Partitioner
+from kafka.partitioner import DefaultPartitioner
 from kafka.serializer import Serializer
-from kafka.structs import OffsetAndMetadata
 
 from client_compat.clients.control import Answer, Request, Unsupported, compact_json, from_wire, headers_from_wire, last_of, settings
+from client_compat.clients.python.alike import only_known
 from client_compat.clients.python.with_kafka_python import errors
 from client_compat.clients.python.with_kafka_python.security import keywords
+from client_compat.clients.python.with_kafka_python.versions import committed
 
 NAME = "kafka-python"
 
 
-class Last(Partitioner):  # type: ignore[misc]  # the library has no types
+class Last(getattr(kafka.partitioner, "Partitioner", object)):  # type: ignore[misc]  # 2.0 calls any function
+    def __call__(self, key: bytes | None, every: Sequence[int], available: Sequence[int]) -> int:
+        """Return the last partition, for 2.0."""
+        return last_of(every)
+
     def partition(self, topic: str, *args: Any) -> int:
         """Return the last partition. The arguments are key, serialized key, value, serialized value and cluster."""
         return last_of(sorted(args[-1].partitions_for_topic(topic)))
 
 
 class CompactJson(Serializer):  # type: ignore[misc]  # the library has no types
-    def serialize(self, topic: str, headers: Any, data: bytes | None) -> bytes | None:
-        return compact_json(data)
+    def serialize(self, topic: str, *args: Any) -> bytes | None:
+        """Serialize the value, the last argument; 2.0 passes no headers before it."""
+        return compact_json(args[-1])
 
 
 SETTINGS: Mapping[str, Any] = {
@@ -52,7 +59,7 @@ SETTINGS: Mapping[str, Any] = {
 
 class Producer:
     def __init__(self, request: Request) -> None:
-        own = settings(NAME, request, SETTINGS)
+        own = only_known(NAME, kafka.__version__, settings(NAME, request, SETTINGS), KafkaProducer.DEFAULT_CONFIG)
         for name in ("partitioner", "value_serializer"):
             if name in own:
                 own[name] = own[name]()
@@ -102,7 +109,7 @@ class Producer:
         self._producer.abort_transaction()
 
     def send_offsets(self, request: Request, consumer: Any) -> None:
-        offsets = {TopicPartition(topic, index): OffsetAndMetadata(offset, "", -1) for topic, index, offset in request["offsets"]}
+        offsets = {TopicPartition(topic, index): committed(offset) for topic, index, offset in request["offsets"]}
         self._producer.send_offsets_to_transaction(offsets, consumer.metadata())
 
     def close(self) -> None:

@@ -6,10 +6,14 @@ import asyncio
 from typing import Any
 
 from kafka import KafkaAdminClient
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from client_compat.clients.control import Request
 from client_compat.clients.python.security import alike, token_of
+
+try:
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+except ImportError:  # before 3.0
+    from kafka.oauth import AbstractTokenProvider
 
 BOOTSTRAP_MS = 2_000
 

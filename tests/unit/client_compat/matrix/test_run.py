@@ -96,6 +96,13 @@ def test_a_toolchain_that_is_too_old_skips_the_cell_in_its_own_words(run_one: Ru
     assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, f"{sys.executable} is too old here: it wants 9.9 (get a newer one)")
 
 
+def test_a_missing_python_skips_the_cells_of_an_older_library(run_one: RunOne, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Language("library-1.0", (), "get it", pythons=("2.99",), pins=("library==1.0",))
+    monkeypatch.setitem(clients.CLIENTS, "library-1.0", replace(clients.CLIENTS[FAKE], language=old))  # type: ignore[arg-type]  # a dict underneath
+    cell = run_one(lambda scene: None, client="library-1.0")
+    assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, "no Python 2.99 here (get it)")
+
+
 def test_a_broker_that_keeps_nothing_is_not_asked_to_remember(run_one: RunOne) -> None:
     assert run_one(lambda scene: None, broker=TANSU, durable=True, own_broker=True).outcome is Outcome.UNSUPPORTED
 
@@ -195,8 +202,10 @@ def test_jobs_of_a_client_that_takes_every_core_are_run_one_at_a_time(
     assert {cell.outcome for cell in cells} == {Outcome.PASS}
 
 
-def test_a_broker_like_an_older_release_has_three_clients_of_which_one_is_of_its_age() -> None:
+def test_a_broker_like_an_older_release_has_clients_of_its_age_which_others_have_only_by_name() -> None:
     everywhere = (OURS, "ottla-3.3", "ottla-3.9")
     assert take_part("java-3.3", everywhere) == ("ottla-3.3",)
+    assert take_part("aiokafka-0.8", everywhere) == ("ottla-3.3",)
+    assert take_part("aiokafka-0.8", everywhere, ["aiokafka-0.8"]) == (OURS, "ottla-3.3")
     assert take_part("aiokafka", everywhere) == everywhere
     assert take_part("sarama", everywhere) == (OURS,)

@@ -45,7 +45,10 @@ func createTopics(ctx context.Context, client *kadm.Client, create control.Creat
 		for key, value := range topic.Configs {
 			configs[key] = &value
 		}
-		_, err := client.CreateTopic(ctx, topic.Partitions, replication, configs, topic.Name)
+		created, err := client.CreateTopics(ctx, topic.Partitions, replication, configs, topic.Name)
+		if err == nil {
+			err = created[topic.Name].Err
+		}
 		outcomes.Set(topic.Name, err, explain)
 	}
 	return outcomes.Answer(), nil
@@ -97,7 +100,7 @@ func createPartitions(ctx context.Context, client *kadm.Client, create control.T
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, responses.Error()
+	return struct{}{}, responses[create.Topic].Err
 }
 
 func describeConfigs(ctx context.Context, client *kadm.Client, of control.Configs) (any, error) {
@@ -191,7 +194,7 @@ func listerOf(client *kadm.Client, where control.Where) lister {
 	case "latest":
 		return client.ListEndOffsets
 	case "max_timestamp":
-		return client.ListMaxTimestampOffsets
+		return listMaxTimestamp(client)
 	}
 	return func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
 		return client.ListOffsetsAfterMilli(ctx, where.Number, topics...)

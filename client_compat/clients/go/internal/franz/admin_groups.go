@@ -2,11 +2,9 @@ package franz
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"ottla/clients/go/internal/control"
 )
@@ -30,28 +28,6 @@ func listGroups(ctx context.Context, client *kadm.Client, _ control.Cluster) (an
 		rows = append(rows, []any{group.Group, nil, group.State})
 	}
 	return control.Rows("groups", rows), nil
-}
-
-// describeGroup asks as for a consumer group and, where it is none, as for a classic one, as Java's admin client does.
-func describeGroup(ctx context.Context, client *kadm.Client, of control.Group) (any, error) {
-	groups, err := client.DescribeConsumerGroups(ctx, of.Group)
-	if err != nil {
-		return nil, err
-	}
-	group := groups[of.Group]
-	if errors.Is(group.Err, kerr.GroupIDNotFound) || errors.Is(group.Err, kerr.UnsupportedVersion) {
-		return describeClassic(ctx, client, of.Group)
-	}
-	if group.Err != nil {
-		return nil, group.Err
-	}
-	members := []control.Member{}
-	for _, member := range group.Members {
-		members = append(members, control.Member{
-			ID: member.MemberID, ClientID: member.ClientID, InstanceID: member.InstanceID, Partitions: flat(member.Assignment),
-		})
-	}
-	return map[string]any{"state": group.State, "type": "consumer", "assignor": group.AssignorName, "members": members}, nil
 }
 
 func describeClassic(ctx context.Context, client *kadm.Client, name string) (any, error) {

@@ -53,7 +53,8 @@ func (p *program) openConsumer(_ context.Context, open control.ConsumerOpen) err
 	if err != nil {
 		return err
 	}
-	if err := kgo.ValidateOpts(append(options, c.groupOptions()...)...); err != nil {
+	// The topic is for older versions, which refuse a group without one.
+	if err := kgo.ValidateOpts(append(append(options, kgo.ConsumeTopics("any")), c.groupOptions()...)...); err != nil {
 		return err
 	}
 	if c.admin, err = kadm.NewOptClient(common(open.Open)...); err != nil {
@@ -125,7 +126,7 @@ func worthTelling(fetches kgo.Fetches) error {
 		// A member goes on trying to join, whatever it was that broke its connection.
 		var connection *net.OpError
 		own = own || errors.As(failed.Err, &connection)
-		if !own && !kerr.IsRetriable(failed.Err) && !kgo.IsRetryableBrokerErr(failed.Err) {
+		if !own && !kerr.IsRetriable(failed.Err) && !retriedByItself(failed.Err) {
 			return failed.Err
 		}
 	}

@@ -11,13 +11,12 @@ import (
 
 func (c *consumer) options() ([]kgo.Opt, error) {
 	options := common(c.open.Open)
-	// Two options since 1.22: where to begin, and where to go on once an offset is out of range. The protocol's "reset" is both.
 	if reset := c.open.Reset; reset != nil {
 		start, lost, err := resets(*reset, c.open.Group != nil)
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(lost))
+		options = append(options, resetOptions(start, lost)...)
 	}
 	if isolation := c.open.Isolation; isolation != nil && *isolation == "read_committed" {
 		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
@@ -42,7 +41,7 @@ func resets(name string, grouped bool) (start, lost kgo.Offset, err error) {
 		return kgo.NewOffset().AtEnd(), kgo.NewOffset().AtEnd(), nil
 	case "none":
 		if grouped {
-			return kgo.NewOffset().AtCommitted(), kgo.NoResetOffset(), nil
+			return atCommitted(), kgo.NoResetOffset(), nil
 		}
 		return kgo.NoResetOffset(), kgo.NoResetOffset(), nil
 	}
@@ -66,7 +65,7 @@ func (c *consumer) groupOptions() []kgo.Opt {
 		options = append(options, kgo.InstanceID(*id))
 	}
 	if protocol := c.open.GroupProtocol; protocol != nil && *protocol == "consumer" {
-		options = append(options, kgo.ServerSideBalancer())
+		options = append(options, serverSideBalancer())
 	}
 	if assignor := c.open.Assignor; assignor != nil {
 		options = append(options, kgo.Balancers(balancers[*assignor]))

@@ -22,6 +22,7 @@ func producerOptions(open control.ProducerOpen) ([]kgo.Opt, error) {
 	idempotent := open.Idempotent != nil && *open.Idempotent || open.Idempotent == nil && (open.Acks == nil || *open.Acks == "all")
 	lacks := control.Missing(
 		control.Lack{Asked: open.Serializer != nil, What: "serializer hook in its producer: a record's value is bytes"},
+		control.Lack{Asked: open.BufferBytes != nil && maxBufferedBytes == nil, What: "limit in bytes of what is buffered"},
 		control.Lack{Asked: open.MaxInFlight != nil && idempotent, What: "setting of the requests in flight beside idempotence"},
 	)
 	if lacks != nil {
@@ -60,7 +61,7 @@ func producerLimits(open control.ProducerOpen) (options []kgo.Opt) {
 	}
 	add(open.TransactionTimeoutMS, func(ms int) kgo.Opt { return kgo.TransactionTimeout(control.Milliseconds(ms)) })
 	add(open.LingerMS, func(ms int) kgo.Opt { return kgo.ProducerLinger(control.Milliseconds(ms)) })
-	add(open.BufferBytes, func(n int) kgo.Opt { return kgo.MaxBufferedBytes(n) })
+	add(open.BufferBytes, maxBufferedBytes)
 	add(open.Retries, func(n int) kgo.Opt { return kgo.RecordRetries(n) })
 	add(open.RequestTimeoutMS, func(ms int) kgo.Opt { return kgo.ProduceRequestTimeout(control.Milliseconds(ms)) })
 	add(open.DeliveryTimeoutMS, func(ms int) kgo.Opt { return kgo.RecordDeliveryTimeout(control.Milliseconds(ms)) })

@@ -1,3 +1,5 @@
+//go:build !older
+
 // Package share is franz-go's share consumer as a process that answers commands, as client_compat/kafka/ShareMember.java does: one command a
 // line, and one line as its answer.
 //

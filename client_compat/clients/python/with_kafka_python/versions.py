@@ -1,0 +1,21 @@
+"""What kafka-python 3 added to 2.0, which the program also drives: time limits of calls, and the leader epoch of a committed offset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kafka
+from kafka.structs import OffsetAndMetadata
+
+from client_compat.clients.control import Request
+
+BEFORE_3 = int(kafka.__version__.split(".")[0]) < 3
+
+
+def limit(request: Request) -> dict[str, Any]:
+    """Return the keyword argument for the request's time limit, if the version has it."""
+    return {} if BEFORE_3 else {"timeout_ms": request.timeout_s * 1000}
+
+
+def committed(offset: int, metadata: str = "") -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, metadata, *(() if BEFORE_3 else (-1,)))
