@@ -26,7 +26,7 @@ def test_a_keytab_that_is_not_there_is_no_key(tmp_path: Path) -> None:
 
 
 def test_what_an_error_says_is_one_line_that_a_log_can_hold() -> None:
-    from ottla.protocol.kerberos import told
+    from ottla.protocol.kerberos import error_text
 
-    assert told(OSError("one\nINFO broker: all is well\x1b[2K")) == "one INFO broker: all is well?[2K"
-    assert len(told(OSError("x" * 100_000))) == 500
+    assert error_text(OSError("one\nINFO broker: all is well\x1b[2K")) == "one INFO broker: all is well?[2K"
+    assert len(error_text(OSError("x" * 100_000))) == 500

@@ -253,7 +253,10 @@ def test_the_first_test_of_the_docs_passes_and_without_idempotence_it_says_what_
     result.stdout.fnmatch_lines([f"*{line}" for line in told])
 
 
-def test_the_clock_expires_the_lock_of_a_stuck_worker_as_the_docs_of_queues_say(suite: pytest.Pytester) -> None:
+def test_the_clock_expires_the_lock_of_a_stuck_worker_as_the_docs_of_queues_say(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(DOCS.parent))  # for tests.support
     (example,) = re.findall(r"^```python\n(def test_.*?)^```", QUEUES.read_text(), re.DOTALL | re.MULTILINE)
     suite.makepyfile(
         test_worker=f"""
