@@ -32,8 +32,8 @@ GROUP, TRANSACTIONAL_ID = 0, 1
 RETRY_S: Final = 0.02
 PATIENCE_S: Final = 60.0
 SESSION_MS: Final = 30_000
-PRODUCE_VERSION: Final = 12
-"""The newest version that names topics: transactions add their partitions with the first batch (KIP-890)."""
+PRODUCE_VERSION, COMMIT_VERSION, TXN_COMMIT_VERSION = 12, 9, 5
+"""The newest versions that name topics; later ones have topic ids. Transactions add their partitions with the first request (KIP-890)."""
 RECORDS, RECORD_BYTES = 20, 200
 
 
@@ -67,7 +67,10 @@ class SoakClients:
         offsets = [k28.TxnOffsetCommitRequestTopic(topic, partitions=[k28.TxnOffsetCommitRequestPartition(0, 1)])]
         request = k28.TxnOffsetCommitRequest(name, f"group of {name}", producer_id, epoch, topics=offsets)
         self._answered(
-            lambda: self._coordinator(f"group of {name}", GROUP), request, lambda answer: answer.topics[0].partitions[0].error_code
+            lambda: self._coordinator(f"group of {name}", GROUP),
+            request,
+            lambda answer: answer.topics[0].partitions[0].error_code,
+            TXN_COMMIT_VERSION,
         )
         if ends:
             self._answered(coordinator, k26.EndTxnRequest(name, producer_id, epoch, committed=True), _code)
@@ -132,7 +135,9 @@ class SoakClients:
     def _commit(self, group: str, topic: str, member: str, epoch: int) -> None:
         topics = [k08.OffsetCommitRequestTopic(topic, partitions=[k08.OffsetCommitRequestPartition(0, 1)])]
         request = k08.OffsetCommitRequest(group, epoch, member, topics=topics)
-        self._answered(lambda: self._coordinator(group, GROUP), request, lambda answer: answer.topics[0].partitions[0].error_code, 9)
+        self._answered(
+            lambda: self._coordinator(group, GROUP), request, lambda answer: answer.topics[0].partitions[0].error_code, COMMIT_VERSION
+        )
 
     def _anybody(self) -> int:
         return self._cluster.up[0]
