@@ -89,7 +89,8 @@ class Passage:
         self._rewriting_bytes = 0
         self._work: Callable[[], Any] | None = None
         self._result: Any = None
-        self._failure: ProtocolError | None = None
+        self._failure: str | None = None
+        """A ProtocolError of `compute`, as text: the error's traceback refers to this object and the response, which would be a cycle."""
         self._unasked: dict[InterceptedRequest, None] = {}
         self._cluster_is_lost = False
         self._is_fed = False
@@ -166,7 +167,7 @@ class Passage:
         try:
             self._result = work()
         except ProtocolError as error:
-            self._failure = error
+            self._failure = str(error)
 
     def rewrite_more(self) -> None:
         """Continue with the response that is being rewritten. Raises ProtocolError, after which the connection has to end."""
@@ -326,7 +327,7 @@ class Passage:
         steps, self._rewriting = self._rewriting, None
         assert steps is not None
         if self._failure is not None:
-            raise self._failure
+            raise ProtocolError(self._failure)
         try:
             for _ in range(limits.GATEWAY_STEPS):
                 result, self._result = self._result, None

@@ -16,6 +16,7 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.gateway.address_book import Address
+from ottla.broker.gateway.passage import Passage
 from ottla.broker.net.gateway import IDLE_DEFAULT_MS, Gateway, GatewaySettings
 from ottla.broker.net.gateway_connection import GatewayConnection
 from ottla.broker.testing.in_process_gateway import InProcessGateway
@@ -92,6 +93,21 @@ def read_to_the_end(client: Client, data: bytes) -> None:
     client.send_raw(data)
     while True:
         client.read_frame()
+
+
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Disable the garbage collector, after a full run."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def has_freed_connections(_: Gateway) -> bool:
+    return not any(isinstance(each, GatewayConnection | Passage) for each in gc.get_objects())
 
 
 def waits(event: threading.Event) -> None:
@@ -255,23 +271,25 @@ def test_a_client_of_a_broker_whose_host_name_cannot_be_one_is_closed() -> None:
             read_to_the_end(client, METADATA)
 
 
-@pytest.mark.parametrize("junk", [b"", b"more"])
-def test_a_find_coordinator_response_with_10000_groups_names_the_gateway_or_ends_the_connection(junk: bytes) -> None:
-    found = FindCoordinatorResponse(coordinators=[Coordinator(f"group-{number}", 5, HOST, 9_092) for number in range(10_000)])
-    frame = b"".join(encode_response(10, 4, 1, found))[4:] + junk
-    with (
-        scripted(answering_with(struct.pack(">i", len(frame)) + frame)) as port,
-        InProcessGateway(f"{HOST}:{port}") as gateway,
-        client_of(gateway) as client,
-    ):
-        client.send_raw(b"".join(encode_request(10, 4, 1, None, FindCoordinatorRequest("", 0, ["g"]))))
-        if junk:
-            with pytest.raises(ConnectionError):
-                client.read_frame()
-            return
+FIND = b"".join(encode_request(10, 4, 1, None, FindCoordinatorRequest("", 0, ["g"])))
+FOUND = FindCoordinatorResponse(coordinators=[Coordinator(f"group-{number}", 5, HOST, 9_092) for number in range(10_000)])
+FOUND_BYTES = b"".join(encode_response(10, 4, 1, FOUND))
+
+
+def test_a_find_coordinator_response_with_10000_groups_names_the_gateway() -> None:
+    with scripted(answering_with(FOUND_BYTES)) as port, InProcessGateway(f"{HOST}:{port}") as gateway, client_of(gateway) as client:
+        client.send_raw(FIND)
         got = decode_response(10, 4, client.read_frame())[1]
         assert {(each.host, each.port) for each in got.coordinators} == {(HOST, gateway.node.book.ports[5])}
-        assert [each.key for each in got.coordinators] == [each.key for each in found.coordinators]
+        assert [each.key for each in got.coordinators] == [each.key for each in FOUND.coordinators]
+
+
+def test_a_find_coordinator_response_with_10000_groups_and_more_ends_the_connection_which_is_freed_without_the_garbage_collector() -> None:
+    answer = struct.pack(">i", len(FOUND_BYTES)) + FOUND_BYTES[4:] + b"more"
+    with scripted(answering_with(answer)) as port, InProcessGateway(f"{HOST}:{port}") as gateway, without_collector():
+        with client_of(gateway) as client, pytest.raises(ConnectionError):
+            read_to_the_end(client, FIND)
+        gateway.call_until(has_freed_connections)
 
 
 class BusyClock(Clock):
@@ -325,19 +343,11 @@ def test_a_client_that_lies_loses_its_connection_and_no_other(tmp_path: Path, li
 
 @pytest.mark.parametrize("sent", [ANY_REQUEST, struct.pack(">i", -1), struct.pack(">ihh", 100, 0, 9), b""])
 def test_connections_that_are_over_are_freed_without_the_garbage_collector(tmp_path: Path, sent: bytes) -> None:
-    def is_freed(node: Gateway) -> bool:
-        return node.connections.made >= 20 and not any(isinstance(each, GatewayConnection) for each in gc.get_objects())
-
-    with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway:
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(20):
-                with socket.create_connection((HOST, gateway.node.ports[0])) as client:
-                    client.sendall(sent)
-            gateway.call_until(is_freed)
-        finally:
-            gc.enable()
+    with RunningBroker(tmp_path / "data") as broker, InProcessGateway(broker.bootstrap) as gateway, without_collector():
+        for _ in range(20):
+            with socket.create_connection((HOST, gateway.node.ports[0])) as client:
+                client.sendall(sent)
+        gateway.call_until(lambda node: node.connections.made >= 20 and has_freed_connections(node))
 
 
 def test_a_cluster_that_never_answers_stops_the_reading_of_its_client_and_of_no_other(tmp_path: Path) -> None:
