@@ -5,7 +5,8 @@ Rules:
 - If one transport ends, the other one is closed after its unsent bytes were written. If its peer reads none for GATEWAY_STILL_MS, it is
   aborted.
 - An invalid frame from either peer ends this connection and no other.
-- While a large response is being rewritten, other connections have their turns, and nothing is read from the broker.
+- While a large response is being rewritten, other connections have their turns, and nothing is read from the broker. Only one is
+  decoded and encoded at a time: decoded, it takes ten times its bytes (14 MiB at most), and the byte budget does not count them.
 - A connection that is over holds no reference cycle, so that its memory is freed at once: the collector's full runs are rare
   (`process.py`), and clients may connect often.
 - A connection on which no byte moves is closed, also while a request waits: a broker or a client that vanished would otherwise keep both
@@ -60,6 +61,7 @@ class GatewayConnections:
         self.made = 0
         """The number of connections ever accepted."""
         self.budget = ByteBudget()
+        self.decoding = asyncio.Lock()
         self._shedding = Shedding(self.budget, limits.NODE_RESPONSE_BYTES, timers, clock.mono_ms, lambda: None)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -358,11 +360,25 @@ class GatewayConnection:
         """Rewrite large responses in parts, with turns of other connections in between, until none is left."""
         while self._passage.is_rewriting:
             if self._passage.has_work:
-                await asyncio.get_running_loop().run_in_executor(None, self._passage.compute)
-            await self._shared.turns.mine()
-            self.moved()
-            self._process(self._passage.rewrite_more)
+                async with self._shared.decoding:
+                    while self._passage.has_work:
+                        await self._compute()
+                        await self._rewrite_more()
+            else:
+                await self._rewrite_more()
         self._rewriting = None
+
+    async def _compute(self) -> None:
+        computing = asyncio.get_running_loop().run_in_executor(None, self._passage.compute)
+        try:
+            await asyncio.shield(computing)
+        finally:
+            await computing  # also when cancelled: the thread holds the decoded response
+
+    async def _rewrite_more(self) -> None:
+        await self._shared.turns.mine()
+        self.moved()
+        self._process(self._passage.rewrite_more)
 
     async def _dial(self) -> None:
         """Connect to the first reachable broker among the candidates. If none is reachable, close the client's connection."""

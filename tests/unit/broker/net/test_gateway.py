@@ -8,8 +8,11 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +35,7 @@ from ottla.protocol.messages.k03_metadata import (
 )
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from tests.support.group_calls import wait_until_async
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
 
@@ -290,6 +294,51 @@ def test_a_find_coordinator_response_with_10000_groups_and_more_ends_the_connect
         with client_of(gateway) as client, pytest.raises(ConnectionError):
             read_to_the_end(client, FIND)
         gateway.call_until(has_freed_connections)
+
+
+class Jobs(ThreadPoolExecutor):
+    """An executor whose jobs wait for `run`."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        self.waiting.append((future, partial(fn, *args, **kwargs)))
+        return future
+
+    async def run(self) -> None:
+        """Wait for a job, and run it."""
+        await wait_until_async(lambda: bool(self.waiting), "a job")
+        future, job = self.waiting.pop(0)
+        future.set_result(job())
+
+
+async def test_large_find_coordinator_responses_are_decoded_one_at_a_time_also_when_a_client_leaves() -> None:
+    jobs = Jobs()
+    asyncio.get_running_loop().set_default_executor(jobs)
+    with scripted(answering_with(FOUND_BYTES)) as port:
+        gateway = Gateway(GatewaySettings([Address(HOST, port)], port=0))
+        await gateway.start()
+        (_, leaving), (reader, staying) = [await asyncio.open_connection(HOST, gateway.ports[0]) for _ in range(2)]
+        leaving.write(FIND)
+        await wait_until_async(lambda: bool(jobs.waiting), "the first response is decoded")
+        staying.write(FIND)
+        await wait_until_async(lambda: gateway.connections.budget.used > 1.5 * len(FOUND_BYTES), "the second response is there")
+        leaving.close()
+        await wait_until_async(lambda: len(gateway.connections.open) == 1, "the first client has left")
+        for _ in range(10):
+            await asyncio.sleep(0)
+            assert len(jobs.waiting) == 1
+        for _ in range(3):  # the decoding for the client that has left; decoding and encoding for the other one
+            await jobs.run()
+            assert not jobs.waiting
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        assert len(decode_response(10, 4, await reader.readexactly(size))[1].coordinators) == len(FOUND.coordinators)
+        staying.close()
+        await gateway.stop()
 
 
 class BusyClock(Clock):
