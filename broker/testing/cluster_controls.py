@@ -99,7 +99,7 @@ class ClusterClockControl:
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         ms, cluster = round(seconds * 1000), self._cluster
         if cluster.controller.running:
-            cluster.controller.call(lambda node: self._put_forward(node, ms, cluster.in_touch))
+            cluster.controller.call_async(self._put_forward(cluster.controller.node, ms, cluster.in_touch))
         else:
             cluster.controller.clock.advance(ms)
         for broker in cluster.brokers.values():
@@ -113,13 +113,15 @@ class ClusterClockControl:
         broker's thread, or while it has none."""
         broker.movable.advance(self._cluster.controller.clock.ahead_ms - broker.movable.ahead_ms)
 
-    def _put_forward(self, node: ControllerNode, ms: int, in_touch: list[int]) -> None:
-        """Advance the controller's clock as if the brokers that reach it had sent heartbeats just before."""
+    async def _put_forward(self, node: ControllerNode, ms: int, in_touch: list[int]) -> None:
+        """Advance the controller's clock as if the brokers that reach it had sent heartbeats just before, and fence the others in the same
+        turn: a heartbeat that is in the socket's buffer comes too late."""
         clock, state = self._cluster.controller.clock, node.role.state
         clock.advance(ms)
         for broker in state.image.brokers.values():
             if broker.broker_id in in_touch and not broker.fenced:
                 state.sessions.touch(Contact(broker.broker_id, broker.epoch), clock.mono_ms())
+        await node.role.fence_silent()
 
 
 def _check(code: int, message: str | None) -> None:

@@ -79,7 +79,7 @@ class ControllerRole(QuorumController):
 
     def _start_periodic_work(self) -> None:
         settings = self._settings
-        self._nursery.every("fencing of silent brokers", self._scan_ms, self._fence_silent)
+        self._nursery.every("fencing of silent brokers", self._scan_ms, self.fence_silent)
         self.start_upkeep()
         self._repeat("unclean elections", self._setting("unclean.leader.election.interval.ms"), elect_unclean_leaders)
         if settings.value("auto.leader.rebalance.enable"):
@@ -120,7 +120,8 @@ class ControllerRole(QuorumController):
 
     # --- periodic work -----------------------------------------------------------------------------------------------------------
 
-    async def _fence_silent(self) -> None:
+    async def fence_silent(self) -> None:
+        """Fence the brokers whose sessions have timed out. Return when that is committed."""
         now_ms = self._clock.mono_ms()
         self.state.sessions.not_listened(self._scan.ms(), now_ms)
         self._scan = Lateness(self._clock, self._scan_ms)
