@@ -35,6 +35,8 @@ PARTITIONS = 2
 BATCH_RECORDS = 2
 TIMEOUT_S = 0.25
 """Timeout of a request: only a delayed response exceeds it."""
+PATIENCE_S = 10
+"""A timeout that no response exceeds: a program that must not send again gives up only when its connection breaks."""
 TRIES = 500
 PAUSE_S = 0.01
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
@@ -273,8 +275,9 @@ def idempotent(_: argparse.Namespace) -> int:
 
 
 def plain(options: argparse.Namespace) -> int:
-    """Write every batch, and retry without a producer id; with the flag `acks-one`, with acks=1."""
-    writer = Writer(Link(), acks=1 if options.acks_one else -1)
+    """Write every batch, and retry without a producer id; with the flag `acks-one`, with acks=1, and patiently: a batch that only the
+    leader acknowledged is lost only if it is not sent again."""
+    writer = Writer(Link(PATIENCE_S), acks=1) if options.acks_one else Writer(Link())
     for partition, values in batches():
         writer.write(partition, values)
     return 0
