@@ -75,6 +75,7 @@ class Likeness:
         first, *later = releases(release).values()
         newest = later[-1] if later else first
         self.table: Final[ReleaseTable] = first
+        self._order: Final = order(first.release)
         self._newest_settings: Final = {**newest.broker_settings, TRANSACTION_VERSION: str(newest.features[TRANSACTION_VERSION][2])}
         self._later_topic_settings: Final = frozenset(newest.topic_settings.keys() - first.topic_settings.keys())
         self._defaults: Final = dict(_changed_defaults(first, later))
@@ -91,7 +92,7 @@ class Likeness:
     @property
     def describes_client_metrics(self) -> bool:
         """Whether client metrics subscriptions are described with types, defaults and synonyms, which came with 4.1."""
-        return order(self.release) >= _TYPED_CLIENT_METRICS
+        return self._order >= _TYPED_CLIENT_METRICS
 
     @property
     def has_zookeeper(self) -> bool:
@@ -108,12 +109,12 @@ class Likeness:
     @property
     def describes_asked_log_dirs_only(self) -> bool:
         """Whether DescribeLogDirs omits topics that the request does not name. Before 3.7 they had no partitions in the response."""
-        return order(self.release) >= _LOG_DIRS_FILTERED
+        return self._order >= _LOG_DIRS_FILTERED
 
     @property
     def lists_no_aborted_transactions(self) -> bool:
         """Whether Fetch returns an empty list of aborted transactions for an unknown partition. Before 3.0 it returned null."""
-        return order(self.release) >= _NO_ABORTED_LISTED
+        return self._order >= _NO_ABORTED_LISTED
 
     @property
     def accepts_append_time(self) -> bool:
@@ -131,49 +132,49 @@ class Likeness:
         """Whether ListOffsets rejects special timestamps that the request's version does not have. Before 3.9 those that the release knew
         were special in all versions, and any other negative timestamp was an ordinary one.
         """
-        return order(self.release) >= _SPECIAL_TIMESTAMPS_CHECKED
+        return self._order >= _SPECIAL_TIMESTAMPS_CHECKED
 
     @property
     def updates_features_together(self) -> bool:
         """Whether UpdateFeatures changes all features of a request or none. Before 4.0 each feature had a result of its own."""
-        return order(self.release) >= _FEATURES_TOGETHER
+        return self._order >= _FEATURES_TOGETHER
 
     @property
     def asks_again_after_errors(self) -> bool:
         """Whether a client may get its metrics subscription at once after an error about it. Before 4.0 every early get was throttled."""
-        return order(self.release) >= _TELEMETRY_MENDED
+        return self._order >= _TELEMETRY_MENDED
 
     @property
     def forgets_closed_clients(self) -> bool:
         """Whether a client instance with metrics is removed with its connection. Before 4.0 it stayed until it expired."""
-        return order(self.release) >= _TELEMETRY_MENDED
+        return self._order >= _TELEMETRY_MENDED
 
     @property
     def decompresses_client_metrics(self) -> bool:
         """Whether pushed client metrics have to be decompressible. Kafka 3.7 gives them to its plugins as they are."""
-        return order(self.release) >= _METRICS_DECOMPRESSED
+        return self._order >= _METRICS_DECOMPRESSED
 
     @property
     def denies_metadata_topic(self) -> bool:
         """Whether nobody is authorized to create `__cluster_metadata`. Since 3.9 such a request is invalid instead."""
-        return order(self.release) < _METADATA_TOPIC_PROHIBITED
+        return self._order < _METADATA_TOPIC_PROHIBITED
 
     @property
     def has_states_of_any_case(self) -> bool:
         """Whether ListGroups ignores the case of its filter of states."""
-        return order(self.release) >= _STATES_OF_ANY_CASE
+        return self._order >= _STATES_OF_ANY_CASE
 
     @property
     def knows_absent_groups(self) -> bool:
         """Whether OffsetCommit can be answered with GROUP_ID_NOT_FOUND. Before 4.0 the coordinator of classic groups answered every
         generation of an unknown group with ILLEGAL_GENERATION.
         """
-        return order(self.release) >= _ABSENT_GROUPS
+        return self._order >= _ABSENT_GROUPS
 
     @property
     def authorizes_broker_changes_first(self) -> bool:
         """Whether a broker authorizes changes of broker settings before it validates them."""
-        return order(self.release) >= _BROKER_CHANGES_AUTHORIZED_FIRST
+        return self._order >= _BROKER_CHANGES_AUTHORIZED_FIRST
 
     @property
     def has_address_ranges(self) -> bool:
@@ -202,26 +203,26 @@ class Likeness:
     @property
     def accepts_late_commits(self) -> bool:
         """Whether members of groups may commit offsets with older epochs than their own (KIP-1251)."""
-        return order(self.release) >= _LATE_COMMITS
+        return self._order >= _LATE_COMMITS
 
     @property
     def ends_removed_expressions(self) -> bool:
         """Whether a member of a consumer group that removes its regular expression loses the partitions. In 4.0 it kept them until the
         group's next change.
         """
-        return order(self.release) >= _REMOVED_EXPRESSIONS_END
+        return self._order >= _REMOVED_EXPRESSIONS_END
 
     @property
     def ends_subscriptions_at_once(self) -> bool:
         """Whether a member of a consumer group loses partitions with the heartbeat that ends its subscription to them. Before 4.2 it kept
         them until the next target assignment, for which a new regular expression has to be resolved first.
         """
-        return order(self.release) >= _SUBSCRIPTIONS_END_AT_ONCE
+        return self._order >= _SUBSCRIPTIONS_END_AT_ONCE
 
     @property
     def reads_share_state_unfenced(self) -> bool:
         """Whether a read of share state with the leader epoch -1 succeeds. Before 4.3 it was fenced like any older epoch."""
-        return order(self.release) >= _UNFENCED_READS
+        return self._order >= _UNFENCED_READS
 
     @property
     def assigns_empty_groups(self) -> bool:
