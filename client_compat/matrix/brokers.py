@@ -72,6 +72,12 @@ class Broker:
             return self.gateways[OPEN].bootstrap
         return f"{HOST}:{self.proxy.port}" if self.proxy else self.process.bootstrap
 
+    def port_of(self, node_id: int) -> int:
+        """Return the port that clients are told for the broker: a gateway has one for each node (docs/gateway.md)."""
+        if self.gateways:
+            return self.gateways[OPEN].port + 1 + node_id
+        return self.proxy.port if self.proxy else self.process.port
+
     @property
     def truth(self) -> Truth:
         return Truth(self.process.port)
