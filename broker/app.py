@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Listener, Traffic
 from ottla.broker.api.dispatch import Dispatcher
-from ottla.broker.api.quota_switch import accept, obey
+from ottla.broker.api.quota_switch import apply_quotas, check_connection
 from ottla.broker.api.routes import Routes, broker_routes, standalone_routes
 from ottla.broker.api.services import Services
 from ottla.broker.cluster.catalog import Catalog
@@ -40,7 +40,7 @@ from ottla.broker.net.listeners import inter_broker_listener, listeners_of, reac
 from ottla.broker.net.network import host_and_port
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
-from ottla.broker.opened_ahead import OpenedAhead
+from ottla.broker.preopened_log_dir import PreopenedLogDir
 from ottla.broker.process import Beside, StartError, run_node
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
@@ -171,7 +171,7 @@ class Broker:
         """The number of requests without a response yet."""
         return self._dispatcher.waiting
 
-    async def start(self, ahead: OpenedAhead | None = None) -> None:
+    async def start(self, preopened: PreopenedLogDir | None = None) -> None:
         """Start everything and accept connections; `ahead` is the data directory, if it was opened before. Raises StartError or OSError;
         then the data directory is unlocked again."""
         try:
@@ -179,7 +179,7 @@ class Broker:
             self._nursery.at_close(self._server.close, self._server.abort)
             if self._controller is not None:
                 self._controller.bind()
-            self.log_dir = log_dir = self._open_log_dir(ahead)
+            self.log_dir = log_dir = self._open_log_dir(preopened)
             self._nursery.at_close(partial(log_dir.close, clean=True), partial(log_dir.close, clean=False))
             self._nursery.at_close(self._flusher.close, self._flusher.crash)
             self._driver.start()
@@ -253,19 +253,19 @@ class Broker:
         if not self.log_dir.save():
             raise RuntimeError(f"not all partitions in {self.log_dir.path} can be saved, because a disk error took one offline")
 
-    def open_ahead(self, copy_of_mark: Path, now_ms: int) -> OpenedAhead:
+    def preopen(self, copy_of_mark: Path, now_ms: int) -> PreopenedLogDir:
         """Open, on any thread, a copy that will replace the data directory. Raises LogDirRefused, OSError."""
-        return OpenedAhead(copy(self._settings_at_start), self._faults, self.environment, copy_of_mark, now_ms)
+        return PreopenedLogDir(copy(self._settings_at_start), self._faults, self.environment, copy_of_mark, now_ms)
 
-    async def start_again(self, exchange: Callable[[], OpenedAhead | None]) -> None:
+    async def start_again(self, exchange: Callable[[], PreopenedLogDir | None]) -> None:
         """Crash, call `exchange`, which replaces the data directory, and start on it, at the same ports. Raises like `start`, and what
         `exchange` raises; the broker then does not run."""
         listeners = self._server.listeners
         self.crash()
-        ahead = exchange()
+        preopened = exchange()
         self.settings = copy(self._settings_at_start)  # dynamic settings changed the other one
         self._build(listeners)
-        await self.start(ahead)
+        await self.start(preopened)
 
     def stop_at_once(self, error: BaseException) -> None:
         """End the process, because the contents of the disk are unknown; the next start reads what is really there."""
@@ -274,12 +274,12 @@ class Broker:
         self._exit_now(1)
         self._nursery.crash_soon()  # reached only with an `exit_now` that returns
 
-    def _open_log_dir(self, ahead: OpenedAhead | None) -> LogDir:
-        arrived = None if ahead is None else ahead.arrive(self.settings, self.environment)
-        if arrived is not None:
-            return arrived
+    def _open_log_dir(self, preopened: PreopenedLogDir | None) -> LogDir:
+        activated = None if preopened is None else preopened.activate(self.settings, self.environment)
+        if activated is not None:
+            return activated
         path, files = data_dir(self.settings), FillableFiles(self._faults, self.environment.files)
-        files.obey()
+        files.apply_rules()
         if not self.settings.is_member:
             return self._opened(path, files)
         watched = FatalFiles(path, files)
@@ -329,7 +329,7 @@ class Broker:
             faults=self._faults,
         )
         txns.shards.follow(metadata.publisher)
-        metadata.publisher.on_quotas.append(self._obey_quotas)
+        metadata.publisher.on_quotas.append(self._apply_quotas)
         self._publisher = metadata.publisher
         await txns.load()
         traffic = Traffic()
@@ -462,8 +462,10 @@ class Broker:
         shared.refused_by_script = self._faults.refuses_connection
         between_brokers = inter_broker_listener(settings) if len(self._server.listeners) > 1 else None
         shared.max_connections = connection_limits(settings, between_brokers)
-        shared.acceptance = lambda listener, host: accept(self.services, listener, host, for_brokers=listener == between_brokers)
-        self._obey_quotas()
+        shared.check_connection = lambda listener, host: check_connection(
+            self.services, listener, host, for_brokers=listener == between_brokers
+        )
+        self._apply_quotas()
         if settings.client_telemetry_enable:
             self._take_telemetry()
         if any(at_listener.tls is not None for at_listener in self._authentication.values()) or (
@@ -491,8 +493,8 @@ class Broker:
         configs.check_stores = changes.check
         self._publisher.on_settings.append(take)
 
-    def _obey_quotas(self) -> None:
-        obey(self.services, self._dispatcher, self.services.topics.image.client_quotas, self.services.fetch_sessions)
+    def _apply_quotas(self) -> None:
+        apply_quotas(self.services, self._dispatcher, self.services.topics.image.client_quotas, self.services.fetch_sessions)
 
     def _session_id(self) -> int:
         return self.environment.random.randrange(1, 2**31)

@@ -41,12 +41,12 @@ from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.directory_assignments import DirectoryAssignments
 from ottla.broker.runtime.nodes.envelopes import EnvelopeForwarding
-from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver, incarnation_of, pace_of
+from ottla.broker.runtime.nodes.life import BrokerLife, StartupAborted, incarnation_of, pace_of
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
 from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
 from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
@@ -283,7 +283,7 @@ class ClusterComponents:
             nursery=self._nursery,
             published_offset=lambda: self._observer.applied_offset,
             on_registered=self._registered,
-            on_lost=lambda why: self._on_lost(LifeOver(why)),
+            on_lost=lambda why: self._on_lost(StartupAborted(why)),
         )
 
     def _make_directories(self) -> DirectoryAssignments:
@@ -327,7 +327,7 @@ def _local(controller: ControllerRole, on_published: Callable[[Published], Await
 async def _reached(milestone: Awaitable[None]) -> None:
     try:
         await milestone
-    except LifeOver as error:
+    except StartupAborted as error:
         raise ConnectionError(f"this broker could not join its cluster: {error}") from error
 
 
@@ -352,5 +352,5 @@ def _observer_settings(settings: BrokerSettings) -> ObserverSettings:
             snapshot_max_bytes=settings.controller_quorum_fetch_snapshot_max_bytes,
         ),
         MetadataRetention(settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms),
-        SnapshotRhythm(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
+        SnapshotPolicy(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
     )

@@ -16,7 +16,7 @@ from functools import partial
 from ottla.broker.api.authorizer import authorizer_of
 from ottla.broker.api.context import Listener
 from ottla.broker.api.controller_dispatch import ControllerDispatcher
-from ottla.broker.api.quota_switch import accept, obey
+from ottla.broker.api.quota_switch import apply_quotas, check_connection
 from ottla.broker.api.routes import controller_routes, load
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.cluster.raft_records import VoterEndpoint
@@ -116,14 +116,14 @@ class ControllerPart:
         )
         load(controller_routes())
         self._dispatcher = ControllerDispatcher(services, self._flusher.compute)
-        self._obey_quotas(services)
-        role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)
+        self._apply_quotas(services)
+        role.followers.append(lambda published: self._apply_quotas(services) if published.changes.client_quotas else None)
         if any(at_listener.tls is not None for at_listener in self._authentication.values()):
             self._follow_stores(role)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         shared = Shared(self._dispatcher, environment.clock, self._timers, settings.socket_request_max_bytes, budget)
         shared.max_connections = connection_limits(settings)
-        shared.acceptance = lambda listener, host: accept(services, listener, host, for_brokers=False)
+        shared.check_connection = lambda listener, host: check_connection(services, listener, host, for_brokers=False)
         self._nursery.at_close(self._stop_serving, self._abort)
         await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
@@ -152,8 +152,8 @@ class ControllerPart:
             lambda published: changes.take(configs.of_this_broker()) if me in published.changes.brokers_set else None,
         )
 
-    def _obey_quotas(self, services: ControllerServices) -> None:
-        obey(services, self._dispatcher, self.role.state.image.client_quotas)
+    def _apply_quotas(self, services: ControllerServices) -> None:
+        apply_quotas(services, self._dispatcher, self.role.state.image.client_quotas)
 
     def _abort(self) -> None:
         """End pending requests without responses and close all connections at once."""

@@ -72,10 +72,10 @@ def make_development_security(
     settings: dict[str, str] = {}
     ca = None
     if tls:
-        from ottla.broker.security.own_tls import own_tls  # noqa: PLC0415 # only TLS needs it
+        from ottla.broker.security.generated_tls import generated_tls  # noqa: PLC0415 # only TLS needs it
 
         names = dict.fromkeys(["localhost", socket.gethostname(), "127.0.0.1", "::1", *hosts])
-        files = own_tls(tls_dir(data_dir), [name for name in names if name], now_ms)
+        files = generated_tls(tls_dir(data_dir), [name for name in names if name], now_ms)
         ca = files.ca.absolute()
         settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(files.server.absolute())}
     if users:

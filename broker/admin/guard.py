@@ -79,8 +79,8 @@ def _is_from_here(scope: Scope, headers: dict[bytes, bytes]) -> bool:
 
 def _is_of_another_page(headers: dict[bytes, bytes]) -> bool:
     """Return whether a browser sends the request on behalf of another site's page."""
-    asker, mode = headers.get(b"sec-fetch-site", b"none"), headers.get(b"sec-fetch-mode")
-    return asker not in _OWN_PAGES and (mode != b"navigate" or headers.get(b"sec-fetch-dest") != b"document")
+    site, mode = headers.get(b"sec-fetch-site", b"none"), headers.get(b"sec-fetch-mode")
+    return site not in _OWN_PAGES and (mode != b"navigate" or headers.get(b"sec-fetch-dest") != b"document")
 
 
 def _without_port(host: str) -> str:

@@ -62,7 +62,7 @@ class RuleOut(BaseModel):
     consumed: bool
 
 
-class HeldOut(BaseModel):
+class HeldRequest(BaseModel):
     """A held request, response or coordinator step, which waits for its release."""
 
     rule: str
@@ -241,9 +241,9 @@ def _add_faults(api: FastAPI, faults: Faults) -> None:
         faults.reset()
 
     @api.get("/held")
-    async def held() -> list[HeldOut]:
+    async def held() -> list[HeldRequest]:
         """Everything that rules hold, in order of arrival."""
-        return [HeldOut(rule=each.rule.name, what=each.what) for each in faults.held]
+        return [HeldRequest(rule=each.rule.name, what=each.what) for each in faults.held]
 
     @api.post("/held/release")
     async def release(rule: Annotated[str | None, Query(description="release only what this rule holds")] = None) -> Released:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
-from ottla.broker.opened_ahead import OpenedAhead
+from ottla.broker.preopened_log_dir import PreopenedLogDir
 from ottla.broker.storage.fork import ForkRefused
 from ottla.broker.storage.marks import Mark, Marks
 
@@ -43,7 +43,7 @@ class MarkControl:
 
     def __init__(self, broker: Broker, clock: MovableClock) -> None:
         self._broker, self._clock = broker, clock
-        self._marks: Marks[OpenedAhead] | None = None
+        self._marks: Marks[PreopenedLogDir] | None = None
         self._named: dict[str, Mark] = {}
         self._made = 0
         self._is_busy = False
@@ -67,7 +67,7 @@ class MarkControl:
         self._begin()
         try:
             await self._broker.save()
-            self._marks = self._marks or Marks(path.absolute(), self._broker.open_ahead)
+            self._marks = self._marks or Marks(path.absolute(), self._broker.preopen)
             mark = self._named[name] = self._marks.add(self._clock.now_ms(), self._broker.log_dir.mark_as_clean)
         except (RuntimeError, ForkRefused, OSError) as error:
             raise HTTPException(409, str(error)) from error
@@ -90,11 +90,11 @@ class MarkControl:
             self._is_busy = False
         return MarkOut(name=name, now_ms=mark.now_ms)
 
-    async def _return_to(self, mark: Mark, marks: Marks[OpenedAhead]) -> None:
-        def exchange() -> OpenedAhead | None:
-            ahead = marks.restore(mark)
+    async def _return_to(self, mark: Mark, marks: Marks[PreopenedLogDir]) -> None:
+        def exchange() -> PreopenedLogDir | None:
+            preopened = marks.restore(mark)
             self._clock.rewind_to(mark.now_ms)
-            return ahead
+            return preopened
 
         try:
             await self._broker.start_again(exchange)

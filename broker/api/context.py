@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
-from ottla.broker.runtime.metadata.cluster_view import Dialled
+from ottla.broker.runtime.metadata.cluster_view import ClientListener
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.image import TopicImage
@@ -82,12 +82,12 @@ class Peer:
             callback()
 
     @property
-    def dialled(self) -> Dialled:
+    def client_listener(self) -> ClientListener:
         """The address at which this client finds the broker: the listener's advertised address, or else the one to which it connected."""
         listener = self.listener
         host = listener.advertised_host if listener.advertised_host is not None else self.local_host
         port = listener.advertised_port if listener.advertised_port is not None else self.local_port
-        return Dialled(listener.name, host, port)
+        return ClientListener(listener.name, host, port)
 
 
 class Forwarding(Protocol):

@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.pipeline import Call, Handle
-from ottla.broker.api.reply import LastWords
+from ottla.broker.api.reply import FinalResponse
 from ottla.broker.api.routes import Answer
 from ottla.broker.faults.answers import committed_in, corrupted, overwrite, records_in, refusal
 from ottla.broker.faults.engine import Faults
@@ -83,7 +83,7 @@ class FaultInterceptors:
             await self._move(call, _size_of(call, response))
             cut = _rule(call, FaultAction.CUT_RESPONSE)
             if cut is not None:
-                raise CloseConnection("a scripted fault cuts its response", LastWords([_first_bytes(call, response, cut.bytes)]))
+                raise CloseConnection("a scripted fault cuts its response", FinalResponse([_first_bytes(call, response, cut.bytes)]))
         if _rule(call, FaultAction.DROP_ACK) is not None:
             raise CloseConnection("a scripted fault drops its acknowledgement")
         return response

@@ -36,7 +36,7 @@ from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition
 from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import TopicPartitions
-from ottla.broker.storage.batch_check import Checked, TooMuchAtOnce
+from ottla.broker.storage.batch_check import Checked, TooLongForEventLoop
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
@@ -346,7 +346,7 @@ def _append_topic(
                 raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
             try:
                 answers.append(_append(partition, data.index, batch, guard, condition, waits=waits))
-            except TooMuchAtOnce:
+            except TooLongForEventLoop:
                 late.append(_Late(answers, len(answers), partition, batch, guard))
                 answers.append(PartitionProduceResponse(data.index))
         except Rejected as rejected:
@@ -484,6 +484,6 @@ def _redirected(ctx: Context[PartitionServices], response: ProduceResponse) -> P
                 leader, epoch = cluster.current_leader(topic.topic_id if ctx.version >= BY_ID_SINCE else topic.name, answer.index)
                 answer.current_leader = LeaderIdAndEpoch(leader, epoch)
                 leaders.add(leader)
-    found = (cluster.alive(leader, ctx.peer.dialled) for leader in sorted(leaders))
+    found = (cluster.alive(leader, ctx.peer.client_listener) for leader in sorted(leaders))
     response.node_endpoints = [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found if node is not None]
     return response

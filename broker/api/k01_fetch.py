@@ -81,7 +81,7 @@ _LIST_BATCH: Final = 2_000
 """The number of partitions of a large fetch that become targets, or parts of the response, in one turn. Each takes about 1 us."""
 
 
-class _Asker(NamedTuple):
+class _Requester(NamedTuple):
     """The sender of a fetch. `node` is the follower's node id, or -1 for a consumer; `broker_epoch` is -1 if the request carries none."""
 
     node: int
@@ -92,7 +92,7 @@ class _Asker(NamedTuple):
 
 
 _CONSUMERS: Final = {
-    (isolation, only_leader): _Asker(-1, -1, isolation, only_leader)
+    (isolation, only_leader): _Requester(-1, -1, isolation, only_leader)
     for isolation in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
     for only_leader in (False, True)
 }
@@ -123,39 +123,39 @@ def handle(ctx: Context[PartitionServices], request: FetchRequest) -> FetchRespo
     """Read the partitions. Only a fetch that has to wait, or names or reads very many partitions, becomes a task."""
     if len(request.topics) > limits.FETCHED_AT_ONCE or sum(len(topic.partitions) for topic in request.topics) > limits.FETCHED_AT_ONCE:
         return _handle_slowly(ctx, request)
-    asker = _asker(ctx, request)
+    requester = _requester(ctx, request)
     try:
-        fetch = _begin(ctx, request, _targets(request, ctx.version >= 13), asker)
+        fetch = _begin(ctx, request, _targets(request, ctx.version >= 13), requester)
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
     targets = fetch.targets
     if len(targets) > limits.FETCHED_AT_ONCE:
-        return _read_slowly(ctx, request, fetch, targets, asker)
+        return _read_slowly(ctx, request, fetch, targets, requester)
     read = _Read()
-    _read_some(ctx, request, targets, asker, read)
+    _read_some(ctx, request, targets, requester, read)
     if request.max_wait_ms <= 0 or _is_enough(ctx, request, fetch, read):
-        return _respond(ctx, fetch, read, asker)
+        return _respond(ctx, fetch, read, requester)
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
     waiting = _park(ctx, request, fetch, read, deadline)
-    return _wait(ctx, request, fetch, asker, deadline=deadline, read=read, waiting=waiting)
+    return _wait(ctx, request, fetch, requester, deadline=deadline, read=read, waiting=waiting)
 
 
 async def _handle_slowly(ctx: Context[PartitionServices], request: FetchRequest) -> FetchResponse:
     """Handle a request with more than FETCHED_AT_ONCE partitions in batches, and let other requests run between them."""
-    by_id, asker = ctx.version >= 13, _asker(ctx, request)
+    by_id, requester = ctx.version >= 13, _requester(ctx, request)
     found: dict[tuple[TopicKey, int], FetchTarget] = {}
     named = _named(request, by_id)
     while batch := {target.key: target for target in islice(named, _LIST_BATCH)}:
         found.update(batch)
         await ctx.services.turns.mine()
     try:
-        fetch = _begin(ctx, request, list(found.values()), asker)
+        fetch = _begin(ctx, request, list(found.values()), requester)
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
-    return await _read_slowly(ctx, request, fetch, fetch.targets, asker)
+    return await _read_slowly(ctx, request, fetch, fetch.targets, requester)
 
 
-def _begin(ctx: Context[PartitionServices], request: FetchRequest, targets: Sequence[FetchTarget], asker: _Asker) -> FetchContext:
+def _begin(ctx: Context[PartitionServices], request: FetchRequest, targets: Sequence[FetchTarget], requester: _Requester) -> FetchContext:
     by_id = ctx.version >= 13
     return ctx.services.fetch_sessions.begin(
         request.session_id,
@@ -164,29 +164,29 @@ def _begin(ctx: Context[PartitionServices], request: FetchRequest, targets: Sequ
         _forgotten(request, by_id),
         by_id=by_id,
         now_ms=ctx.services.clock.mono_ms(),
-        follower=asker.node,
-        terms=None if request.session_epoch == FINAL_EPOCH else _terms(ctx, request, asker),
+        follower=requester.node,
+        terms=None if request.session_epoch == FINAL_EPOCH else _terms(ctx, request, requester),
     )
 
 
-def _asker(ctx: Context[PartitionServices], request: FetchRequest) -> _Asker:
+def _requester(ctx: Context[PartitionServices], request: FetchRequest) -> _Requester:
     state = request.replica_state
     node = state.replica_id if ctx.version >= 15 else request.replica_id
     if node >= 0:
-        return _Asker(node, state.replica_epoch if ctx.version >= 15 else -1, Isolation.LOG_END, only_leader=True, follows=True)
+        return _Requester(node, state.replica_epoch if ctx.version >= 15 else -1, Isolation.LOG_END, only_leader=True, follows=True)
     isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
     return _CONSUMERS[isolation, ctx.version < ANY_REPLICA_SINCE]
 
 
-def _terms(ctx: Context[PartitionServices], request: FetchRequest, asker: _Asker) -> Hashable:
+def _terms(ctx: Context[PartitionServices], request: FetchRequest, requester: _Requester) -> Hashable:
     """Return the facts other than the partition on which a partition's result depends: the requester, its rights, and request options.
 
     The session compares them: while they are equal, an unchanged partition need not be read again.
     """
     authorizer, membership = ctx.services.authorizer, ctx.services.partitions.membership
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
-    replaced = asker.follows and membership is not None and membership.brokers.has_replaced(asker.node, asker.broker_epoch)
-    return asker, request.isolation_level, request.max_bytes < 0, request.rack_id, rights, replaced
+    replaced = requester.follows and membership is not None and membership.brokers.has_replaced(requester.node, requester.broker_epoch)
+    return requester, request.isolation_level, request.max_bytes < 0, request.rack_id, rights, replaced
 
 
 def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
@@ -240,7 +240,7 @@ async def _wait(
     ctx: Context[PartitionServices],
     request: FetchRequest,
     fetch: FetchContext,
-    asker: _Asker,
+    requester: _Requester,
     *,
     deadline: int,
     read: _Read,
@@ -251,17 +251,17 @@ async def _wait(
         changed = await waiting
         targets, unchanged = fetch.targets, _unchanged(read)
         if len(targets) > limits.FETCHED_AT_ONCE:  # changes during this slow read may go unnoticed, so its result is the response
-            read, changed = await _read_batches(ctx, request, targets, asker, unchanged), False
+            read, changed = await _read_batches(ctx, request, targets, requester, unchanged), False
         else:
             read = _Read()
-            _read_some(ctx, request, targets, asker, read, unchanged=unchanged)
+            _read_some(ctx, request, targets, requester, read, unchanged=unchanged)
         if not changed or _is_enough(ctx, request, fetch, read):
-            return _respond(ctx, fetch, read, asker)
+            return _respond(ctx, fetch, read, requester)
         waiting = _park(ctx, request, fetch, read, deadline)
 
 
 async def _read_slowly(
-    ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, targets: Sequence[FetchTarget], asker: _Asker
+    ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, targets: Sequence[FetchTarget], requester: _Requester
 ) -> FetchResponse:
     """Read very many partitions, and yield to other requests between batches.
 
@@ -270,25 +270,25 @@ async def _read_slowly(
     """
     waiting = _park(ctx, request, fetch, _Read(), ctx.services.clock.mono_ms() + request.max_wait_ms)
     try:
-        read = await _read_batches(ctx, request, targets, asker)
+        read = await _read_batches(ctx, request, targets, requester)
         if request.max_wait_ms > 0 and not _is_enough(ctx, request, fetch, read) and await waiting:
-            read = await _read_batches(ctx, request, fetch.targets, asker, _unchanged(read))
+            read = await _read_batches(ctx, request, fetch.targets, requester, _unchanged(read))
     finally:
         waiting.cancel()
-    return await _respond_slowly(ctx, fetch, read, asker)
+    return await _respond_slowly(ctx, fetch, read, requester)
 
 
 async def _read_batches(
     ctx: Context[PartitionServices],
     request: FetchRequest,
     targets: Sequence[FetchTarget],
-    asker: _Asker,
+    requester: _Requester,
     unchanged: Mapping[FetchTarget, PartitionData] | None = None,
 ) -> _Read:
     read = _Read()
     for batch in _batches(targets, _BATCH):
         await ctx.services.turns.mine()
-        _read_some(ctx, request, batch, asker, read, unchanged=unchanged)
+        _read_some(ctx, request, batch, requester, read, unchanged=unchanged)
         for target, partition in read.unwatched:
             target.watch(partition, quiet=False)
         read.unwatched.clear()
@@ -312,7 +312,7 @@ def _read_some(
     ctx: Context[PartitionServices],
     request: FetchRequest,
     targets: Sequence[FetchTarget],
-    asker: _Asker,
+    requester: _Requester,
     read: _Read,
     *,
     unchanged: Mapping[FetchTarget, PartitionData] | None = None,
@@ -322,7 +322,7 @@ def _read_some(
     Without `unchanged`, this is the first pass of the request. Only the first pass records the follower's log end offset.
     """
     first = unchanged is None
-    hidden = _hidden(ctx, targets, asker) if first and ctx.services.authorizer is not None else _NOTHING
+    hidden = _hidden(ctx, targets, requester) if first and ctx.services.authorizer is not None else _NOTHING
     left = max(0, min(request.max_bytes, ctx.services.settings.fetch_max_bytes) - read.bytes)
     for target in targets:
         asked = target.asked
@@ -334,21 +334,21 @@ def _read_some(
             if target.topic in hidden:
                 raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = ctx.services.partitions.get(target.topic, asked.partition)
-            _check(request, partition, asked, asker)
-            data = _sent_on(partition, asked, request.rack_id) if request.rack_id and not asker.follows else None
+            _check(request, partition, asked, requester)
+            data = _sent_on(partition, asked, request.rack_id) if request.rack_id and not requester.follows else None
             data = data or _diverging(partition, asked)
             if data is None:
                 end = partition.log.log_end_offset
-                if asker.follows and partition.holds_back(asker.node):
+                if requester.follows and partition.holds_back(requester.node):
                     data = _without_records(partition, asked)
                 else:
-                    data, on_older_segment = _read_one(partition, asked, left, asker.isolation, min_one_batch=not read.bytes)
+                    data, on_older_segment = _read_one(partition, asked, left, requester.isolation, min_one_batch=not read.bytes)
                     read.must_answer = read.must_answer or on_older_segment
-                if asker.follows and data.records:
+                if requester.follows and data.records:
                     read.for_followers.append((partition, len(data.records)))
-                if first and asker.follows:
-                    partition.fetched(_progress(asker, asked), end)
-            if target.session is not None and _is_quiet(partition, asked, data, asker, request.rack_id):
+                if first and requester.follows:
+                    partition.fetched(_progress(requester, asked), end)
+            if target.session is not None and _is_quiet(partition, asked, data, requester, request.rack_id):
                 target.watch(partition, quiet=True)
             else:
                 target.quiet = False
@@ -363,7 +363,7 @@ def _read_some(
         read.results.append((target, data))
 
 
-def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, asker: _Asker, rack: str) -> bool:
+def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, requester: _Requester, rack: str) -> bool:
     """Return whether the partition can produce a new response only after a change that its watchers receive.
 
     Three cases are read with every request. A follower outside the ISR may join because of a metadata change. A consumer's nearer replica
@@ -374,18 +374,18 @@ def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, 
     log, replica = partition.log, partition.replica
     if data.high_watermark != log.high_watermark or data.log_start_offset != log.log_start_offset or log.failure is not None:
         return False
-    if asker.follows:
-        return asked.fetch_offset == log.log_end_offset and asker.node in replica.others.in_sync.committed
-    return asked.fetch_offset >= log.bound(asker.isolation) and not (rack and partition.knows_racks)
+    if requester.follows:
+        return asked.fetch_offset == log.log_end_offset and requester.node in replica.others.in_sync.committed
+    return asked.fetch_offset >= log.bound(requester.isolation) and not (rack and partition.knows_racks)
 
 
-def _hidden(ctx: Context[PartitionServices], targets: Sequence[FetchTarget], asker: _Asker) -> Collection[TopicKey]:
+def _hidden(ctx: Context[PartitionServices], targets: Sequence[FetchTarget], requester: _Requester) -> Collection[TopicKey]:
     """Return the topics that the client may not read; unknown topic ids are not included.
 
     A follower may read all topics or none, depending on CLUSTER_ACTION.
     """
     keys = [target.topic for target in targets]
-    if asker.follows:
+    if requester.follows:
         return _NOTHING if allowed_of_cluster(ctx, Operation.CLUSTER_ACTION) else keys
     found = {key: ctx.services.topics.topic_by_id(key) if isinstance(key, bytes) else None for key in keys}
     names = {key: topic.name if topic is not None else key for key, topic in found.items() if topic is not None or isinstance(key, str)}
@@ -393,20 +393,22 @@ def _hidden(ctx: Context[PartitionServices], targets: Sequence[FetchTarget], ask
     return {key for key, name in names.items() if name in refused}
 
 
-def _check(request: FetchRequest, partition: Partition, asked: FetchPartition, asker: _Asker) -> None:
+def _check(request: FetchRequest, partition: Partition, asked: FetchPartition, requester: _Requester) -> None:
     if request.isolation_level not in _ISOLATIONS or min(request.max_bytes, asked.partition_max_bytes) < 0:
         raise Rejected(ErrorCode.INVALID_REQUEST)
     replica = partition.replica
-    if asker.follows:
-        replica.check_follower(asker.node, max(asked.current_leader_epoch, -1))
+    if requester.follows:
+        replica.check_follower(requester.node, max(asked.current_leader_epoch, -1))
     elif asked.current_leader_epoch >= 0:
         replica.check_epoch(asked.current_leader_epoch)
-    if asker.only_leader and not replica.leads:
+    if requester.only_leader and not replica.leads:
         replica.check_leads()
 
 
-def _progress(asker: _Asker, asked: FetchPartition) -> FollowerFetch:
-    return FollowerFetch(asker.node, asked.fetch_offset, asked.log_start_offset, asker.broker_epoch, max(asked.current_leader_epoch, -1))
+def _progress(requester: _Requester, asked: FetchPartition) -> FollowerFetch:
+    return FollowerFetch(
+        requester.node, asked.fetch_offset, asked.log_start_offset, requester.broker_epoch, max(asked.current_leader_epoch, -1)
+    )
 
 
 def _is_news(data: PartitionData) -> bool:
@@ -486,21 +488,21 @@ def _error(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejec
     return data
 
 
-def _respond(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, asker: _Asker) -> FetchResponse:
+def _respond(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, requester: _Requester) -> FetchResponse:
     response, send = _finish(ctx, fetch, read)
-    _add(ctx, response, send, asker)
-    response.node_endpoints = [] if asker.follows else _endpoints(ctx, send)
+    _add(ctx, response, send, requester)
+    response.node_endpoints = [] if requester.follows else _endpoints(ctx, send)
     return response
 
 
-async def _respond_slowly(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, asker: _Asker) -> FetchResponse:
+async def _respond_slowly(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, requester: _Requester) -> FetchResponse:
     """Respond as `_respond` does, and yield to other requests meanwhile."""
     response, send = _finish(ctx, fetch, read)
     for batch in _batches(send, _LIST_BATCH):
         await ctx.services.turns.mine()
-        _add(ctx, response, batch, asker)
+        _add(ctx, response, batch, requester)
     await ctx.services.turns.mine()
-    response.node_endpoints = [] if asker.follows else _endpoints(ctx, send)
+    response.node_endpoints = [] if requester.follows else _endpoints(ctx, send)
     return response
 
 
@@ -521,13 +523,13 @@ def _finish(
 
 
 def _add(
-    ctx: Context[PartitionServices], response: FetchResponse, send: Sequence[tuple[FetchTarget, PartitionData]], asker: _Asker
+    ctx: Context[PartitionServices], response: FetchResponse, send: Sequence[tuple[FetchTarget, PartitionData]], requester: _Requester
 ) -> None:
     topics = response.responses
     last: TopicKey | None = None
     if topics:
         last = topics[-1].topic_id if ctx.version >= 13 else topics[-1].topic
-    sent = ctx.services.traffic.to_followers if asker.follows else ctx.services.traffic.to_consumers
+    sent = ctx.services.traffic.to_followers if requester.follows else ctx.services.traffic.to_consumers
     bytes_out = sent.by_topic
     for target, data in send:
         if data.records:
@@ -541,5 +543,5 @@ def _add(
 def _endpoints(ctx: Context[PartitionServices], results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
     """Return the endpoints of the leaders to which the response redirects consumers (KIP-951). Followers know them from metadata."""
     leaders = {leader: None for _, data in results if (leader := data.current_leader.leader_id) >= 0}
-    found = (ctx.services.cluster.alive(leader, ctx.peer.dialled) for leader in leaders)
+    found = (ctx.services.cluster.alive(leader, ctx.peer.client_listener) for leader in leaders)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found if node is not None]

@@ -26,8 +26,8 @@ from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.runtime.metadata.cluster_view import Place
-from ottla.broker.runtime.metadata.topic_making import Asker
+from ottla.broker.runtime.metadata.cluster_view import ReportedPartition
+from ottla.broker.runtime.metadata.topic_making import Requester
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import (
     MetadataRequest,
@@ -68,7 +68,7 @@ def _respond(ctx: Context[ClusterServices], request: MetadataRequest, topics: li
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(broker.node_id, broker.host, broker.port, broker.rack)
-            for broker in services.cluster.brokers(ctx.peer.dialled)
+            for broker in services.cluster.brokers(ctx.peer.client_listener)
             if not broker.fenced
         ],
         cluster_id=services.cluster_id,
@@ -98,8 +98,8 @@ def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, ask
             not_made = denied(ctx, Operation.CREATE, Resource.TOPIC, missing)
         made = [name for name in missing if name not in not_made and name_problem(name) is None]
         if made:
-            asker = Asker(ctx.peer, ctx.client_id, charged(ctx, strict_since=0)[0])
-            ctx.services.topic_maker.begin_auto_create(made, asker)
+            requester = Requester(ctx.peer, ctx.client_id, charged(ctx, strict_since=0)[0])
+            ctx.services.topic_maker.begin_auto_create(made, requester)
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return [
         MetadataResponseTopic(code, name, is_internal=name in not_made and is_internal(name))
@@ -141,18 +141,18 @@ def _describe_name(ctx: Context[ClusterServices], name: str) -> MetadataResponse
 
 
 def _describe(ctx: Context[ClusterServices], topic: TopicImage) -> MetadataResponseTopic:
-    at = ctx.peer.dialled
-    partitions = [_partition(ctx, index, ctx.services.cluster.place(topic, index, at)) for index in sorted(topic.partitions)]
+    at = ctx.peer.client_listener
+    partitions = [_partition(ctx, index, ctx.services.cluster.partition(topic, index, at)) for index in sorted(topic.partitions)]
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)
 
 
-def _partition(ctx: Context[ClusterServices], index: int, place: Place) -> MetadataResponsePartition:
+def _partition(ctx: Context[ClusterServices], index: int, partition: ReportedPartition) -> MetadataResponsePartition:
     """Describe a partition. Version 0 returns only replicas that the client can reach, with an error if any is omitted."""
-    state, error = place.state, place.error
+    state, error = partition.state, partition.error
     replicas, isr = state.replicas, state.isr
-    if ctx.version == 0 and place.hidden:
-        replicas, isr = (tuple(node for node in nodes if node not in place.hidden) for nodes in (replicas, isr))
+    if ctx.version == 0 and partition.hidden:
+        replicas, isr = (tuple(node for node in nodes if node not in partition.hidden) for nodes in (replicas, isr))
         error = error or ErrorCode.REPLICA_NOT_AVAILABLE
     if error is ErrorCode.LISTENER_NOT_FOUND and ctx.version < LISTENER_NOT_FOUND_SINCE:
         error = ErrorCode.LEADER_NOT_AVAILABLE
-    return MetadataResponsePartition(error, index, place.leader, state.leader_epoch, list(replicas), list(isr), list(place.offline))
+    return MetadataResponsePartition(error, index, partition.leader, state.leader_epoch, list(replicas), list(isr), list(partition.offline))

@@ -125,7 +125,9 @@ def _coordinator(ctx: Context[CoordinationServices], key_type: int, key: str) ->
     services = ctx.services
     topic = services.topics.topic(_TOPICS[key_type])
     count = 0 if topic is None else len(topic.partitions)
-    found = services.cluster.coordinator(topic, partition_of(hashed, count), ctx.peer.dialled) if topic is not None and count else None
+    found = (
+        services.cluster.coordinator(topic, partition_of(hashed, count), ctx.peer.client_listener) if topic is not None and count else None
+    )
     if found is None:
         return Coordinator(key, NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
     # Kafka's message for "no error": "NONE" in versions with a single key, empty in versions with several.

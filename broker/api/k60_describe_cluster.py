@@ -35,7 +35,7 @@ def handle(ctx: Context[ClusterServices], request: DescribeClusterRequest) -> De
         controller_id=services.cluster.controller_id,
         brokers=[
             DescribeClusterBroker(*broker)
-            for broker in services.cluster.brokers(ctx.peer.dialled)
+            for broker in services.cluster.brokers(ctx.peer.client_listener)
             if request.include_fenced_brokers or not broker.fenced
         ],
     )

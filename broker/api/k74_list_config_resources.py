@@ -35,6 +35,6 @@ def _names(ctx: Context[ClusterServices], kind: ResourceType) -> list[str]:
         case ResourceType.TOPIC:
             return [topic.name for topic in ctx.services.topics.topics()]
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
-            return [str(broker.node_id) for broker in ctx.services.cluster.brokers(ctx.peer.dialled)]
+            return [str(broker.node_id) for broker in ctx.services.cluster.brokers(ctx.peer.client_listener)]
         case _:
             return ctx.services.topics.configured_resources(kind)

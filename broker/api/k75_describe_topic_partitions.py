@@ -92,15 +92,15 @@ def _describe(ctx: Context[ClusterServices], name: str, first: int, limit: int) 
 
 
 def _partition(ctx: Context[ClusterServices], topic: TopicImage, index: int) -> DescribeTopicPartitionsResponsePartition:
-    place = ctx.services.cluster.place(topic, index, ctx.peer.dialled)
-    state = place.state
+    partition = ctx.services.cluster.partition(topic, index, ctx.peer.client_listener)
+    state = partition.state
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
-        leader_id=place.leader,
+        leader_id=partition.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=list(state.last_known_elr),
-        offline_replicas=list(place.offline),
+        offline_replicas=list(partition.offline),
     )

@@ -7,7 +7,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
-from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added
+from ottla.broker.runtime.quorum.voter_refusals import VoterIds, no_voter_added
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listeners": 1_000})
@@ -17,4 +17,4 @@ API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listen
 def handle(ctx: Context[ControllerServices], request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Reject the request."""
     me = ctx.services.active.voter.me
-    return no_voter_added(OnlyVoter(me.cluster_id, me.node_id, me.directory_id), request)
+    return no_voter_added(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)

@@ -7,7 +7,7 @@ from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.services import ControllerServices
 from ottla.broker.core.acl import Operation
-from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_removed
+from ottla.broker.runtime.quorum.voter_refusals import VoterIds, no_voter_removed
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 API = Api(RemoveRaftVoterRequest, forwarded=Forwarded.ALWAYS)
@@ -17,4 +17,4 @@ API = Api(RemoveRaftVoterRequest, forwarded=Forwarded.ALWAYS)
 def handle(ctx: Context[ControllerServices], request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     """Reject the request."""
     me = ctx.services.active.voter.me
-    return no_voter_removed(OnlyVoter(me.cluster_id, me.node_id, me.directory_id), request)
+    return no_voter_removed(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)

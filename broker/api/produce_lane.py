@@ -27,7 +27,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.storage.batch_check import TooMuchAtOnce
+from ottla.broker.storage.batch_check import TooLongForEventLoop
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -161,7 +161,7 @@ class ProduceLane:
                 _check_access(self._authorizer, peer, partition.topic, transactional_id)
             guard = None if transactional_id is None else self._guard(transactional_id, version, partition, records)
             info = partition.append(records, guard=guard, acks_all=acks_all)
-        except (Rejected, TooMuchAtOnce, UnicodeDecodeError):
+        except (Rejected, TooLongForEventLoop, UnicodeDecodeError):
             return None
         head = _ANSWER_HEAD.pack(_ANSWER_BYTES + topic_end - topic_at, correlation_id, 0, _ONE)
         self.answered[version] += 1

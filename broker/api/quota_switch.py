@@ -12,14 +12,14 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 
 if TYPE_CHECKING:
-    from ottla.broker.quotas.connections import Acceptance
+    from ottla.broker.quotas.connections import ConnectionDecision
     from ottla.broker.quotas.quotas import Quotas
 
 
 _ANY: Final = 2**31 - 1
 
 
-class Obeys(Protocol):
+class HasQuotas(Protocol):
     """The part of a broker's or a controller's services that quotas need."""
 
     quotas: Quotas | None
@@ -30,8 +30,8 @@ class Obeys(Protocol):
     def clock(self) -> Clock: ...
 
 
-def obey(
-    services: Obeys, dispatcher: Dispatcher, quotas: Mapping[QuotaTarget, Mapping[str, float]], sessions: FetchSessions | None = None
+def apply_quotas(
+    services: HasQuotas, dispatcher: Dispatcher, quotas: Mapping[QuotaTarget, Mapping[str, float]], sessions: FetchSessions | None = None
 ) -> None:
     """Replace the quotas of a node, and switch throttling in its dispatcher on or off. Usage measured so far still counts."""
     if services.quotas is None and not quotas:
@@ -43,7 +43,7 @@ def obey(
     dispatcher.throttling = Throttling(found, services.clock, sessions) if found.of_clients else None
 
 
-def accept(services: Obeys, listener: str, host: str, *, for_brokers: bool) -> Acceptance | None:
+def check_connection(services: HasQuotas, listener: str, host: str, *, for_brokers: bool) -> ConnectionDecision | None:
     """Return how a new connection is delayed or refused; None if it is accepted at once."""
     rate, own_rate = services.settings.max_connection_creation_rate, services.settings.max_connection_creation_rate_of(listener)
     if rate == own_rate == _ANY and (services.quotas is None or not services.quotas.connection):
@@ -52,7 +52,7 @@ def accept(services: Obeys, listener: str, host: str, *, for_brokers: bool) -> A
     return quota.accept(listener, host, rate, now_ms, for_brokers=for_brokers, listener_rate=own_rate)
 
 
-def _quotas_of(services: Obeys) -> Quotas:
+def _quotas_of(services: HasQuotas) -> Quotas:
     from ottla.broker.api.throttling import make_quotas  # noqa: PLC0415 # only if there are quotas
 
     if services.quotas is None:

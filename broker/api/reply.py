@@ -18,7 +18,7 @@ CLOSE: Final = Action.CLOSE
 """Close the connection after all earlier requests are answered."""
 
 
-class LastWords(list[Buffer]):
+class FinalResponse(list[Buffer]):
     """A reply: bytes to send, after which the connection is closed."""
 
 

@@ -12,7 +12,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.services import CoordinationServices
 from ottla.broker.core.acl import Operation, Resource
-from ottla.broker.runtime.metadata.topic_making import Asker
+from ottla.broker.runtime.metadata.topic_making import Requester
 from ottla.broker.streams.internal_topics import InternalTopic, Status
 from ottla.protocol.messages.k88_streams_group_heartbeat import StreamsGroupHeartbeatResponse
 
@@ -31,8 +31,8 @@ def begin_internal_topics(
         if refused:
             _add(response, f"Unauthorized to CREATE on topics {', '.join(name for name in topics if name in refused)}.")
             return
-    asker = Asker(ctx.peer, ctx.client_id, charged(ctx, strict_since=0)[0])
-    ctx.services.streams_topics.begin_create(topics, asker, 2 * response.heartbeat_interval_ms)
+    requester = Requester(ctx.peer, ctx.client_id, charged(ctx, strict_since=0)[0])
+    ctx.services.streams_topics.begin_create(topics, requester, 2 * response.heartbeat_interval_ms)
     failures = [f"{name} ({reason})" for name, reason in ctx.services.streams_topics.failures(topics).items()]
     if failures:
         more = len(failures) - _FAILURES_SHOWN

@@ -35,7 +35,7 @@ _NOBODY: Final = -1
 Holds = Callable[[PartitionRegistration], bool]
 
 
-class _Who(NamedTuple):
+class _AffectedBrokers(NamedTuple):
     """The brokers that a change affects, `_NOBODY` for none: `removed` leaves all ISRs and leads nothing, `added` may lead again, and
     `lost` may lack records that it had."""
 
@@ -55,7 +55,7 @@ def broker_unfenced(state: ControllerState, broker_id: int) -> list[MetadataReco
     epoch = state.image.brokers[broker_id].epoch
     return [
         BrokerRegistrationChangeRecord(broker_id, epoch, fenced=UNFENCE),
-        *_changes(state, lambda partition: partition.leader == NO_LEADER, _Who(added=broker_id)),
+        *_changes(state, lambda partition: partition.leader == NO_LEADER, _AffectedBrokers(added=broker_id)),
     ]
 
 
@@ -63,7 +63,7 @@ def broker_unregistered(state: ControllerState, broker_id: int) -> list[Metadata
     """Unregister a broker."""
     return [
         *broker_gone(state, broker_id),
-        *_changes(state, lambda partition: broker_id in partition.elr, _Who(removed=broker_id)),
+        *_changes(state, lambda partition: broker_id in partition.elr, _AffectedBrokers(removed=broker_id)),
         UnregisterBrokerRecord(broker_id, state.image.brokers[broker_id].epoch),
     ]
 
@@ -83,14 +83,14 @@ def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -
     if cleanly or not state.has_elr:
         return broker_gone(state, broker_id)
     return [
-        *_changes(state, lambda partition: broker_id in partition.isr, _Who(lost=broker_id)),
-        *_changes(state, lambda partition: broker_id in partition.elr, _Who(lost=broker_id)),
+        *_changes(state, lambda partition: broker_id in partition.isr, _AffectedBrokers(lost=broker_id)),
+        *_changes(state, lambda partition: broker_id in partition.elr, _AffectedBrokers(lost=broker_id)),
     ]
 
 
 def broker_gone(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
     """Remove the broker from all ISRs."""
-    return _changes(state, lambda partition: broker_id in partition.isr, _Who(removed=broker_id))
+    return _changes(state, lambda partition: broker_id in partition.isr, _AffectedBrokers(removed=broker_id))
 
 
 def directories_failed(state: ControllerState, broker_id: int, failed: Collection[bytes]) -> list[MetadataRecord]:
@@ -100,7 +100,7 @@ def directories_failed(state: ControllerState, broker_id: int, failed: Collectio
     records: list[MetadataRecord] = []
     for directory in broker.directories:
         if directory in failed:
-            records += _changes(state, _lies_in(directory), _Who(removed=broker_id))
+            records += _changes(state, _lies_in(directory), _AffectedBrokers(removed=broker_id))
     left = [directory for directory in broker.directories if directory not in failed]
     if len(left) < len(broker.directories):
         records.append(BrokerRegistrationChangeRecord(broker_id, broker.epoch, log_dirs=left))
@@ -112,7 +112,7 @@ def replicas_lost(state: ControllerState, broker_id: int, places: Collection[tup
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():
         chosen = [index for index in topic.partitions if (topic.topic_id, index) in places]
-        records += _of_topic(state, topic, chosen, _Who(removed=broker_id))
+        records += _of_topic(state, topic, chosen, _AffectedBrokers(removed=broker_id))
     return records
 
 
@@ -125,23 +125,25 @@ def _lies_in(directory: bytes) -> Holds:
     return lambda partition: directory in partition.directories
 
 
-def _changes(state: ControllerState, holds: Holds, who: _Who) -> list[MetadataRecord]:
+def _changes(state: ControllerState, holds: Holds, affected: _AffectedBrokers) -> list[MetadataRecord]:
     """Return the changes of all partitions for which `holds` is true (`generateLeaderAndIsrUpdates`)."""
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():
-        records += _of_topic(state, topic, [index for index, partition in topic.partitions.items() if holds(partition)], who)
+        records += _of_topic(state, topic, [index for index, partition in topic.partitions.items() if holds(partition)], affected)
     return records
 
 
-def _of_topic(state: ControllerState, topic: TopicImage, chosen: Collection[int], who: _Who) -> Iterator[PartitionChangeRecord]:
+def _of_topic(
+    state: ControllerState, topic: TopicImage, chosen: Collection[int], affected: _AffectedBrokers
+) -> Iterator[PartitionChangeRecord]:
     def is_active(broker_id: int) -> bool:
-        return broker_id not in (who.removed, who.lost) and (broker_id == who.added or state.is_active(broker_id))
+        return broker_id not in (affected.removed, affected.lost) and (broker_id == affected.added or state.is_active(broker_id))
 
     if not chosen:
         return
     rules = TopicRules(state, topic, is_active)
     for index in chosen:
-        isr = [replica for replica in topic.partitions[index].isr if replica not in (who.removed, who.lost)]
-        record = rules.change(index, PartitionTarget(isr=isr, lost=() if who.lost == _NOBODY else (who.lost,)))
+        isr = [replica for replica in topic.partitions[index].isr if replica not in (affected.removed, affected.lost)]
+        record = rules.change(index, PartitionTarget(isr=isr, lost=() if affected.lost == _NOBODY else (affected.lost,)))
         if record is not None:
             yield record

@@ -28,7 +28,7 @@ class FillableFiles(Files):
         self.__dict__.update({name: getattr(files, name) for name in vars(Files) if not name.startswith("_") and name not in own})
         self._logs: dict[int, tuple[str, int]] = {}
 
-    def obey(self) -> None:
+    def apply_rules(self) -> None:
         """Apply the rules to writes through this object from now on, and no longer to the files of the broker's previous start, if any."""
         self._faults.on_disk_rules = self._rules_changed
         self._rules_changed()

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ottla.broker.api.context import CloseConnection
-from ottla.broker.api.reply import CLOSE, Action, LastWords, Reply
+from ottla.broker.api.reply import CLOSE, Action, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
@@ -275,7 +275,7 @@ class Passage:
     def _reply(self, reply: Reply) -> None:
         if isinstance(reply, list):
             self._to_client += reply
-        if isinstance(reply, Action | LastWords):
+        if isinstance(reply, Action | FinalResponse):
             self.ends = True
 
     def resume(self) -> None:

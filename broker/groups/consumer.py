@@ -19,7 +19,7 @@ from typing import Any
 
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, fields_of_assignment, fields_of_metadata
 from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.groups.modern import FIRST_EPOCH, CommittedPlace, OffsetsGroup, SubscriptionGroup
+from ottla.broker.groups.modern import FIRST_EPOCH, CommitPartition, OffsetsGroup, SubscriptionGroup
 from ottla.protocol import consumer_group_log as records
 from ottla.protocol.consumer_group_log import ConsumerKey, ConsumerValue
 from ottla.protocol.error_codes import ErrorCode
@@ -102,7 +102,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         keys.append(records.ConsumerGroupMetadataKey(group_id))
         return [GroupRecord(key, None) for key in keys]
 
-    def _had(self, member: ConsumerMember, place: CommittedPlace, epoch: int) -> bool:
+    def _had(self, member: ConsumerMember, place: CommitPartition, epoch: int) -> bool:
         return member.epochs.get((place.topic_id, place.partition), epoch + 1) <= epoch
 
     def _sends_epochs(self, member: ConsumerMember) -> bool:

@@ -28,7 +28,7 @@ from ottla.broker.groups.consumer_draft import ConsumerConfig
 from ottla.broker.groups.consumer_groups import ConsumerGroups
 from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from ottla.broker.groups.modern import CommittedPlace, ModernGroup, OffsetsGroup
+from ottla.broker.groups.modern import CommitPartition, ModernGroup, OffsetsGroup
 from ottla.broker.groups.modern_groups import ModernGroups
 from ottla.broker.groups.offsets import NO_PRODUCER_ID, Offsets
 from ottla.broker.groups.regexes import Resolution
@@ -444,7 +444,7 @@ class GroupCoordinator:
             error = ErrorCode.NONE if commit.generation < 0 else commit.unknown_group_error
         elif isinstance(group, OffsetsGroup):
             places = [
-                CommittedPlace(wanted.topic, wanted.topic_id, wanted.partition)
+                CommitPartition(wanted.topic, wanted.topic_id, wanted.partition)
                 for wanted in commit.offsets
                 if not self._is_too_long(wanted.metadata)
             ]

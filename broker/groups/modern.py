@@ -62,7 +62,7 @@ class ReconciledMember(ModernMember, Protocol):
     def is_reconciled_to(self, target_epoch: int) -> bool: ...
 
 
-class CommittedPlace(NamedTuple):
+class CommitPartition(NamedTuple):
     """A partition in an offset commit."""
 
     topic: str
@@ -225,7 +225,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         member_id: str,
         instance_id: str | None,
         epoch: int,
-        places: Iterable[CommittedPlace] | None,
+        places: Iterable[CommitPartition] | None,
         *,
         transactional: bool,
         knows_epochs: bool,
@@ -261,7 +261,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         return ErrorCode.NONE if epoch == member.epoch else self._stale(member)
 
     @abstractmethod
-    def _had(self, member: ReconciledT, place: CommittedPlace, epoch: int) -> bool:
+    def _had(self, member: ReconciledT, place: CommitPartition, epoch: int) -> bool:
         """Return whether the member has had the partition since the group epoch `epoch` or an earlier one."""
 
     def _sends_epochs(self, member: ReconciledT) -> bool:

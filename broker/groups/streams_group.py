@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ottla.broker.groups.group_records import GroupRecord
-from ottla.broker.groups.modern import FIRST_EPOCH, CommittedPlace, ModernState, OffsetsGroup
+from ottla.broker.groups.modern import FIRST_EPOCH, CommitPartition, ModernState, OffsetsGroup
 from ottla.broker.groups.streams_member import (
     StreamsMember,
     fields_of_assignment,
@@ -104,7 +104,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         )
         return [GroupRecord(key, None) for key in keys]
 
-    def _had(self, member: StreamsMember, place: CommittedPlace, epoch: int) -> bool:
+    def _had(self, member: StreamsMember, place: CommitPartition, epoch: int) -> bool:
         subtopologies = () if self.topology is None else self.topology.subtopologies.values()
         readers = [one.subtopology_id for one in subtopologies if place.topic in inputs_of(one)]
         return bool(readers) and member.epochs.get((readers[-1], place.partition), epoch + 1) <= epoch

@@ -22,7 +22,7 @@ from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.listener_authentication import login_entries
-from ottla.broker.net.listeners import BetweenNodes
+from ottla.broker.net.listeners import InterNodeListener
 from ottla.broker.security.jaas import LoginFile, LoginModule
 from ottla.broker.security.scram import SCRAM_KINDS
 from ottla.protocol.login import Tokens, bearer_tokens, takes_long, tokens_of
@@ -63,14 +63,14 @@ class DialingNode:
     now_ms: Callable[[], int]
 
 
-def client_security(settings: BrokerSettings, at: BetweenNodes, me: DialingNode) -> ClientSecurity:
+def client_security(settings: BrokerSettings, at: InterNodeListener, me: DialingNode) -> ClientSecurity:
     """Return the client security for a secured listener of other nodes. Raises SettingsError."""
     security = ListenerSecurity(settings, at.name)
     tls = _tls(at, security) if at.protocol.uses_tls else None
     return ClientSecurity(tls, _sasl(settings, at, security, me) if at.protocol.uses_sasl else None)
 
 
-def _tls(at: BetweenNodes, security: ListenerSecurity) -> ClientTls:
+def _tls(at: InterNodeListener, security: ListenerSecurity) -> ClientTls:
     from ottla.broker.security.tls_client import ClientTls  # noqa: PLC0415 # SASL without TLS does not load OpenSSL
 
     try:
@@ -79,7 +79,7 @@ def _tls(at: BetweenNodes, security: ListenerSecurity) -> ClientTls:
         raise SettingsError(f"{at.setting}: TLS for connections to {at.name} cannot be configured: {error}") from error
 
 
-def _sasl(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity, me: DialingNode) -> ClientSasl:
+def _sasl(settings: BrokerSettings, at: InterNodeListener, security: ListenerSecurity, me: DialingNode) -> ClientSasl:
     mechanism = at.mechanism
     where = f"listener.name.{at.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
     if mechanism not in {"PLAIN", *SCRAM_KINDS, _BEARER, _KERBEROS}:
@@ -100,7 +100,7 @@ def _sasl(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity
     return ClientSasl(mechanism, lambda _: tokens(), takes_long=lambda said: said is not None and takes_long(said))
 
 
-def _kerberos(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity, login_file: LoginFile) -> ClientSasl:
+def _kerberos(settings: BrokerSettings, at: InterNodeListener, security: ListenerSecurity, login_file: LoginFile) -> ClientSasl:
     from ottla.broker.net.kerberos_authentication import initiator  # noqa: PLC0415 # rarely used
 
     try:

@@ -22,7 +22,7 @@ from ottla.broker.net.session import ByteBudget, Session
 from ottla.broker.net.shedding import Shedding
 
 if TYPE_CHECKING:
-    from ottla.broker.quotas.connections import Acceptance
+    from ottla.broker.quotas.connections import ConnectionDecision
 
 peer_logger = logging.getLogger(PEERS)
 
@@ -67,7 +67,7 @@ class Shared:
         )
         self.max_connections: Callable[[str, str], MaxConnections] = lambda _listener, _host: MaxConnections()
         """Returns the limits of a connection from its listener and address. They may change while the broker runs."""
-        self.acceptance: Callable[[str, str], Acceptance | None] = lambda _listener, _host: None
+        self.check_connection: Callable[[str, str], ConnectionDecision | None] = lambda _listener, _host: None
         """Returns how long quotas delay a connection, from its listener and address; None if no quota applies."""
         self.connections: dict[Connection, None] = {}
         """In the order of acceptance, like `starved`: the order of a set would differ from run to run."""
@@ -184,8 +184,8 @@ class Connection(asyncio.Protocol):
         shared.make_room(self.listener.name, host)
         self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.last_active_ms = shared.mono_ms()
-        if (acceptance := shared.acceptance(self.listener.name, host)) is not None and acceptance.wait_ms:
-            self.throttle(acceptance.wait_ms, at_the_end=self._close_refused if acceptance.refused else None)
+        if (decision := shared.check_connection(self.listener.name, host)) is not None and decision.wait_ms:
+            self.throttle(decision.wait_ms, at_the_end=self._close_refused if decision.refused else None)
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes from the peer."""

@@ -64,7 +64,7 @@ class FileKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class RefreshIntervals:
     """The intervals of fetches, in milliseconds: `sasl.oauthbearer.jwks.endpoint.refresh.ms`, `….retry.backoff.ms` and
     `….retry.backoff.max.ms`.
     """
@@ -77,8 +77,8 @@ class Rhythm:
 class FetchedKeys:
     """The keys at a URL. The constructor fetches them and blocks; it raises what `fetch` raises, and ValueError for an invalid document."""
 
-    def __init__(self, fetch: Fetch, rhythm: Rhythm, timers: Timers, mono_ms: Callable[[], int]) -> None:
-        self._fetch, self._rhythm, self._timers, self._mono_ms = fetch, rhythm, timers, mono_ms
+    def __init__(self, fetch: Fetch, intervals: RefreshIntervals, timers: Timers, mono_ms: Callable[[], int]) -> None:
+        self._fetch, self._intervals, self._timers, self._mono_ms = fetch, intervals, timers, mono_ms
         self._keys: Sequence[SigningKey] = read_key_set(fetch())
         self._asked_again_at: dict[str, int] = {}
         self._paused_until = mono_ms()
@@ -106,7 +106,7 @@ class FetchedKeys:
         self._begin()
 
     def _later(self) -> None:
-        self._timers.schedule(self._mono_ms() + self._rhythm.refresh_ms, self._scheduled)
+        self._timers.schedule(self._mono_ms() + self._intervals.refresh_ms, self._scheduled)
 
     def _scheduled(self) -> None:
         self._later()
@@ -115,7 +115,7 @@ class FetchedKeys:
     def _begin(self) -> None:
         now_ms = self._mono_ms()
         if self._gives_up_at is None or now_ms > self._gives_up_at + limits.JWKS_FETCH_MS:
-            self._gives_up_at, self._tries = now_ms + self._rhythm.backoff_max_ms, 0
+            self._gives_up_at, self._tries = now_ms + self._intervals.backoff_max_ms, 0
             self._try()
 
     def _try(self) -> None:
@@ -139,7 +139,7 @@ class FetchedKeys:
         assert self._gives_up_at is not None
         if isinstance(result, Exception):
             now_ms = self._mono_ms()
-            wait_ms = min(self._rhythm.backoff_ms * 2 ** (self._tries - 1), self._gives_up_at - now_ms)
+            wait_ms = min(self._intervals.backoff_ms * 2 ** (self._tries - 1), self._gives_up_at - now_ms)
             if wait_ms > 0:
                 self._timers.schedule(now_ms + wait_ms, self._try)
                 return

@@ -15,9 +15,9 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.listener_authentication import ListenerAuthentication
-from ottla.broker.net.listeners import BetweenNodes, of_brokers, of_controllers
+from ottla.broker.net.listeners import InterNodeListener, of_brokers, of_controllers
 from ottla.broker.net.network import Network
-from ottla.broker.net.node_client import NodeClient, Patience
+from ottla.broker.net.node_client import ConnectTimeouts, NodeClient
 from ottla.broker.runtime.nodes.link import Connect
 
 if TYPE_CHECKING:
@@ -49,21 +49,21 @@ def links_of(
     """
     first_ms, max_ms = settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
     leader_ms = settings.replica_socket_timeout_ms
-    usual, to_leaders = Patience(first_ms, max_ms), Patience(min(first_ms, leader_ms), min(max_ms, leader_ms))
+    usual, to_leaders = ConnectTimeouts(first_ms, max_ms), ConnectTimeouts(min(first_ms, leader_ms), min(max_ms, leader_ms))
     common: dict[str, Any] = {"network": network, "clock": clock, "timers": timers, "random": random}
     common["client_id"] = f"broker-{settings.node_id}"
     client_tls: dict[str, ClientTls] = {}
 
-    def to(at: BetweenNodes, patience: Patience = usual) -> Connect:
+    def to(at: InterNodeListener, timeouts: ConnectTimeouts = usual) -> Connect:
         if not at.protocol:
-            return partial(NodeClient, patience=patience, **common)
+            return partial(NodeClient, timeouts=timeouts, **common)
         from ottla.broker.net.client_security import DialingNode, client_security  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
         from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
 
         way = client_security(settings, at, DialingNode(random.randbytes, clock.now_ms))
         if way.tls is not None:
             client_tls[at.name] = way.tls
-        return partial(SecuredNodeClient, client_security=way, patience=patience, **common)
+        return partial(SecuredNodeClient, client_security=way, timeouts=timeouts, **common)
 
     brokers, controllers = of_brokers(settings), of_controllers(settings)
     links = NodeLinks(to(brokers), to(brokers, to_leaders), to(controllers), client_tls)
@@ -72,7 +72,7 @@ def links_of(
     return links
 
 
-def _check_own_listener(at: BetweenNodes, key: ClientTls, at_listener: ListenerAuthentication) -> None:
+def _check_own_listener(at: InterNodeListener, key: ClientTls, at_listener: ListenerAuthentication) -> None:
     """Perform a TLS handshake with the broker's own inter-broker listener, in memory. Raises SettingsError if it fails: all brokers
     have similar settings, so this broker could connect to none.
     """

@@ -31,7 +31,7 @@ _SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _KAFKAS_MECHANISM: Final = "GSSAPI"
 
 
-class BetweenNodes(NamedTuple):
+class InterNodeListener(NamedTuple):
     """A listener to which a broker connects on other nodes, and the SASL mechanism that it uses there. `setting` is the name of the setting
     that selects the listener, `mechanism_setting` of the one that selects the mechanism.
     """
@@ -145,21 +145,21 @@ def inter_broker_listener(settings: BrokerSettings) -> str:
     return (settings.inter_broker_listener_name or settings.security_inter_broker_protocol).upper()
 
 
-def of_brokers(settings: BrokerSettings) -> BetweenNodes:
+def of_brokers(settings: BrokerSettings) -> InterNodeListener:
     """Return the listener for connections to other brokers. The listeners must have been validated."""
     setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
     return _between(settings, inter_broker_listener(settings), setting, "sasl.mechanism.inter.broker.protocol")
 
 
-def of_controllers(settings: BrokerSettings) -> BetweenNodes:
+def of_controllers(settings: BrokerSettings) -> InterNodeListener:
     """Return the listener for connections to controllers. The listeners must have been validated."""
     first = settings.controller_listener_names[0].upper()
     return _between(settings, first, "controller.listener.names", "sasl.mechanism.controller.protocol")
 
 
-def _between(settings: BrokerSettings, name: str, setting: str, mechanism_setting: str) -> BetweenNodes:
+def _between(settings: BrokerSettings, name: str, setting: str, mechanism_setting: str) -> InterNodeListener:
     mechanism = str(settings.secured.get(mechanism_setting, _KAFKAS_MECHANISM))  # these settings have no listener prefix
-    return BetweenNodes(name, _protocols(settings)[name], mechanism, setting, mechanism_setting)
+    return InterNodeListener(name, _protocols(settings)[name], mechanism, setting, mechanism_setting)
 
 
 def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
@@ -198,7 +198,7 @@ def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]
         _check_mechanism(settings, at)
 
 
-def _check_mechanism(settings: BrokerSettings, at: BetweenNodes) -> None:
+def _check_mechanism(settings: BrokerSettings, at: InterNodeListener) -> None:
     from ottla.broker.core.listener_security import ListenerSecurity  # noqa: PLC0415 # a broker without SASL does not load it
 
     enabled = ListenerSecurity(settings, at.name).items("sasl.enabled.mechanisms")

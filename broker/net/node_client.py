@@ -46,7 +46,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ConnectTimeouts:
     """The timeouts of connection attempts, including ApiVersions and authentication: socket.connection.setup.timeout.ms, doubled after each
     timeout, at most socket.connection.setup.timeout.max.ms.
     """
@@ -75,7 +75,7 @@ class NodeClient:
         timers: Timers,
         random: Random,
         client_id: str,
-        patience: Patience | None = None,
+        timeouts: ConnectTimeouts | None = None,
     ) -> None:
         self.node = node
         self._network = network
@@ -83,7 +83,7 @@ class NodeClient:
         self._timers = timers
         self._random = random
         self._client_id = client_id
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or ConnectTimeouts()
         self._wire: Wire | None = None
         self._opening: asyncio.Task[None] | None = None
         self._unsent: list[_Asked] = []
@@ -130,7 +130,7 @@ class NodeClient:
         """Wait for the backoff, connect, fetch the peer's API versions, and send the waiting requests. `_break` cancels this task."""
         if self._dial_from_ms > self._clock.mono_ms():
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
-        setup_ms = self._patience.after(self._slow, self._jitter()) if self._slow else self._patience.setup_ms
+        setup_ms = self._timeouts.after(self._slow, self._jitter()) if self._slow else self._timeouts.setup_ms
         timer = Deadline(self._timers, self._clock, setup_ms, partial(self._too_slow, setup_ms))
         wire = Wire(self._address, self._client_id, self._closed_by_peer)
         try:

@@ -26,7 +26,7 @@ from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.security_keys import ALLOWED_URLS
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.core.timers import Timers
-from ottla.broker.net.jwks import FetchedKeys, FileKeys, Rhythm, fetcher
+from ottla.broker.net.jwks import FetchedKeys, FileKeys, RefreshIntervals, fetcher
 from ottla.broker.security.signed_tokens import ClaimRules, KeySource, SignedTokens
 
 logger, peer_logger = logging.getLogger(__name__), logging.getLogger(PEERS)
@@ -118,13 +118,13 @@ def _source(settings: _Settings, security: ListenerSecurity, options: Mapping[st
         if parts.scheme.lower() == "file":
             return FileKeys(Path(parts.path))
         fetch = fetcher(url, options, lambda path: Path(path).read_bytes())
-        return FetchedKeys(fetch, _rhythm(settings), timers, clock.mono_ms)
+        return FetchedKeys(fetch, _refresh_intervals(settings), timers, clock.mono_ms)
     except (OSError, ValueError, HTTPException) as error:
         raise SettingsError(f"{_URL}={url} at {settings.listener}: the keys cannot be read: {error}") from error
 
 
-def _rhythm(settings: _Settings) -> Rhythm:
+def _refresh_intervals(settings: _Settings) -> RefreshIntervals:
     backoff_ms = settings.number("jwks.endpoint.retry.backoff.ms")
-    return Rhythm(
+    return RefreshIntervals(
         settings.number("jwks.endpoint.refresh.ms", 1), backoff_ms, settings.number("jwks.endpoint.retry.backoff.max.ms", backoff_ms)
     )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.error_response import error_response
 from ottla.broker.api.k18_api_versions import is_valid
-from ottla.broker.api.reply import CLOSE, Buffer, LastWords, Reply
+from ottla.broker.api.reply import CLOSE, Buffer, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.principal import ANONYMOUS, USER, Principal
@@ -306,7 +306,7 @@ class _SaslGate:
 
     def _refuse(self, step: Step) -> Reply | PendingReply:
         peer_logger.info("Failed authentication with %s (%s)", self._peer.host, shown(step.why))
-        last = LastWords(step.response) if step.response else CLOSE
+        last = FinalResponse(step.response) if step.response else CLOSE
         if step.end is AfterStep.CLOSE or not self._sasl.delay_ms:
             return last
         later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from ottla.broker.api.reply import CLOSE, Action, Buffer, LastWords, Reply
+from ottla.broker.api.reply import CLOSE, Action, Buffer, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.protocol.errors import FrameTooLarge, ProtocolError
@@ -254,7 +254,7 @@ class Session:
         elif not isinstance(reply, Action | None):
             self._pending = reply
             reply.add_done_callback(self._answered)
-        if isinstance(reply, Action | LastWords):
+        if isinstance(reply, Action | FinalResponse):
             self.stop_reading()
 
     def _answered(self, pending: PendingReply) -> None:

@@ -26,7 +26,7 @@ from ottla.broker.quotas.recent import Recent
 KEY: Final = "connection_creation_rate"
 
 
-class Acceptance(NamedTuple):
+class ConnectionDecision(NamedTuple):
     """The decision on a new connection: after `wait_ms` milliseconds the broker serves it or, if `refused`, closes it."""
 
     wait_ms: int
@@ -62,7 +62,7 @@ class ConnectionQuota:
 
     def accept(
         self, listener: str, host: str, broker_rate: int, now_ms: int, *, for_brokers: bool = False, listener_rate: int = INT32_MAX
-    ) -> Acceptance:
+    ) -> ConnectionDecision:
         """Record a new connection and return the decision on it.
 
         `broker_rate` and `listener_rate` are max.connection.creation.rate of the broker and of the listener, in connections per second.
@@ -77,7 +77,7 @@ class ConnectionQuota:
         if limited:
             begin_ms = max(now_ms, self._free_ms.get(listener, now_ms))
             if begin_ms - now_ms > limits.ACCEPT_WAIT_MS:
-                return Acceptance(self._windows.ms, True)
+                return ConnectionDecision(self._windows.ms, True)
             for rate, _ in limited:
                 rate.record(1, begin_ms)
             begin_ms += max(self._bounded(rate.wait_ms(limit, begin_ms)) for rate, limit in limited)
@@ -86,7 +86,7 @@ class ConnectionQuota:
         if wait_ms:
             for rate, _ in limited:
                 rate.record(-1, begin_ms)
-        return Acceptance(begin_ms - now_ms + wait_ms, wait_ms > 0)
+        return ConnectionDecision(begin_ms - now_ms + wait_ms, wait_ms > 0)
 
     def _of_address(self, host: str, now_ms: int) -> int:
         if not self._limits:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 UNKNOWN_BROKER_EPOCH: Final = -1
 
 
-class BrokerStanding(NamedTuple):
+class BrokerLiveness(NamedTuple):
     """A broker's registration. `epoch` is the broker epoch, which changes with each incarnation (restart) of the broker."""
 
     epoch: int
@@ -22,29 +22,29 @@ class BrokerStanding(NamedTuple):
 class Brokers:
     """The registered brokers. All replicas of a broker share one instance, which the metadata publisher keeps up to date."""
 
-    __slots__ = ("own_epoch", "standings")
+    __slots__ = ("liveness", "own_epoch")
 
     def __init__(self, own_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         self.own_epoch = own_epoch
         """The broker epoch of this broker's own registration."""
-        self.standings: dict[int, BrokerStanding] = {}
+        self.liveness: dict[int, BrokerLiveness] = {}
         """Registrations by node id. Unregistered brokers have no entry."""
 
     def is_alive(self, node: int) -> bool:
         """Return whether the broker is registered and not fenced."""
-        standing = self.standings.get(node)
-        return standing is not None and not standing.fenced
+        liveness = self.liveness.get(node)
+        return liveness is not None and not liveness.fenced
 
     def has_replaced(self, node: int, epoch: int) -> bool:
         """Return whether the broker has registered again since `epoch`. Requests from the older incarnation must then be ignored."""
-        return epoch != UNKNOWN_BROKER_EPOCH and self.is_alive(node) and self.standings[node].epoch > epoch
+        return epoch != UNKNOWN_BROKER_EPOCH and self.is_alive(node) and self.liveness[node].epoch > epoch
 
     def may_join(self, node: int, epoch: int | None) -> bool:
         """Return whether the broker incarnation that fetched may join an ISR.
 
         `epoch` is the broker epoch of the last fetch: None if the replica has not fetched yet, -1 if the request carried no broker epoch.
         """
-        standing = self.standings.get(node)
-        if standing is None or standing.fenced or standing.shutting_down:
+        liveness = self.liveness.get(node)
+        if liveness is None or liveness.fenced or liveness.shutting_down:
             return False
-        return epoch in {UNKNOWN_BROKER_EPOCH, standing.epoch}
+        return epoch in {UNKNOWN_BROKER_EPOCH, liveness.epoch}

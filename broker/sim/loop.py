@@ -26,7 +26,7 @@ TURNS_AT_ONCE_MAX: Final = 2_000_000
 _Ts = TypeVarTuple("_Ts")
 
 
-class ProcessLife(Enum):
+class ProcessState(Enum):
     """Whether the callbacks of a process run, are kept for later, or are dropped."""
 
     RUNNING = 0
@@ -49,7 +49,7 @@ class Process:
 
     def __init__(self, host: str) -> None:
         self.host = host
-        self.life = ProcessLife.RUNNING
+        self.life = ProcessState.RUNNING
         self.held: list[Turn] = []
         self.relics: list[object] = []
         """Objects of the dead process, kept alive so that their clean-up never runs."""
@@ -106,20 +106,20 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def pause(self, process: Process) -> None:
         """Pause the process, as SIGSTOP does."""
-        if process.life is ProcessLife.RUNNING:
-            process.life = ProcessLife.PAUSED
+        if process.life is ProcessState.RUNNING:
+            process.life = ProcessState.PAUSED
 
     def resume(self, process: Process) -> None:
         """Resume the process; callbacks that became due meanwhile run in their order."""
-        if process.life is ProcessLife.PAUSED:
-            process.life = ProcessLife.RUNNING
+        if process.life is ProcessState.PAUSED:
+            process.life = ProcessState.RUNNING
             held, process.held = process.held, []
             self._ready.extend(held)
 
     def kill(self, process: Process) -> None:
         """Kill the process, as SIGKILL does: none of its callbacks runs again, nor any clean-up."""
-        if process.life is not ProcessLife.DEAD:
-            process.life = ProcessLife.DEAD
+        if process.life is not ProcessState.DEAD:
+            process.life = ProcessState.DEAD
             process.held.clear()
             process.relics += asyncio.all_tasks(self)
             self._dead.append(process)
@@ -212,8 +212,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             if turn.gone:
                 continue
             process = turn.context.get(PROCESS)
-            if process is not None and process.life is not ProcessLife.RUNNING:
-                if process.life is ProcessLife.PAUSED:
+            if process is not None and process.life is not ProcessState.RUNNING:
+                if process.life is ProcessState.PAUSED:
                     process.held.append(turn)
                 continue
             self.turns += 1

@@ -17,13 +17,13 @@ Address = tuple[str, int]
 
 class MemoryNetwork:
     def __init__(self) -> None:
-        self.places: dict[Address, MemoryPlace] = {}
+        self.places: dict[Address, MemoryServer] = {}
         self._next_port = 49_152
 
-    def listen(self, host: str, port: int) -> MemoryPlace:
+    def listen(self, host: str, port: int) -> MemoryServer:
         if (host, port) in self.places:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        place = MemoryPlace(self, host, port or self.any_port())
+        place = MemoryServer(self, host, port or self.any_port())
         self.places[host, place.port] = place
         return place
 
@@ -43,7 +43,7 @@ class MemoryNetwork:
         return self._next_port
 
 
-class MemoryPlace:
+class MemoryServer:
     def __init__(self, network: MemoryNetwork, host: str, port: int) -> None:
         self._network = network
         self._host = host

@@ -23,7 +23,7 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import CONTROLLER_ID, LISTENER
 from ottla.broker.process import StartError
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
-from ottla.broker.sim.loop import Died, Process, ProcessLife, SimLoop
+from ottla.broker.sim.loop import Died, Process, ProcessState, SimLoop
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.node_clock import NodeClock
 from ottla.broker.sim.sim_network import SimNetwork
@@ -70,7 +70,7 @@ class SimNode(ABC):
     @property
     def is_up(self) -> bool:
         """Whether the node has a running process."""
-        return self.process is not None and self.process.life is not ProcessLife.DEAD
+        return self.process is not None and self.process.life is not ProcessState.DEAD
 
     def start(self) -> None:
         """Start a process unless one runs."""
@@ -87,7 +87,7 @@ class SimNode(ABC):
         """Kill the process, as SIGKILL does; with `power`, also lose what was not synced, and leave connections silent."""
         self.wanted = False
         process = self.process
-        if process is None or process.life is ProcessLife.DEAD:
+        if process is None or process.life is ProcessState.DEAD:
             return
         process.relics.append(self._running)
         self.loop.kill(process)
@@ -137,7 +137,7 @@ class SimNode(ABC):
 
     def _disk_of(self, process: Process) -> Callable[[str, Path], None]:
         def asked(operation: str, path: Path) -> None:
-            if process.life is ProcessLife.DEAD:
+            if process.life is ProcessState.DEAD:
                 raise Died(f"{self.host} has no process")
             self.on_disk_call(operation, path)
 
@@ -190,7 +190,7 @@ class SimController(SimNode):
     def is_at_work(self) -> bool:
         """Whether the controller serves, is not paused, and its disk is not stalled."""
         process = self.process
-        return self.serves and process is not None and process.life is ProcessLife.RUNNING and self.sync_us == SYNC_US
+        return self.serves and process is not None and process.life is ProcessState.RUNNING and self.sync_us == SYNC_US
 
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
         return self.image.topics[self.image.topic_ids[topic]].partitions[index]

@@ -29,7 +29,7 @@ _GROUP_KIND: Final = 0
 _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 
 
-class GroupGiven:
+class GroupDeliveries:
     """The records that all members together received, and the greatest confirmed offset commits."""
 
     def __init__(self) -> None:
@@ -40,7 +40,9 @@ class GroupGiven:
 class SimMember(SimClient):
     """A member that repeatedly sends a heartbeat, reads its assigned partitions of one topic, and commits."""
 
-    def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, topic: str, group: GroupGiven) -> None:
+    def __init__(
+        self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, topic: str, group: GroupDeliveries
+    ) -> None:
         super().__init__(name, cluster, random)
         self.history, self.topic, self.group = history, topic, group
         self._member_id = ""

@@ -19,8 +19,8 @@ from random import Random
 from typing import Final
 
 from ottla.broker.net.network import MakeProtocol
-from ottla.broker.sim.loop import PROCESS, Process, ProcessLife, SimLoop
-from ottla.broker.sim.memory_network import Address, MemoryNetwork, MemoryPlace, MemoryTransport
+from ottla.broker.sim.loop import PROCESS, Process, ProcessState, SimLoop
+from ottla.broker.sim.memory_network import Address, MemoryNetwork, MemoryServer, MemoryTransport
 
 USUAL_US: Final = (100, 1_000)
 """Range of the latency from one host to another."""
@@ -83,7 +83,7 @@ class SimTransport(MemoryTransport):
         return self.other.process.host
 
 
-class SimPlace(MemoryPlace):
+class SimServer(MemoryServer):
     """An address on which a process listens."""
 
     def __init__(self, network: SimNetwork, host: str, port: int, process: Process) -> None:
@@ -107,10 +107,10 @@ class SimNetwork(MemoryNetwork):
 
     # --- calls of a process --------------------------------------------------------------------------------------------------------
 
-    def listen(self, host: str, port: int) -> MemoryPlace:
+    def listen(self, host: str, port: int) -> MemoryServer:
         if (host, port) in self.places:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        self.places[host, port] = place = SimPlace(self, host, port, _me())
+        self.places[host, port] = place = SimServer(self, host, port, _me())
         return place
 
     async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
@@ -152,7 +152,7 @@ class SimNetwork(MemoryNetwork):
 
     def process_died(self, process: Process, *, power: bool) -> None:
         """Close the dead process's listeners and connections: its kernel resets them, or, without power, nothing is sent."""
-        for address in [address for address, place in self.places.items() if isinstance(place, SimPlace) and place.process is process]:
+        for address in [address for address, place in self.places.items() if isinstance(place, SimServer) and place.process is process]:
             del self.places[address]
         ends = [end for end in self.open_ends() if end.process is process]
         for end in ends:
@@ -201,7 +201,7 @@ class _Dialling:
         if place is None or place.make is None:
             self._back.carry(self._refused)
             return
-        assert isinstance(place, SimPlace)
+        assert isinstance(place, SimServer)
         client = (self._process.host, network.any_port())
         there = SimTransport(place.process.context.run(place.make), self._address, client, self._back, place.process)
         here = SimTransport(asyncio.Protocol(), client, self._address, self._out, self._process)
@@ -223,7 +223,7 @@ class _Dialling:
         self.made.set_result(here)
 
     def _refused(self) -> None:
-        if not self.made.done() and self._process.life is not ProcessLife.DEAD:
+        if not self.made.done() and self._process.life is not ProcessState.DEAD:
             self.made.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
 
 

@@ -14,7 +14,7 @@ from ottla.broker.sim.loop import Process
 from ottla.broker.sim.nemesis import CLIENT_DIES, Fault
 from ottla.broker.sim.sim_client import Place
 from ottla.broker.sim.sim_cluster import SimCluster
-from ottla.broker.sim.sim_share_judge import GROUP, LIMIT, ShareGiven
+from ottla.broker.sim.sim_share_judge import GROUP, LIMIT, ShareGroupHistory
 from ottla.broker.sim.sim_share_member import SimShareMember
 from ottla.broker.testing.contents import Stored
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
@@ -42,7 +42,7 @@ class SimShareGroup:
 
     def __init__(self, cluster: SimCluster, wrong: list[str], topics: Mapping[str, int]) -> None:
         self.cluster, self.topics = cluster, topics
-        self.given = ShareGiven(wrong)
+        self.given = ShareGroupHistory(wrong)
         self._members: list[SimShareMember] = []
         self._down: dict[int, Process | None] = {}
         """Numbers of the dead members, and of the paused ones with their processes."""

@@ -47,7 +47,7 @@ class Delivery:
     type: int | None = None
 
 
-class ShareGiven:
+class ShareGroupHistory:
     """All deliveries and acknowledgements of a run. `wrong` lists violations."""
 
     def __init__(self, wrong: list[str]) -> None:

@@ -16,7 +16,7 @@ from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.share.acknowledgement import AcknowledgeType
 from ottla.broker.sim.sim_client import Place, SimClient
 from ottla.broker.sim.sim_cluster import SimCluster
-from ottla.broker.sim.sim_share_judge import GROUP, Delivery, ShareGiven
+from ottla.broker.sim.sim_share_judge import GROUP, Delivery, ShareGroupHistory
 from ottla.protocol.messages import k78_share_fetch as k78
 from ottla.protocol.messages.k76_share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ottla.protocol.messages.k79_share_acknowledge import ShareAcknowledgeRequest
@@ -54,7 +54,7 @@ class _Session:
 class SimShareMember(SimClient):
     """A member that reads all partitions that it is assigned."""
 
-    def __init__(self, name: str, cluster: SimCluster, random: Random, given: ShareGiven, topics: list[str]) -> None:
+    def __init__(self, name: str, cluster: SimCluster, random: Random, given: ShareGroupHistory, topics: list[str]) -> None:
         super().__init__(name, cluster, random)
         self.given, self.topics = given, topics
 

@@ -24,7 +24,7 @@ from ottla.broker.sim.sim_client import Place, SimClient
 from ottla.broker.sim.sim_cluster import MIN_ISR, SESSION_MS, SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
 from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
-from ottla.broker.sim.sim_member import GroupGiven, SimMember
+from ottla.broker.sim.sim_member import GroupDeliveries, SimMember
 from ottla.broker.sim.sim_producer import ClientHistory, SimProducer
 from ottla.broker.sim.sim_reader import SimReader
 from ottla.broker.sim.sim_share_group import BROKER_SETTINGS, SimShareGroup, configuring
@@ -155,7 +155,7 @@ class Simulation:
         self.producers: list[SimProducer] = []
         self.copiers: list[SimCopier] = []
         self.readers: list[SimReader] = []
-        self.group = GroupGiven()
+        self.group = GroupDeliveries()
         self.shared = SimShareGroup(self.cluster, self.history.wrong, {name: TOPICS[name] for name in (SOURCE, COPY)})
         self.admin = SimAdmin("admin", self.cluster, self._chance(), fixed=TOPICS, unclean=(RISKY,), pause_ms=plan.admin_ms)
         self._gone: list[SimCopier] = []
@@ -381,7 +381,7 @@ def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
     return [f"{reader.name} was given {lengths}; " + ("" if wrong is None else f"first {wrong[0]} in the place of {wrong[1]}")]
 
 
-def _unseen(group: GroupGiven, place: Place, stored: list[Stored]) -> list[str]:
+def _unseen(group: GroupDeliveries, place: Place, stored: list[Stored]) -> list[str]:
     """Return records that the group did not get, and records it got that are not in the log."""
     there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == place and each.outcome.readable}
     given = group.delivered[place]

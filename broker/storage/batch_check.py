@@ -57,22 +57,22 @@ class Checked:
     bytes_from_magic: tuple[Buffer, ...]
 
 
-class TooMuchAtOnce(Exception):
+class TooLongForEventLoop(Exception):
     """The check would block the event loop for too long: the caller repeats it on another thread. Nothing has changed."""
 
 
 def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once: bool = False) -> Checked:
     """Validate the single batch in `data`, sent by a client, in Kafka's order.
 
-    Raises `Rejected` with Kafka's error code. With `at_once` (on the event loop) it raises `TooMuchAtOnce` for a batch whose check would
-    take more than a few ms. The result has views of `data`, which must not change before the result is written.
+    Raises `Rejected` with Kafka's error code. With `at_once` (on the event loop) it raises `TooLongForEventLoop` for a batch whose check
+    would take more than a few ms. The result has views of `data`, which must not change before the result is written.
     """
     view = data if type(data) is memoryview else memoryview(data)
     header = _check_envelope(view, config)
     _check_header(header)
     has_many_records = header.record_count > limits.CHECKED_AT_ONCE_RECORDS
     if has_many_records and at_once:
-        raise TooMuchAtOnce
+        raise TooLongForEventLoop
     records: Buffer = view[HEADER_BYTES:]
     if header.attributes & CODEC_MASK:
         records = _decompress(_codec(header), records, config, at_once=at_once)
@@ -152,7 +152,7 @@ def _decompress(codec: Codec, tail: Buffer, config: LogConfig, *, at_once: bool)
         return decompress(codec, tail, limits.CHECKED_AT_ONCE_BYTES if at_once else maximum)
     except BatchTooLarge as e:
         if at_once:
-            raise TooMuchAtOnce from e
+            raise TooLongForEventLoop from e
         raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(e)) from e
     except CorruptBatch as e:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
@@ -220,7 +220,7 @@ def _rewrite(
     data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int, at_once: bool
 ) -> Checked:
     """Return the batch unchanged, with another header, or with recompressed or renumbered records, as the topic's configuration requires
-    (LogValidator.validateMessagesAndAssignOffsets…). Raises `Rejected`, and `TooMuchAtOnce` with `at_once`."""
+    (LogValidator.validateMessagesAndAssignOffsets…). Raises `Rejected`, and `TooLongForEventLoop` with `at_once`."""
     attributes, max_timestamp = header.attributes, scan.max_timestamp
     if config.log_append_time:
         attributes |= LOG_APPEND_TIME
@@ -238,7 +238,7 @@ def _rewrite(
         if source == target == Codec.NONE:
             raise Rejected(ErrorCode.INVALID_RECORD, "the offset deltas of the batch's records are not 0, 1, 2, …")
         if at_once and len(records) > limits.RECOMPRESSED_AT_ONCE_BYTES:
-            raise TooMuchAtOnce
+            raise TooLongForEventLoop
         tail = _recompress(records if scan.sequential else walk.renumber(records, header.record_count), Codec(target), config)
         if HEADER_BYTES + len(tail) > config.max_message_bytes:
             raise _too_large(HEADER_BYTES + len(tail), config)

@@ -3,9 +3,9 @@
 Invariants:
 
 * Work is done in slices: a `Cleaning` is a generator that yields after each read, so that the event loop can do other work. If it yields an
-  `OffLoop`, the caller runs that object's `sync` on any thread before the next slice: it syncs files, or decodes a batch that is compressed
-  or has many records, which takes up to seconds. Appends, rolls, retention and DeleteRecords may happen between slices. If a segment being
-  cleaned was removed from the log, or the log was deleted, the pass ends without effect.
+  `BlockingWork`, the caller runs that object's `sync` on any thread before the next slice: it syncs files, or decodes a batch that is
+  compressed or has many records, which takes up to seconds. Appends, rolls, retention and DeleteRecords may happen between slices. If a
+  segment being cleaned was removed from the log, or the log was deleted, the pass ends without effect.
 * Never cleaned: the active segment, records at or above the last stable offset, records younger than min.compaction.lag.ms.
 * The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes an interrupted
   replacement after a crash.
@@ -35,7 +35,7 @@ INDEX_ENTRY_BYTES_MAX: Final = 12
 T = TypeVar("T")
 
 
-class OffLoop(Protocol):
+class BlockingWork(Protocol):
     """Work that blocks for too long for the event loop. The caller runs `sync` on any thread."""
 
     def sync(self) -> None: ...
@@ -65,8 +65,9 @@ class _Opening(Generic[T]):
         return self._made
 
 
-def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[OffLoop, None, T]:
-    """Return the result of `work` on a batch of `segment`. For a compressed or large batch yield it as `OffLoop`. Raises _SegmentGone."""
+def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[BlockingWork, None, T]:
+    """Return the result of `work` on a batch of `segment`. For a compressed or large batch yield it as `BlockingWork`. Raises
+    _SegmentGone."""
     if not header.attributes & CODEC_MASK and header.record_count <= limits.CLEANED_AT_ONCE_RECORDS:
         return work()
     opening = _Opening(work)
@@ -76,7 +77,7 @@ def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Call
     return opening.result()
 
 
-Cleaning = Generator[OffLoop | None, None, int]
+Cleaning = Generator[BlockingWork | None, None, int]
 """Returns the offset up to which the log is clean now: the next pass's first dirty offset."""
 
 
@@ -158,7 +159,7 @@ def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
     return end
 
 
-def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[OffLoop | None, None, None]:
+def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[BlockingWork | None, None, None]:
     """The first pass: add the dirty range's batches to `keys`, up to the end of the range or until the map is full."""
     read = 0
     for segment in log.segments.from_offset(found.first_dirty):
@@ -229,7 +230,7 @@ class _Writer:
             fresh=fresh,
         )
 
-    def write(self, cleaner: BatchCleaner) -> Generator[OffLoop | None, None, bool]:
+    def write(self, cleaner: BatchCleaner) -> Generator[BlockingWork | None, None, bool]:
         """Write and sync the `.cleaned` files. Return False if a segment of the group was removed from the log meanwhile."""
         if not all(_holds(self._log, segment) for segment in self._group):
             return False

@@ -51,12 +51,12 @@ class Mark:
 class Marks(Generic[T]):
     """The marks of the broker that uses `data_dir`. They are removed by `discard`, or at the end of the process.
 
-    `open_ahead` opens a copy as the next data directory, on a thread, given the time of the mark; no file may stay open. It may raise
+    `preopen` opens a copy as the next data directory, on a thread, given the time of the mark; no file may stay open. It may raise
     LogDirRefused or OSError.
     """
 
-    def __init__(self, data_dir: Path, open_ahead: Callable[[Path, int], T] | None = None) -> None:
-        self._data_dir, self._open_ahead = data_dir, open_ahead
+    def __init__(self, data_dir: Path, preopen: Callable[[Path, int], T] | None = None) -> None:
+        self._data_dir, self._preopen = data_dir, preopen
         self._root = Path(tempfile.mkdtemp(prefix=_prefix(data_dir), dir=data_dir.parent))
         self._lock = DirLock(self._root)
         self._copies: dict[Mark, Future[Path]] = {}
@@ -99,7 +99,7 @@ class Marks(Generic[T]):
         self._pool.submit(clear)  # on the thread that makes the copy, after it
 
     def restore(self, mark: Mark) -> T | None:
-        """Replace the data directory, which no broker may be using, by a copy of the mark. Return what `open_ahead` returned for that copy,
+        """Replace the data directory, which no broker may be using, by a copy of the mark. Return what `preopen` returned for that copy,
         None if the copy was not opened in advance. Raises ForkRefused, OSError."""
         copy = self._copies[mark].result()
         opened = self._opened.pop(mark, None)
@@ -112,11 +112,11 @@ class Marks(Generic[T]):
             shutil.rmtree(discarded)
         target = mark.directory.with_name(f"{mark.directory.name}-copy")
         fork(mark.directory, target)
-        if self._open_ahead is not None:
+        if self._preopen is not None:
             for other in list(self._opened)[: max(0, len(self._opened) + 1 - OPENED_MAX)]:
                 self._opened.pop(other, None)
             with suppress(LogDirRefused, OSError):  # the broker's start finds the same and reports it
-                self._opened[mark] = self._open_ahead(target, mark.now_ms)
+                self._opened[mark] = self._preopen(target, mark.now_ms)
         return target
 
     def discard(self) -> None:

@@ -36,7 +36,7 @@ from ottla.broker.development_security import LISTENER, DevelopmentSecurity, che
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
-from ottla.broker.opened_ahead import OpenedAhead
+from ottla.broker.preopened_log_dir import PreopenedLogDir
 from ottla.broker.security.client_properties import client_properties
 from ottla.broker.storage.as_of import AtOffset, cut_at
 from ottla.broker.storage.files import FILES, Files
@@ -104,7 +104,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._crashed = False
         self._temporary = data_dir is None
         self._read_only = False
-        self._marks: Marks[OpenedAhead] | None = None
+        self._marks: Marks[PreopenedLogDir] | None = None
         self.files: Files = UnsyncedFiles() if data_dir is None else FILES
         """The broker's files, used from the next start on."""
         self._tls, self._users, self._like = tls, users or {}, like or os.environ.get("OTTLA_LIKE")
@@ -139,12 +139,12 @@ class InProcessBroker(NodeThread[Broker]):
             self._start_on(None)
         return self
 
-    def _start_on(self, ahead: OpenedAhead | None) -> None:
+    def _start_on(self, preopened: PreopenedLogDir | None) -> None:
         self._crashed = False
         import_ahead()
         self.start_loop()
         try:
-            self.call_async(self._start(ahead))
+            self.call_async(self._start(preopened))
         except BaseException:
             self.end_loop()
             raise
@@ -159,11 +159,11 @@ class InProcessBroker(NodeThread[Broker]):
         security = self._security or DevelopmentSecurity(None, {}, {})
         return client_properties(kind, security.connection(self.bootstrap, user, mechanism))
 
-    async def _start(self, ahead: OpenedAhead | None) -> None:
+    async def _start(self, preopened: PreopenedLogDir | None) -> None:
         if self._tls or self._users:
             self._security = make_development_security(self.data_dir, Clock().now_ms(), tls=self._tls, users=self._users)
         self.node = Broker(self._loaded_settings(), self.script, self._environment(), exit_now=self._exit)
-        await self.node.start(ahead)
+        await self.node.start(preopened)
         self._port = self.node.address[1]
 
     def _loaded_settings(self) -> BrokerSettings:
@@ -277,7 +277,7 @@ class InProcessBroker(NodeThread[Broker]):
     async def _mark(self) -> Mark:
         await self.broker.save()
         if self._marks is None:
-            self._marks = Marks(self.data_dir, self._open_ahead)
+            self._marks = Marks(self.data_dir, self._preopen)
         return self._marks.add(self._clock.now_ms(), self.broker.log_dir.mark_as_clean, [self.history.length()])
 
     def rewind(self, mark: Mark) -> None:
@@ -292,14 +292,14 @@ class InProcessBroker(NodeThread[Broker]):
             raise ValueError("this mark was made by another broker, or before this one was stopped")
         if self.running:
             self.kill()
-        ahead = self._marks.restore(mark)
+        preopened = self._marks.restore(mark)
         if isinstance(self._clock, MovableClock):
             self._clock.rewind_to(mark.now_ms)
         self.history.cut(*mark.histories)
-        self._start_on(ahead)
+        self._start_on(preopened)
 
-    def _open_ahead(self, copy: Path, now_ms: int) -> OpenedAhead:
-        return OpenedAhead(self._loaded_settings(), self.script, self._environment(), copy, now_ms)
+    def _preopen(self, copy: Path, now_ms: int) -> PreopenedLogDir:
+        return PreopenedLogDir(self._loaded_settings(), self.script, self._environment(), copy, now_ms)
 
     def as_of(self, moment: datetime | int | AtOffset) -> InProcessBroker:
         """Start a read-only broker on a fork of this one's data, cut at an earlier moment: clients may only read, and commit offsets.

@@ -22,7 +22,7 @@ _IDENTITIES: Final = {"value": by_value, "key": by_key}
 _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
 
 
-class AskedOfLogs(NamedTuple):
+class AssertionArguments(NamedTuple):
     """The arguments of `assert_exactly_once` after `asked_for` has checked them."""
 
     topics: list[str] | None
@@ -118,10 +118,12 @@ def audit_missing() -> str | None:
     return next((name for name in _AUDIT_NEEDS if find_spec(name) is None), None)
 
 
-def asked_for(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AskedOfLogs:
+def asked_for(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AssertionArguments:
     """Check the arguments. Raises TypeError for an identity that no record can have, ValueError for a repeated one, or an unknown `by`."""
     names = [topics] if isinstance(topics, str) else topics
-    return AskedOfLogs(None if names is None else list(names), None if expected is None else _expected(expected, by), identity_of(by))
+    return AssertionArguments(
+        None if names is None else list(names), None if expected is None else _expected(expected, by), identity_of(by)
+    )
 
 
 def _expected(given: Iterable[Hashable], by: str | Identity) -> list[Hashable]:

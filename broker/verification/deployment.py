@@ -177,7 +177,7 @@ class Deployment(ABC):
         """Stop everything, in whatever state it is."""
 
 
-class OwnBrokers(Deployment):
+class EmbeddedBrokers(Deployment):
     """Brokers of this process. `host` is the single broker, or the cluster; `brokers` are its brokers (a list of one, or all)."""
 
     host: InProcessBroker | InProcessCluster
@@ -222,7 +222,7 @@ class OwnBrokers(Deployment):
         return [broker for broker in self.brokers if broker.is_up]
 
 
-class OneBroker(OwnBrokers):
+class OneBroker(EmbeddedBrokers):
     """A single broker."""
 
     host: InProcessBroker
@@ -258,7 +258,7 @@ class OneBroker(OwnBrokers):
             self.host.stop()
 
 
-class Cluster(OwnBrokers):
+class Cluster(EmbeddedBrokers):
     """Three brokers and their controller."""
 
     host: InProcessCluster
@@ -411,6 +411,6 @@ def _observe(observer: RequestObserver, script: Faults, _: Broker) -> None:
     script.observe(observer)
 
 
-def deployment_of(brokers: int, directory: Path) -> OwnBrokers:
+def deployment_of(brokers: int, directory: Path) -> EmbeddedBrokers:
     """Make a single broker, or a cluster."""
     return OneBroker(directory) if brokers == 1 else Cluster(directory, brokers)

@@ -34,7 +34,7 @@ from client_compat.fuzz.secured import (
     SECRET,
     SECRET_TOPIC,
     SecuredListeners,
-    SomebodyIsIn,
+    UnauthorizedAccess,
     attack_secured_once,
     failed_log_ins,
 )
@@ -223,9 +223,9 @@ def _furnish(broker: BrokerProcess) -> None:
 
 
 def _check_secret(broker: BrokerProcess) -> None:
-    """Raise SomebodyIsIn if the protected topic has changed."""
+    """Raise UnauthorizedAccess if the protected topic has changed."""
     if (values := Truth(broker.port).values(SECRET_TOPIC)) != [SECRET]:
-        raise SomebodyIsIn(f"{SECRET_TOPIC} has {len(values)} records: {values[:3]!r}")
+        raise UnauthorizedAccess(f"{SECRET_TOPIC} has {len(values)} records: {values[:3]!r}")
 
 
 def _fail_to_log_in(targets: Sequence[SecuredListeners], broker: BrokerProcess, run: FuzzRun) -> None:

@@ -42,7 +42,7 @@ SIZE_BYTES = 4
 FETCH_VERSION, METADATA_VERSION = 11, 8
 
 
-class SomebodyIsIn(RuntimeError):
+class UnauthorizedAccess(RuntimeError):
     """Raised when an attacker received data without authorization."""
 
 
@@ -199,7 +199,7 @@ def as_a_guest(listeners: SecuredListeners) -> None:
     """Authenticate as the guest and send valid and malformed requests of every API, with log-ins between."""
     with listeners.through(listeners.rng.choice(("BARE", "LOGIN", "AGAIN"))) as peer:
         if not _logged_in(listeners, peer):
-            raise SomebodyIsIn("the guest, whose password is right, was not let in")
+            raise UnauthorizedAccess("the guest, whose password is right, was not let in")
         for _ in range(listeners.rng.randint(1, 30)):
             draw = listeners.rng.random()
             if draw < 0.1:
@@ -284,7 +284,7 @@ def _look(listeners: SecuredListeners, peer: socket.socket) -> bytes | None:
 
 def _search(data: bytes) -> None:
     if SECRET in data:
-        raise SomebodyIsIn(f"an attacker was answered with the records of {SECRET_TOPIC}")
+        raise UnauthorizedAccess(f"an attacker was answered with the records of {SECRET_TOPIC}")
 
 
 ATTACKS: tuple[tuple[Callable[[SecuredListeners], None], int], ...] = (
@@ -299,7 +299,7 @@ ATTACKS: tuple[tuple[Callable[[SecuredListeners], None], int], ...] = (
 
 
 def attack_secured_once(listeners: SecuredListeners) -> None:
-    """Run one attack, chosen by weight. Raises OSError if the broker no longer accepts connections, and SomebodyIsIn."""
+    """Run one attack, chosen by weight. Raises OSError if the broker no longer accepts connections, and UnauthorizedAccess."""
     (attack,) = listeners.rng.choices([attack for attack, _ in ATTACKS], [weight for _, weight in ATTACKS])
     listeners.target.counts["attacks"] += 1
     try:

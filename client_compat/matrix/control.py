@@ -45,7 +45,7 @@ class ProgramFailed(RuntimeError):
     """The program ended, hangs or violates the protocol. The text ends with its standard error."""
 
 
-class OutOfTime(ProgramFailed):
+class ScenarioTimedOut(ProgramFailed):
     """Raised when the scenario's time limit has expired."""
 
 
@@ -208,7 +208,9 @@ class Program:
             line = self._lines.get(timeout=max(0.0, timeout_s if left is None else min(timeout_s, left)))
         except queue.Empty:
             late = left is not None and left < timeout_s
-            kind, limit = (OutOfTime, "before the scenario's time was over") if late else (ProgramFailed, f"within {timeout_s:.0f} s")
+            kind, limit = (
+                (ScenarioTimedOut, "before the scenario's time was over") if late else (ProgramFailed, f"within {timeout_s:.0f} s")
+            )
             raise kind(f"the program {what} {limit}{self.log_tail()}") from None
         if line is None:
             self._lines.put(None)

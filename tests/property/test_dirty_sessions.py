@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from ottla.broker.core.log_config import LogConfig
-from ottla.broker.replication.brokers import BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, ReplicaState
@@ -154,8 +154,8 @@ def alter_in_sync_set(leader: FetchingLeader, partition: Partition, rng: Random)
 
 def fence(leader: FetchingLeader, _: Partition, rng: Random) -> None:
     node = rng.choice(NODES[1:])
-    standing = leader.brokers.standings[node]
-    leader.brokers.standings = leader.brokers.standings | {node: standing._replace(fenced=not standing.fenced)}
+    liveness = leader.brokers.liveness[node]
+    leader.brokers.liveness = leader.brokers.liveness | {node: liveness._replace(fenced=not liveness.fenced)}
 
 
 def alter_rights(leader: FetchingLeader, _: Partition, rng: Random) -> None:
@@ -230,7 +230,7 @@ class Twins:
         to fetch."""
         self.incarnation += 1
         for leader in self.leaders:
-            leader.brokers.standings = leader.brokers.standings | {node: BrokerStanding(self.incarnation)}
+            leader.brokers.liveness = leader.brokers.liveness | {node: BrokerLiveness(self.incarnation)}
         if self.rng.random() < 0.8:
             for fetcher in self.fetchers:
                 if fetcher.node == node:

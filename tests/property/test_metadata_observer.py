@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.cluster.metadata_records import ConfigRecord
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.runtime.nodes.observer import ObserverSettings
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
 from ottla.broker.storage.raft_log import MetadataRetention
 from tests.support.observer_scene import ObserverScene
 from tests.support.simulation import TimelessLoop
@@ -25,7 +25,7 @@ class Story:
         self.random = random.Random(seed)
         settings = ObserverSettings(
             retention=MetadataRetention(max_bytes=self.random.choice([2_000, 100_000])),
-            snapshots=SnapshotRhythm(max_bytes=self.random.choice([700, 100_000])),
+            snapshots=SnapshotPolicy(max_bytes=self.random.choice([700, 100_000])),
         )
         config = LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=self.random.choice([600, 1 << 20]))
         self.scene = ObserverScene(seed=seed, settings=settings, config=config)

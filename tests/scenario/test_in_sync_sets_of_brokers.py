@@ -22,7 +22,7 @@ TWO_IN_SYNC = LogConfig(min_insync_replicas=2)
 def stand(cluster: Cluster, node: int, **fields: object) -> None:
     """Change fields of a broker in the controller's metadata; brokers learn of it when metadata is published."""
     rules = cluster.controller.rules
-    rules.standings = rules.standings | {node: rules.standings[node]._replace(**fields)}  # type: ignore[arg-type]  # fields by name
+    rules.liveness = rules.liveness | {node: rules.liveness[node]._replace(**fields)}  # type: ignore[arg-type]  # fields by name
 
 
 def asked_for(cluster: Cluster) -> list[dict[int, int]]:
@@ -45,10 +45,10 @@ async def test_a_follower_joins_only_with_all_that_its_leader_began_with(cluster
     await cluster.pass_time(1_000)
     await cluster[1].crash()
     await cluster.elect(2)
-    rules, before = cluster.controller.rules, cluster.controller.rules.standings[3]
+    rules, before = cluster.controller.rules, cluster.controller.rules.liveness[3]
     rules.fence(3)
     await cluster.tell()
-    rules.standings = rules.standings | {3: before}
+    rules.liveness = rules.liveness | {3: before}
     await cluster.tell()
     assert (cluster.state.isr, cluster[2].partition.log.high_watermark) == ((1, 2), 0)
     await cluster.fetch(2, 0, replica=3, current_leader_epoch=2)

@@ -311,8 +311,8 @@ async def test_an_incarnation_that_has_been_replaced_is_not_served(cluster: Clus
     await cluster[2].crash()
     await cluster.elect(1)
     rules = cluster.controller.rules
-    before = rules.standings[2]
-    rules.standings[2] = before._replace(epoch=before.epoch + 1)
+    before = rules.liveness[2]
+    rules.liveness[2] = before._replace(epoch=before.epoch + 1)
     topics = [FetchTopic(TOPIC, TOPIC_ID, [FetchPartition(0, partition_max_bytes=1)])]
     request = FetchRequest(replica_state=ReplicaState(2, before.epoch), max_wait_ms=0, session_epoch=-1, topics=topics)
     response = await cluster.call(1, request, 17)

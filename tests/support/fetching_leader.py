@@ -22,7 +22,7 @@ from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
-from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.in_sync import Accepted
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
@@ -65,7 +65,7 @@ class FetchingLeader:
         self.walks = walks
         self.clock, self.rights, self.timers = VirtualClock(), Rights(), Timers()
         self.brokers = Brokers(own_epoch=LEADER)
-        self.brokers.standings = {node: BrokerStanding(node) for node in NODES}
+        self.brokers.liveness = {node: BrokerLiveness(node) for node in NODES}
         self.proposed: list[Partition] = []
         self.flusher = Flusher(print, InlineThreads)
         membership = Membership(self.brokers, self.proposed.append, lambda *_: False, LAG_MS)

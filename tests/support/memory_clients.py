@@ -7,7 +7,7 @@ import errno
 import os
 
 from ottla.broker.net.network import MakeProtocol
-from ottla.broker.sim.memory_network import MemoryNetwork, MemoryPlace
+from ottla.broker.sim.memory_network import MemoryNetwork, MemoryServer
 from ottla.protocol.codec import encode_request
 from ottla.protocol.frame import FrameReader
 from ottla.protocol.schema import Message
@@ -22,7 +22,7 @@ class Plug:
         self._made: list[tuple[str, asyncio.Transport]] = []
         self.cut: set[str] = set()
 
-    def listen(self, host: str, port: int) -> MemoryPlace:
+    def listen(self, host: str, port: int) -> MemoryServer:
         return self._network.listen(host, port)
 
     async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:

@@ -19,7 +19,7 @@ from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.node_client import NodeClient
-from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
 from ottla.broker.replication.in_sync import Accepted, InSyncMember, Proposal
 from ottla.broker.replication.leadership import Registration
@@ -100,8 +100,8 @@ class ReplicaBroker:
         )
         await self.broker.start()
         services = self.broker.services
-        self.brokers.own_epoch = cluster.controller.rules.standings[self.node].epoch
-        self.brokers.standings = cluster.controller.rules.standings
+        self.brokers.own_epoch = cluster.controller.rules.liveness[self.node].epoch
+        self.brokers.liveness = cluster.controller.rules.liveness
         clock, timers = cluster.clock, self.broker.timers
         self.nursery = nursery = Nursery(timers, clock, self.broker.stop_at_once)
         self.proposals = Proposals(cluster.controller, self.node, self.brokers, nursery)
@@ -127,7 +127,7 @@ class ReplicaBroker:
 
     def learn(self, state: Registration) -> None:
         """Publish the live brokers and the partition's leader to this broker."""
-        self.brokers.standings = self.cluster.controller.rules.standings
+        self.brokers.liveness = self.cluster.controller.rules.liveness
         if state.leader == self.node:
             self.fetchers.forget(self.partition)
             self.partition.lead(state)
@@ -182,7 +182,7 @@ class Cluster:
         self.brokers = {node: ReplicaBroker(node, self) for node in nodes}
         self.unreachable: set[int] = set()
         for node in nodes:
-            self.controller.rules.standings[node] = BrokerStanding(100 + node)
+            self.controller.rules.liveness[node] = BrokerLiveness(100 + node)
 
     def __getitem__(self, node: int) -> ReplicaBroker:
         return self.brokers[node]
@@ -218,7 +218,7 @@ class Cluster:
     async def register(self, node: int) -> None:
         """Register and start a new incarnation of the broker."""
         rules = self.controller.rules
-        rules.standings[node] = BrokerStanding(rules.standings[node].epoch + 100)
+        rules.liveness[node] = BrokerLiveness(rules.liveness[node].epoch + 100)
         await self.brokers[node].start()
         await settle()
 
@@ -235,7 +235,7 @@ class Cluster:
     async def fetch(self, node: int, offset: int, *, replica: int = -1, version: int = 17, rack: str = "", **fields: Any) -> PartitionData:
         """Return the broker's response to a fetch of a consumer, or of broker `replica`, that does not wait."""
         asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
-        state = ReplicaState(replica, self.controller.rules.standings[replica].epoch if replica in self.brokers else -1)
+        state = ReplicaState(replica, self.controller.rules.liveness[replica].epoch if replica in self.brokers else -1)
         topics = [FetchTopic(TOPIC, TOPIC_ID, [asked])]
         request = FetchRequest(replica_id=replica, replica_state=state, max_wait_ms=0, session_epoch=-1, topics=topics, rack_id=rack)
         response = await self.call(node, request, version)

@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.follower import AppendFetched, FetchAction, Follower, RestartLog, TruncateLog
 from ottla.broker.replication.in_sync import Accepted, Proposal
 from ottla.broker.replication.leadership import Registration
@@ -31,8 +31,8 @@ class Controller:
     """Elects only ISR members, and records its decisions: registrations, and broker states by node id."""
 
     state: Registration = field(default_factory=lambda: Registration(1, NODES, NODES, 0, 0))
-    standings: dict[int, BrokerStanding] = field(default_factory=dict)
-    records: list[Registration | dict[int, BrokerStanding]] = field(default_factory=list)
+    liveness: dict[int, BrokerLiveness] = field(default_factory=dict)
+    records: list[Registration | dict[int, BrokerLiveness]] = field(default_factory=list)
     epochs: int = 0
 
     def change(self, isr: tuple[int, ...], leader: int) -> None:
@@ -49,18 +49,18 @@ class Controller:
         self.change(self.state.isr, node)
 
     def alive(self) -> list[int]:
-        return [node for node, standing in self.standings.items() if not standing.fenced]
+        return [node for node, standing in self.liveness.items() if not standing.fenced]
 
     def register(self, node: int) -> None:
         self.epochs += 1
-        self.standings = self.standings | {node: BrokerStanding(self.epochs)}
-        self.records.append(self.standings)
+        self.liveness = self.liveness | {node: BrokerLiveness(self.epochs)}
+        self.records.append(self.liveness)
         if self.state.leader == -1 and node in self.state.isr:
             self.change(self.state.isr, node)
 
     def fence(self, node: int) -> None:
-        self.standings = self.standings | {node: self.standings[node]._replace(fenced=True)}
-        self.records.append(self.standings)
+        self.liveness = self.liveness | {node: self.liveness[node]._replace(fenced=True)}
+        self.records.append(self.liveness)
         isr = tuple(other for other in self.state.isr if other != node) or self.state.isr
         leader = self.state.leader
         if leader == node:
@@ -69,15 +69,15 @@ class Controller:
             self.change(isr, leader)
 
     def alter(self, node: int, broker_epoch: int, proposal: Proposal) -> Accepted | ErrorCode:
-        state, standings = self.state, self.standings
-        if standings[node] != BrokerStanding(broker_epoch):
+        state, liveness = self.state, self.liveness
+        if liveness[node] != BrokerLiveness(broker_epoch):
             return ErrorCode.STALE_BROKER_EPOCH
         if proposal.leader_epoch != state.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if proposal.partition_epoch != state.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
         for member in proposal.members:
-            standing = standings[member.node]
+            standing = liveness[member.node]
             if standing.fenced or member.broker_epoch not in {-1, standing.epoch}:
                 return ErrorCode.INELIGIBLE_REPLICA
         self.change(tuple(member.node for member in proposal.members), state.leader)
@@ -154,10 +154,10 @@ class ReplicatedPartition:
     def start(self, node: int) -> None:
         """Start a registered broker with all metadata."""
         broker = self.running[node] = Broker(node, self.logs[node], self.controller.epochs)
-        broker.brokers.own_epoch = self.controller.standings[node].epoch
+        broker.brokers.own_epoch = self.controller.liveness[node].epoch
         broker.replica.min_in_sync_changed(self.min_in_sync, self.now_ms)
         broker.seen = len(self.controller.records)
-        broker.brokers.standings = self.controller.standings
+        broker.brokers.liveness = self.controller.liveness
         self.apply(broker, self.controller.state)
 
     def crash(self, broker: Broker) -> None:
@@ -178,7 +178,7 @@ class ReplicatedPartition:
         if isinstance(record, Registration):
             self.apply(broker, record)
         else:
-            broker.brokers.standings = record
+            broker.brokers.liveness = record
 
     def apply(self, broker: Broker, registration: Registration) -> None:
         replica, log = broker.replica, broker.log

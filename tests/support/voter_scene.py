@@ -15,7 +15,7 @@ from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
 from ottla.broker.runtime.quorum.serving import QuorumServing
 from ottla.broker.runtime.quorum.sole_voter import Identity, SoleVoter
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -61,7 +61,7 @@ class HeldThreads(Executor):
 class VoterScene:
     """A voter. `told` is everything that it published, over restarts; `failures` are its fatal errors."""
 
-    def __init__(self, *, static: bool = True, rhythm: SnapshotRhythm | None = None, config: LogConfig | None = None) -> None:
+    def __init__(self, *, static: bool = True, policy: SnapshotPolicy | None = None, config: LogConfig | None = None) -> None:
         self.clock = VirtualClock()
         self.timers = Timers()
         self.driver = TimerDriver(self.timers, self.clock)
@@ -70,7 +70,7 @@ class VoterScene:
         self.failures: list[BaseException] = []
         self.told: list[Published] = []
         self.static = static
-        self.rhythm = rhythm
+        self.policy = policy
         self.me = ME
         self.config = config
         self.open_log()
@@ -88,7 +88,7 @@ class VoterScene:
             clock=self.clock,
             flusher=Flusher(self.failures.append, lambda *_: self.threads),
             on_published=self.told.append,
-            rhythm=self.rhythm,
+            policy=self.policy,
         )
         self.voter.open()
         self.voter.sync()

@@ -91,7 +91,7 @@ class RecordRows(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Fates:
+class TransactionOutcomes:
     """The outcome of the transactions in a range of a log, by producer id: the first offset of an open transaction, and the first and last
     offsets of each aborted one."""
 
@@ -109,7 +109,7 @@ class Fates:
         return "aborted" if any(first <= header.base_offset <= last for first, last in spans) else "committed"
 
 
-def fates(log: PartitionLog, offset: int, writers: Iterable[int]) -> Fates:
+def transaction_outcomes(log: PartitionLog, offset: int, writers: Iterable[int]) -> TransactionOutcomes:
     """Collect the outcomes of these producers' transactions from `offset` on. Raises OSError, or ValueError if an index cannot be read."""
     open_ = {}
     for producer_id in writers:
@@ -123,10 +123,10 @@ def fates(log: PartitionLog, offset: int, writers: Iterable[int]) -> Fates:
             aborted.setdefault(txn.producer_id, []).append((txn.first_offset, txn.last_offset))
         if complete:
             break
-    return Fates(open_, aborted)
+    return TransactionOutcomes(open_, aborted)
 
 
-def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, Fates]:
+def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, TransactionOutcomes]:
     """Read whole batches; return them, the first offset to show, and the outcomes of their transactions.
 
     A negative `offset` counts from the end of the log; if not all of those fit, the first offset to show is later.
@@ -136,7 +136,7 @@ def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, Fates]:
     wanted = min(max(offset if offset >= 0 else end + offset, start), end)
     data, headers = read_range(log, wanted, READ_BYTES) if offset >= 0 else read_tail(log, end - wanted, READ_BYTES)
     wanted = max(wanted, headers[0].base_offset) if headers else wanted
-    return data, wanted, fates(log, wanted, {header.producer_id for header in headers if header.is_transactional})
+    return data, wanted, transaction_outcomes(log, wanted, {header.producer_id for header in headers if header.is_transactional})
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ _Found = tuple[BatchHeader, bytes, Record | None, str | None]
 """Header and bytes of a batch, and one of its records. The record is None for a control batch and for an unreadable one (with a reason)."""
 
 
-def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, view: View, *, newest_first: bool) -> None:
+def _open(answer: RecordRows, data: bytes, offset: int, known: TransactionOutcomes, view: View, *, newest_first: bool) -> None:
     """Fill the response with rows of `data`, from `offset` on. With `newest_first`, the oldest rows are left out if not all fit."""
     batches: list[tuple[int, BatchHeader]] = []
     try:
@@ -256,7 +256,7 @@ def _offset_of(found: _Found) -> int:
     return header.base_offset if record is None else record.offset
 
 
-def _row_of(found: _Found, known: Fates, view: View) -> RecordRow:
+def _row_of(found: _Found, known: TransactionOutcomes, view: View) -> RecordRow:
     header, batch, record, problem = found
     fate = known.of(header)
     if record is None:

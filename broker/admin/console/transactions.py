@@ -60,7 +60,7 @@ class TransactionRow(BaseModel):
     moves: list[Move] = Field(description="its latest states in order of time, as far as they are still in the log")
 
 
-class Holding(BaseModel):
+class HeldBackPartition(BaseModel):
     """A reason why read_committed consumers cannot read to the end of a partition."""
 
     topic: str
@@ -80,7 +80,7 @@ class TransactionRows(BaseModel):
     now_ms: int
     transactions: list[TransactionRow]
     left_out: int
-    holding: list[Holding]
+    holding: list[HeldBackPartition]
 
 
 def transactions_here(broker: Broker) -> Iterator[Transaction]:
@@ -164,7 +164,7 @@ def _row(txn: Transaction, moves: list[Move]) -> TransactionRow:
     )
 
 
-async def _holding(broker: Broker, names: dict[int, str]) -> AsyncIterator[Holding]:
+async def _holding(broker: Broker, names: dict[int, str]) -> AsyncIterator[HeldBackPartition]:
     told = 0
     for number, partition in enumerate(list(broker.services.partitions), 1):
         if number % _AT_ONCE == 0:
@@ -175,7 +175,7 @@ async def _holding(broker: Broker, names: dict[int, str]) -> AsyncIterator[Holdi
                 yield each
 
 
-def _held_back(partition: Partition, names: dict[int, str]) -> Iterator[Holding]:
+def _held_back(partition: Partition, names: dict[int, str]) -> Iterator[HeldBackPartition]:
     """Yield each open transaction of the partition, in offset order: the last stable offset advances only when they have all ended."""
     log = partition.log
     open_ = sorted(
@@ -184,7 +184,7 @@ def _held_back(partition: Partition, names: dict[int, str]) -> Iterator[Holding]
     for producer_id, epoch, first, at in [
         (each.producer_id, each.producer_epoch, each.current_txn_first_offset, each.last_timestamp) for each in open_[:HOLDING_MAX]
     ] or [(-1, -1, log.last_stable_offset, -1)]:
-        yield Holding(
+        yield HeldBackPartition(
             topic=partition.topic,
             partition=partition.index,
             last_stable=log.last_stable_offset,

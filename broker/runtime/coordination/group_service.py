@@ -31,7 +31,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle
 from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from ottla.broker.groups.states import Now
-from ottla.broker.runtime.coordination.shard import Durable, Life, Overdue, Shard
+from ottla.broker.runtime.coordination.shard import Durable, Overdue, Shard, ShardState
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.replicas.partition import Partition
@@ -337,7 +337,7 @@ class GroupService:
         Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not loaded, UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
         """
         shard = self.shards.at(index)
-        if shard.life is not Life.SERVING:
+        if shard.state is not ShardState.SERVING:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the groups of this partition are not loaded yet")
         return shard.append_marker(marker)
 
@@ -431,7 +431,7 @@ class GroupService:
                 await asyncio.sleep(0)
         finally:
             effects = shard.machine.end_resolution(resolution, self.now())
-        if shard.life is Life.SERVING:
+        if shard.state is ShardState.SERVING:
             self.settle(shard, resolution.group_id, effects)
 
     def _deliver(self, shard: _Shard, replies: Replies, durable: Durable) -> None:

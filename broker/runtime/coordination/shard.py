@@ -83,7 +83,7 @@ class Machine(Protocol[RecordT_contra]):
         ...
 
 
-class Life(Enum):
+class ShardState(Enum):
     """The state of a shard."""
 
     LOADING = "loading"
@@ -112,7 +112,7 @@ class Shard(Generic[RecordT, MachineT]):
         self.machine = machine
         self.epoch = partition.leader_epoch
         """The leader epoch in which this shard was elected. Markers carry it as coordinator epoch."""
-        self.life = Life.LOADING
+        self.state = ShardState.LOADING
         self._encode = encode
         self._decode = decode
         self._overdue = overdue
@@ -215,7 +215,7 @@ class Shard(Generic[RecordT, MachineT]):
 
     def _check_epoch(self) -> None:
         """Raise Rejected if the leader epoch has changed: a decision of one epoch must not be written in another."""
-        if self.life is Life.RESIGNED or self.epoch != self.partition.leader_epoch:
+        if self.state is ShardState.RESIGNED or self.epoch != self.partition.leader_epoch:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} is over")
 
     async def load(self, chunk_bytes: int) -> None:
@@ -225,7 +225,7 @@ class Shard(Generic[RecordT, MachineT]):
         """
         log = self.partition.log
         offset = log.log_start_offset
-        while offset < log.log_end_offset and self.life is Life.LOADING:
+        while offset < log.log_end_offset and self.state is ShardState.LOADING:
             chunk = log.read(offset, chunk_bytes, isolation=Isolation.LOG_END, min_one_batch=True).records
             try:
                 offset = max(await self._load_chunk(bytes(chunk)), offset + 1)
@@ -233,7 +233,7 @@ class Shard(Generic[RecordT, MachineT]):
                 raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch at or after offset {offset} is corrupt: {damage}") from damage
             if offset < log.log_end_offset:
                 await asyncio.sleep(0)
-        if self.life is Life.LOADING:
+        if self.state is ShardState.LOADING:
             self._last_write = self.partition.when_all_committed()
 
     async def _load_chunk(self, chunk: bytes) -> int:
@@ -252,7 +252,7 @@ class Shard(Generic[RecordT, MachineT]):
                 self._load_record(stored.key, stored.value, header.base_offset + stored.offset_delta, producer_id)
                 if count % limits.LOADED_AT_ONCE_RECORDS == 0:
                     await asyncio.sleep(0)
-                    if self.life is not Life.LOADING:
+                    if self.state is not ShardState.LOADING:
                         return next_offset
         return next_offset
 

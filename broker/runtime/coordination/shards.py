@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.shard import Life, Shard
+from ottla.broker.runtime.coordination.shard import Shard, ShardState
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.nursery import Nursery
@@ -117,7 +117,7 @@ class Shards(Generic[ShardT]):
 
         async def sweep_all() -> None:
             for shard in self.serving():
-                if shard.life is Life.SERVING and not shard.partition.removed:
+                if shard.state is ShardState.SERVING and not shard.partition.removed:
                     with self._nursery.step(f"{name} of %s-%d", self._topic, shard.partition.index):
                         sweep(shard)
                 await asyncio.sleep(0)
@@ -149,8 +149,8 @@ class Shards(Generic[ShardT]):
             shard = self.at(partition_of(key, count))
         except Rejected as error:
             raise Rejected(ErrorCode.NOT_COORDINATOR) from error
-        if shard.life is not Life.SERVING:
-            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.life is Life.LOADING else ErrorCode.NOT_COORDINATOR)
+        if shard.state is not ShardState.SERVING:
+            raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if shard.state is ShardState.LOADING else ErrorCode.NOT_COORDINATOR)
         return shard
 
     def at(self, index: int) -> ShardT:
@@ -164,11 +164,11 @@ class Shards(Generic[ShardT]):
 
     def serving(self) -> list[ShardT]:
         """Return the loaded shards."""
-        return [shard for shard in self._shards.values() if shard.life is Life.SERVING and not shard.partition.removed]
+        return [shard for shard in self._shards.values() if shard.state is ShardState.SERVING and not shard.partition.removed]
 
     def all(self) -> list[ShardT]:
         """Return the loaded shards. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while any shard is being loaded."""
-        if any(shard.life is Life.LOADING for shard in self._shards.values()):
+        if any(shard.state is ShardState.LOADING for shard in self._shards.values()):
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self.serving()
 
@@ -180,7 +180,7 @@ class Shards(Generic[ShardT]):
 
     def _elect(self, index: int) -> ShardT:
         shard = self._begin(self._partitions.get(self._topic, index))
-        if shard.life is Life.LOADING:
+        if shard.state is ShardState.LOADING:
             self._spawn([shard])
         return shard
 
@@ -192,11 +192,11 @@ class Shards(Generic[ShardT]):
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         shard = self._shards[partition.index] = self._make(partition)
         if partition.log.log_start_offset == partition.log.log_end_offset:
-            shard.life = Life.SERVING
+            shard.state = ShardState.SERVING
         return shard
 
     def _close(self, shard: ShardT) -> None:
-        shard.life = Life.RESIGNED
+        shard.state = ShardState.RESIGNED
         self._closed(shard)
 
     def _spawn(self, shards: Iterable[ShardT]) -> asyncio.Future[None]:
@@ -205,12 +205,12 @@ class Shards(Generic[ShardT]):
     async def _load(self, shards: Iterable[ShardT]) -> None:
         """Load the shards one by one. If a shard cannot be loaded, requests for its keys get NOT_COORDINATOR in this leader epoch."""
         for shard in shards:
-            if shard.life is not Life.LOADING:
+            if shard.state is not ShardState.LOADING:
                 continue
             with self._nursery.step("loading of %s-%d", self._topic, shard.partition.index) as step:
                 await shard.load(self._chunk_bytes)
-                if shard.life is Life.LOADING:
-                    shard.life = Life.SERVING
+                if shard.state is ShardState.LOADING:
+                    shard.state = ShardState.SERVING
                     self._loaded(shard)
             if step.error is not None:
-                shard.life = Life.UNREADABLE
+                shard.state = ShardState.UNREADABLE

@@ -27,7 +27,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import TimerHandle, Timers
-from ottla.broker.runtime.coordination.shard import Durable, Life, failure_of
+from ottla.broker.runtime.coordination.shard import Durable, ShardState, failure_of
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.txns.transaction import TopicPartition, Transaction
 from ottla.broker.txns.txn_marker import TxnMarker
@@ -40,7 +40,7 @@ _NOTHING_OPEN = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.U
 """Errors of a partition that can hold no transactions (Kafka's TransactionMarkerRequestCompletionHandler)."""
 
 
-class Stops(Protocol):
+class TransactionFaults(Protocol):
     """Scripted faults that can stop a transaction at a step."""
 
     active: bool
@@ -52,11 +52,11 @@ class Stops(Protocol):
         ...
 
 
-class Home(Protocol):
+class TransactionShard(Protocol):
     """The shard (partition of `__transaction_state`) to which a transaction's states are written."""
 
     epoch: int
-    life: Life
+    state: ShardState
 
     def write(self, txn: Transaction, /) -> Durable:
         """Append the new state. Raises Rejected."""
@@ -69,7 +69,7 @@ class _Work:
     that are not committed yet.
     """
 
-    home: Home
+    shard: TransactionShard
     txn: Transaction
     left: set[TopicPartition]
     waiting: int = 0
@@ -80,13 +80,15 @@ class _Work:
     def marker(self) -> TxnMarker:
         """The marker, the same for every partition."""
         txn = self.txn
-        return TxnMarker(txn.producer_id, txn.producer_epoch, txn.commits, self.home.epoch, txn.version)
+        return TxnMarker(txn.producer_id, txn.producer_epoch, txn.commits, self.shard.epoch, txn.version)
 
 
 class TxnCompletion:
     """All transactions in their second phase. `exists` returns whether the cluster has a partition; a deleted one needs no marker."""
 
-    def __init__(self, send: SendMarker, timers: Timers, clock: Clock, exists: Callable[[TopicPartition], bool], *, faults: Stops) -> None:
+    def __init__(
+        self, send: SendMarker, timers: Timers, clock: Clock, exists: Callable[[TopicPartition], bool], *, faults: TransactionFaults
+    ) -> None:
         self._send = send
         self._timers = timers
         self._clock = clock
@@ -97,33 +99,33 @@ class TxnCompletion:
     def __len__(self) -> int:
         return len(self._work)
 
-    def begin(self, home: Home, txn: Transaction, decided: Durable = None) -> None:
+    def begin(self, shard: TransactionShard, txn: Transaction, decided: Durable = None) -> None:
         """Complete a prepared transaction once its Prepare record is committed: when `decided` completes (None: now). Do nothing if it
         fails.
         """
         if decided is None:
-            self._prepared(home, txn)
+            self._prepared(shard, txn)
             return
 
         def go_on(done: asyncio.Future[None]) -> None:
             if not done.cancelled() and done.exception() is None:
-                self._prepared(home, txn)
+                self._prepared(shard, txn)
 
         decided.add_done_callback(go_on)
 
-    def stop(self, home: Home | None = None) -> None:
-        """Stop the completion of all transactions, or of those in the shard `home`. The next coordinator continues from the log."""
+    def stop(self, shard: TransactionShard | None = None) -> None:
+        """Stop the completion of all transactions, or of those in `shard`. The next coordinator continues from the log."""
         for work in list(self._work.values()):
-            if home is None or work.home is home:
+            if shard is None or work.shard is shard:
                 self._leave(work)
 
-    def _prepared(self, home: Home, txn: Transaction) -> None:
+    def _prepared(self, shard: TransactionShard, txn: Transaction) -> None:
         faults = self._faults
-        if home.life is Life.RESIGNED:
+        if shard.state is ShardState.RESIGNED:
             return
-        if faults.active and faults.stops_at("prepared", txn.transactional_id, partial(self._prepared, home, txn)):
+        if faults.active and faults.stops_at("prepared", txn.transactional_id, partial(self._prepared, shard, txn)):
             return
-        work = self._work[txn.transactional_id] = _Work(home, txn, set(txn.partitions))
+        work = self._work[txn.transactional_id] = _Work(shard, txn, set(txn.partitions))
         self._send_all(work)
 
     def _send_all(self, work: _Work) -> None:
@@ -196,7 +198,7 @@ class TxnCompletion:
     def _complete(self, work: _Work) -> bool:
         name = work.txn.transactional_id
         try:
-            work.home.write(work.txn.completed(self._clock.now_ms()))
+            work.shard.write(work.txn.completed(self._clock.now_ms()))
         except Rejected as error:
             logger.warning("Transaction %r cannot be completed yet: %s", name, error)
             return False

@@ -29,7 +29,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle
 from ottla.broker.runtime.coordination.shard import Durable, Overdue, Shard
 from ottla.broker.runtime.coordination.shards import Shards
-from ottla.broker.runtime.coordination.txn_completion import Stops, TxnCompletion
+from ottla.broker.runtime.coordination.txn_completion import TransactionFaults, TxnCompletion
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
 from ottla.broker.runtime.replicas.partition import Partition
@@ -85,7 +85,7 @@ class TxnService:
         producer_ids: ProducerIds,
         create_topic: Callable[[str], Awaitable[object]],
         catalog: Catalog,
-        faults: Stops,
+        faults: TransactionFaults,
     ) -> None:
         self._settings = settings
         self._nursery = nursery

@@ -11,7 +11,7 @@ from typing import Final
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import BrokerRegistration, PartitionRegistration, TopicImage
 from ottla.broker.cluster.metadata_records import NO_LEADER
-from ottla.broker.runtime.metadata.cluster_view import BrokerNode, ClusterView, Dialled, Place
+from ottla.broker.runtime.metadata.cluster_view import BrokerNode, ClientListener, ClusterView, ReportedPartition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.protocol.error_codes import ErrorCode
 
@@ -31,15 +31,15 @@ class ClusterBrokerView(ClusterView):
         alive = [node for node, broker in self.catalog.image.brokers.items() if not broker.fenced]
         return self._choose(alive) if alive else NO_CONTROLLER
 
-    def brokers(self, at: Dialled) -> list[BrokerNode]:
+    def brokers(self, at: ClientListener) -> list[BrokerNode]:
         registered = self.catalog.image.brokers
         return [_node(registered[node], at.listener) for node in sorted(registered) if at.listener in registered[node].listeners]
 
-    def alive(self, node_id: int, at: Dialled) -> BrokerNode | None:
+    def alive(self, node_id: int, at: ClientListener) -> BrokerNode | None:
         broker = self.catalog.image.brokers.get(node_id)
         return _node(broker, at.listener) if broker is not None and _is_alive(broker, at.listener) else None
 
-    def place(self, topic: TopicImage, index: int, at: Dialled) -> Place:
+    def partition(self, topic: TopicImage, index: int, at: ClientListener) -> ReportedPartition:
         """Return the leader and replicas of a partition.
 
         A leader is reported even if it is fenced, because the metadata change that fences it also elects another leader.
@@ -52,12 +52,12 @@ class ClusterBrokerView(ClusterView):
         )
         offline = tuple(node for node in state.replicas if node in hidden or not _has_directory(registered[node], state))
         if leader is None:
-            return Place(state, NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE, offline, hidden)
+            return ReportedPartition(state, NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE, offline, hidden)
         if at.listener not in leader.listeners:
-            return Place(state, NO_LEADER, ErrorCode.LISTENER_NOT_FOUND, offline, hidden)
-        return Place(state, state.leader, ErrorCode.NONE, offline, hidden)
+            return ReportedPartition(state, NO_LEADER, ErrorCode.LISTENER_NOT_FOUND, offline, hidden)
+        return ReportedPartition(state, state.leader, ErrorCode.NONE, offline, hidden)
 
-    def coordinator(self, topic: TopicImage, index: int, at: Dialled) -> BrokerNode | None:
+    def coordinator(self, topic: TopicImage, index: int, at: ClientListener) -> BrokerNode | None:
         state = topic.partitions.get(index)
         return None if state is None else self.alive(state.leader, at)
 

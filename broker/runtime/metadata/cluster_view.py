@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a gateway serves connections without them
 UNKNOWN_EPOCH = -1
 
 
-class Dialled(NamedTuple):
+class ClientListener(NamedTuple):
     """The listener of a client's connection, and this broker's advertised address on that listener."""
 
     listener: str
@@ -42,7 +42,7 @@ class BrokerNode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReportedPartition:
     """A partition's leader and replicas, as reported to clients."""
 
     state: PartitionRegistration
@@ -72,30 +72,30 @@ class ClusterView:
         """The node that clients take for the controller; -1 if there is none."""
         return self._node_id
 
-    def brokers(self, at: Dialled) -> list[BrokerNode]:
+    def brokers(self, at: ClientListener) -> list[BrokerNode]:
         """Return the brokers that have the client's listener, fenced ones included, each with its address on that listener, sorted by node
         id.
         """
         return [BrokerNode(self._node_id, at.host, at.port, self._rack)]
 
-    def alive(self, node_id: int, at: Dialled) -> BrokerNode | None:
+    def alive(self, node_id: int, at: ClientListener) -> BrokerNode | None:
         """Return the broker with that id; None if it is not registered, is fenced, or does not have the client's listener."""
         return next((broker for broker in self.brokers(at) if broker.node_id == node_id), None)
 
-    def place(self, topic: TopicImage, index: int, at: Dialled) -> Place:  # subclasses use `at`
+    def partition(self, topic: TopicImage, index: int, at: ClientListener) -> ReportedPartition:  # subclasses use `at`
         """Return the leader and replicas of a partition. A replica is offline if this node cannot serve it, for example after a disk
         error.
         """
         state = topic.partitions[index]
         served = self._partitions.by_name(topic.name)
         if served is not None and index in served.partitions:
-            return Place(state, state.leader)
+            return ReportedPartition(state, state.leader)
         offline = tuple(node for node in state.replicas if node == self._node_id)
         if state.leader in offline:
-            return Place(state, NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE, offline)
-        return Place(state, state.leader, offline=offline)
+            return ReportedPartition(state, NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE, offline)
+        return ReportedPartition(state, state.leader, offline=offline)
 
-    def coordinator(self, topic: TopicImage, index: int, at: Dialled) -> BrokerNode | None:  # subclasses use `at`
+    def coordinator(self, topic: TopicImage, index: int, at: ClientListener) -> BrokerNode | None:  # subclasses use `at`
         """Return the broker that leads a partition of an internal topic, and so coordinates its keys; None if there is none now."""
         return self.alive(self._node_id, at)
 

@@ -12,7 +12,7 @@ from ottla.broker.controller.create_topics import NewTopic, create_cluster_topic
 from ottla.broker.controller.producer_ids import allocate_block_to
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
+from ottla.broker.runtime.metadata.topic_making import AutoCreation, Requester
 from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
@@ -42,21 +42,21 @@ class LocalTopics:
         decide = partial(allocate_block_to, broker_id=self._settings.node_id, broker_epoch=self._broker_epoch)
         return await self._active.run(decide)
 
-    async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
+    async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Create missing topics with the broker's defaults, or an internal topic's own. Returns, by name, None if the topic exists now, or
         the error. Raises Rejected.
         """
-        return await self.create([self._defaults_for(name) for name in names], asker)
+        return await self.create([self._defaults_for(name) for name in names], requester)
 
-    async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
+    async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Create topics as requested. Returns, by name, None if the topic exists now, or the error. Raises Rejected."""
-        charge = _no_charge if asker is None else asker.charge
+        charge = _no_charge if requester is None else requester.charge
         created = await self._active.run(partial(create_cluster_topics, topics=topics, charge=charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
-    def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
+    def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
         """Start to create missing topics without waiting; see `TopicMaker.begin_auto_create`."""
-        self._auto_creation.begin(names, partial(self.auto_create, asker=asker))
+        self._auto_creation.begin(names, partial(self.auto_create, requester=requester))
 
     async def ensure(self, name: str) -> TopicImage:
         """Return the topic; create it as `auto_create` does if it does not exist. Raises Rejected if it cannot be created."""

@@ -33,7 +33,7 @@ from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.topic_keys import TOPIC_KEYS
-from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.replication.throttle import NO_LIMIT, Throttles
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -195,9 +195,9 @@ class Publisher:
             return
         for node, broker in registrations.items():
             if broker is None:
-                self._brokers.standings.pop(node, None)
+                self._brokers.liveness.pop(node, None)
             else:
-                self._brokers.standings[node] = BrokerStanding(broker.epoch, broker.fenced, broker.in_controlled_shutdown)
+                self._brokers.liveness[node] = BrokerLiveness(broker.epoch, broker.fenced, broker.in_controlled_shutdown)
 
     def _tell_coordinators(self, local: LocalChanges) -> None:
         for replica in local.removed:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation, TopicMaker
+from ottla.broker.runtime.metadata.topic_making import AutoCreation, Requester, TopicMaker
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.streams.internal_topics import InternalTopic
 
@@ -35,12 +35,12 @@ class StreamsTopics:
         self._creation = AutoCreation(nursery)
         self._failures: dict[str, _Failure] = {}
 
-    def begin_create(self, topics: Mapping[str, InternalTopic], asker: Asker, failure_kept_ms: int) -> None:
+    def begin_create(self, topics: Mapping[str, InternalTopic], requester: Requester, failure_kept_ms: int) -> None:
         """Start to create topics, except those that are being created or have failed recently. The controller authorizes and charges
-        `asker`. A failure is kept for `failure_kept_ms`."""
+        `requester`. A failure is kept for `failure_kept_ms`."""
         failures = self.failures(topics)
         wanted = [name for name in topics if name not in failures]
-        self._creation.begin(wanted, partial(self._create, topics, asker, failure_kept_ms))
+        self._creation.begin(wanted, partial(self._create, topics, requester, failure_kept_ms))
 
     def failures(self, names: Iterable[str]) -> dict[str, str]:
         """Return the reason of failure for each of the topics whose creation has failed recently."""
@@ -49,10 +49,10 @@ class StreamsTopics:
         return {name: failure.reason for name, failure in failed.items() if failure.until_ms > now}
 
     async def _create(
-        self, topics: Mapping[str, InternalTopic], asker: Asker, failure_kept_ms: int, names: Sequence[str]
+        self, topics: Mapping[str, InternalTopic], requester: Requester, failure_kept_ms: int, names: Sequence[str]
     ) -> dict[str, Rejected | None]:
         try:
-            answers = await self._maker.create([_new(topics[name]) for name in names], asker)
+            answers = await self._maker.create([_new(topics[name]) for name in names], requester)
         except Rejected as error:
             self._keep(dict.fromkeys(names, error), failure_kept_ms)
             raise

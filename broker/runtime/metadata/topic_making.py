@@ -28,7 +28,7 @@ class Client(Protocol):
     def by_token(self) -> bool: ...
 
 
-class Asker(NamedTuple):
+class Requester(NamedTuple):
     """The client whose request causes a creation. `charge` charges a number of partitions to its quota and raises Rejected if that is used
     up; only a controller in this process calls it.
     """
@@ -46,10 +46,10 @@ class TopicMaker(Protocol):
         """Return a block of producer ids that no other request got. Raises Rejected if none can be allocated."""
         ...
 
-    async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
+    async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Create topics as requested. Returns, by name, None if the topic exists now, or the error.
 
-        The controller authorizes and charges `asker`; None means this broker itself. Raises Rejected if the controller did not answer.
+        The controller authorizes and charges `requester`; None means this broker itself. Raises Rejected if the controller did not answer.
         """
         ...
 
@@ -59,9 +59,9 @@ class TopicMaker(Protocol):
         """
         ...
 
-    def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
-        """Start to create missing topics as `auto_create` does, and return at once. A creation under way is not started again. With `asker`
-        the controller authorizes and charges that client; without one the broker itself needs the topics.
+    def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
+        """Start to create missing topics as `auto_create` does, and return at once. A creation under way is not started again. With
+        `requester` the controller authorizes and charges that client; without one the broker itself needs the topics.
 
         A failure is only logged; the caller checks later whether the topic exists.
         """

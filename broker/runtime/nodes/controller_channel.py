@@ -33,7 +33,7 @@ class ControllerUnreachable(Exception):
     """No controller answered in time. The request may or may not have been applied."""
 
 
-class ControllerShut(ControllerUnreachable):
+class ControllerAuthenticationFailed(ControllerUnreachable):
     """Authentication with the controller failed on either side. The next call connects again."""
 
 
@@ -159,7 +159,7 @@ class ControllerChannel:
                 response = await link.call(request, timeout_ms=self._answer_ms)
             except AuthenticationFailed as error:
                 self._leave(str(error))
-                raise ControllerShut(str(error)) from error
+                raise ControllerAuthenticationFailed(str(error)) from error
             except LinkBroken as error:
                 self._leave(str(error))
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.broker.core.rejected import Rejected, VersionNotKnown
 from ottla.broker.runtime.metadata.topic_making import Client
-from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
+from ottla.broker.runtime.nodes.controller_channel import ControllerAuthenticationFailed, ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
@@ -42,7 +42,7 @@ class EnvelopeForwarding:
         envelope = EnvelopeRequest(written[PREFIX_BYTES:], _principal_of(client), _address_bytes(client.host))
         try:
             answer: EnvelopeResponse = await self._channel.call(envelope)
-        except ControllerShut as error:
+        except ControllerAuthenticationFailed as error:
             raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         except ControllerUnreachable as error:
             raise Rejected(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error

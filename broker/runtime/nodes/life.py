@@ -34,7 +34,7 @@ CONTROLLED_SHUTDOWN_MS = 300_000
 """How long a controlled shutdown waits for the controller, as in Kafka."""
 
 
-class LifeOver(Exception):
+class StartupAborted(Exception):
     """The broker stopped before it was caught up or unfenced; the text gives the reason."""
 
 
@@ -67,9 +67,9 @@ class BrokerLife:
         self._lines = StateLines(logger, nursery.clock.mono_ms)
         self._timer: TimerHandle | None = None
         self.caught_up: asyncio.Future[None] = _milestone()
-        """Done when the controller confirms that this broker has published metadata up to its own registration. Raises LifeOver."""
+        """Done when the controller confirms that this broker has published metadata up to its own registration. Raises StartupAborted."""
         self.unfenced: asyncio.Future[None] = _milestone()
-        """Done when the controller has unfenced this broker, which happens only after `ready_to_unfence`. Raises LifeOver."""
+        """Done when the controller has unfenced this broker, which happens only after `ready_to_unfence`. Raises StartupAborted."""
         self._over: asyncio.Future[None] = _milestone()
 
     @property
@@ -174,7 +174,7 @@ class BrokerLife:
             if milestone.done():
                 continue
             if ended:
-                milestone.set_exception(LifeOver("the broker ends"))
+                milestone.set_exception(StartupAborted("the broker ends"))
             elif self.state >= reached:
                 milestone.set_result(None)
         if ended and not self._over.done():

@@ -45,7 +45,7 @@ from ottla.broker.cluster.snapshots import SnapshotId
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.state_lines import StateLines
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotRhythm
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotPolicy
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.upkeep.nursery import Nursery, OnFailure
 from ottla.broker.runtime.upkeep.timer_driver import pause
@@ -74,7 +74,7 @@ class ObserverSettings:
     controller_listener: str = "CONTROLLER"
     limits: ObserverLimits = field(default_factory=ObserverLimits)
     retention: MetadataRetention = field(default_factory=MetadataRetention)
-    snapshots: SnapshotRhythm = field(default_factory=SnapshotRhythm)
+    snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
 
 
 class MetadataObserver:

@@ -22,7 +22,7 @@ from ottla.broker.configs.topic_config import internal_topic_configs, internal_t
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core.rejected import Rejected, VersionNotKnown
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
+from ottla.broker.runtime.metadata.topic_making import AutoCreation, Requester
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.envelopes import EnvelopeForwarding
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
@@ -61,11 +61,11 @@ class RemoteTopics:
         self._auto_creation = AutoCreation(nursery)
         self._ids_given = 0
 
-    async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
+    async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Create the topics with default settings, as `TopicMaker.auto_create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
-        return await self._create([self._wanted(name) for name in names], asker)
+        return await self._create([self._wanted(name) for name in names], requester)
 
-    async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
+    async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
         """Create the topics as `TopicMaker.create` does. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         return await self._create(
             [
@@ -77,17 +77,17 @@ class RemoteTopics:
                 )
                 for topic in topics
             ],
-            asker,
+            requester,
         )
 
-    async def _create(self, wanted: list[CreatableTopic], asker: Asker | None) -> dict[str, Rejected | None]:
+    async def _create(self, wanted: list[CreatableTopic], requester: Requester | None) -> dict[str, Rejected | None]:
         request = CreateTopicsRequest(wanted, timeout_ms=self._settings.request_timeout_ms)
-        response: CreateTopicsResponse = await (self._ask(request) if asker is None else self._ask_for(asker, request))
+        response: CreateTopicsResponse = await (self._ask(request) if requester is None else self._ask_for(requester, request))
         return {topic.name: _refusal(topic.error_code, topic.error_message) for topic in response.topics}
 
-    def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
+    def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
         """Start to create the topics without waiting, as `TopicMaker.begin_auto_create`."""
-        self._auto_creation.begin(names, partial(self.auto_create, asker=asker))
+        self._auto_creation.begin(names, partial(self.auto_create, requester=requester))
 
     async def ensure(self, name: str) -> TopicImage:
         """Return the topic. If it does not exist, start to create it and raise Rejected(COORDINATOR_NOT_AVAILABLE); the client retries."""
@@ -129,11 +129,11 @@ class RemoteTopics:
         replicas = settings.default_replication_factor if "default.replication.factor" in settings.explicit else CONTROLLERS_CHOICE
         return CreatableTopic(name, partitions, replicas)
 
-    async def _ask_for(self, asker: Asker, request: CreateTopicsRequest) -> Any:
+    async def _ask_for(self, requester: Requester, request: CreateTopicsRequest) -> Any:
         _, newest = self._channel.versions(ApiKey.CREATE_TOPICS) or (0, CreateTopicsRequest.MAX_VERSION)
         version = min(newest, CreateTopicsRequest.MAX_VERSION)
         try:
-            return await self._forwarding.forward(request, version, asker.client_id, asker.client)
+            return await self._forwarding.forward(request, version, requester.client_id, requester.client)
         except VersionNotKnown as error:
             raise Rejected(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
 

@@ -24,7 +24,7 @@ from ottla.broker.storage.raft_log import RaftLog
 logger = logging.getLogger(__name__)
 
 
-class SnapshotRhythm(NamedTuple):
+class SnapshotPolicy(NamedTuple):
     """metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms (0: no snapshots by time)."""
 
     max_bytes: int = 20 << 20
@@ -34,12 +34,12 @@ class SnapshotRhythm(NamedTuple):
 class SnapshotMaker:
     """Decides after each publication whether a snapshot is due, and writes it."""
 
-    def __init__(self, log: RaftLog, feed: ImageFeed, flusher: Flusher, clock: Clock, rhythm: SnapshotRhythm) -> None:
+    def __init__(self, log: RaftLog, feed: ImageFeed, flusher: Flusher, clock: Clock, policy: SnapshotPolicy) -> None:
         self._log = log
         self._feed = feed
         self._flusher = flusher
         self._clock = clock
-        self._rhythm = rhythm
+        self._policy = policy
         self._last_mono_ms = clock.mono_ms()
         self._making: asyncio.Future[None] | None = None
 
@@ -51,7 +51,7 @@ class SnapshotMaker:
             self._make(SnapshotId(place.offset + 1, place.epoch), published)
 
     def _is_due(self) -> bool:
-        max_bytes, interval_ms = self._rhythm
+        max_bytes, interval_ms = self._policy
         by_time = interval_ms > 0 and self._clock.mono_ms() - self._last_mono_ms >= interval_ms
         return self._feed.bytes_since_snapshot >= max_bytes or (by_time and self._feed.bytes_since_snapshot > 0)
 

@@ -25,7 +25,7 @@ from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.quorum_addresses import voters
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
 from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.quorum.sole_voter import Identity, SoleVoter
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -73,7 +73,7 @@ class QuorumController:
             flusher=flusher,
             on_published=self._published,
             retention=MetadataRetention(settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms),
-            rhythm=SnapshotRhythm(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
+            policy=SnapshotPolicy(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
         )
         self.state = ControllerState(me.cluster_id, settings, random, [settings.node_id])
         self.active = ActiveController(self.state, self.voter, on_failure)

@@ -38,7 +38,7 @@ from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.membership import MORE_VOTERS
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotRhythm
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotPolicy
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.partition_log import Origin, PartitionLog
@@ -77,7 +77,7 @@ class SoleVoter:
         flusher: Flusher,
         on_published: Callable[[Published], object],
         retention: MetadataRetention | None = None,
-        rhythm: SnapshotRhythm | None = None,
+        policy: SnapshotPolicy | None = None,
     ) -> None:
         self.me = me
         self.epoch = 0
@@ -87,7 +87,7 @@ class SoleVoter:
         self._flusher = flusher
         self._on_published = on_published
         self._feed = ImageFeed()
-        self._maker = SnapshotMaker(self.raft_log, self._feed, flusher, clock, rhythm or SnapshotRhythm())
+        self._maker = SnapshotMaker(self.raft_log, self._feed, flusher, clock, policy or SnapshotPolicy())
         self._committed: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._news: dict[asyncio.Future[None], None] = {}  # a dict, because it keeps the order of the calls
         self._syncing = self._ended = False

@@ -14,7 +14,7 @@ from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddR
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 
-class OnlyVoter(NamedTuple):
+class VoterIds(NamedTuple):
     """The ids of the quorum's voter."""
 
     cluster_id: str
@@ -22,7 +22,7 @@ class OnlyVoter(NamedTuple):
     directory_id: bytes
 
 
-def no_voter_added(me: OnlyVoter, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+def no_voter_added(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
     """Reject AddRaftVoter: DUPLICATE_VOTER for this node's id; INVALID_REQUEST, INCONSISTENT_CLUSTER_ID or UNSUPPORTED_VERSION
     otherwise.
     """
@@ -38,7 +38,7 @@ def no_voter_added(me: OnlyVoter, request: AddRaftVoterRequest) -> AddRaftVoterR
     return AddRaftVoterResponse(error_code=code, error_message=message)
 
 
-def no_voter_removed(me: OnlyVoter, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+def no_voter_removed(me: VoterIds, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
     """Reject RemoveRaftVoter: VOTER_NOT_FOUND for any other voter; UNSUPPORTED_VERSION for this node."""
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
@@ -50,7 +50,7 @@ def no_voter_removed(me: OnlyVoter, request: RemoveRaftVoterRequest) -> RemoveRa
     return RemoveRaftVoterResponse(error_code=code, error_message=message)
 
 
-def _of_another_cluster(me: OnlyVoter, cluster_id: str | None) -> tuple[ErrorCode, str | None]:
+def _of_another_cluster(me: VoterIds, cluster_id: str | None) -> tuple[ErrorCode, str | None]:
     if cluster_id in {None, me.cluster_id}:
         return ErrorCode.NONE, None
     return ErrorCode.INCONSISTENT_CLUSTER_ID, f'The given id "{cluster_id}" doesn\'t match the cluster id "{me.cluster_id}"'

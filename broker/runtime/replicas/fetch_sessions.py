@@ -46,7 +46,7 @@ TopicKey = str | bytes
 
 
 class Waiter(Protocol):
-    """A pending request of a session, implemented by `ottla.broker.runtime.replicas.fetch_waits.ParkedFetch`."""
+    """A pending request of a session, implemented by `ottla.broker.runtime.replicas.fetch_waits.PendingFetch`."""
 
     def join(self, partition: Partition) -> None: ...
 

@@ -24,7 +24,7 @@ class FetchWaits:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._waiters: dict[ParkedFetch, None] = {}
+        self._waiters: dict[PendingFetch, None] = {}
         """Waiting fetches in order of arrival."""
 
     @property
@@ -44,20 +44,20 @@ class FetchWaits:
         another way, such as its leader. It is False at the deadline, or when another request uses the session.
         """
         future: Waiting = asyncio.get_running_loop().create_future()
-        waiter = ParkedFetch(future, session, missing_bytes)
+        waiter = PendingFetch(future, session, missing_bytes)
         timer = self._timers.schedule(deadline_mono_ms, waiter.give_up)
         self._waiters[waiter] = None
         session.waiter = waiter
         future.add_done_callback(partial(self._unpark, waiter, timer))
         return future
 
-    def _unpark(self, waiter: ParkedFetch, timer: TimerHandle, _: object) -> None:
+    def _unpark(self, waiter: PendingFetch, timer: TimerHandle, _: object) -> None:
         timer.cancel()
         waiter.detach()
         self._waiters.pop(waiter, None)
 
 
-class ParkedFetch:
+class PendingFetch:
     """One waiting fetch. It counts changes until the event loop resumes it."""
 
     __slots__ = ("_future", "_joined", "_missing", "_session", "_to_the_end")

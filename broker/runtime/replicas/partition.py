@@ -169,8 +169,8 @@ class Partition:
     ) -> AppendInfo:
         """Append one batch. Raises Rejected, without having written anything.
 
-        Before it acknowledges the append, the caller must wait for `when`. Raises TooMuchAtOnce for a client batch whose check would block
-        the event loop. The caller then runs `check` on a thread and passes its result as `checked`.
+        Before it acknowledges the append, the caller must wait for `when`. Raises TooLongForEventLoop for a client batch whose check would
+        block the event loop. The caller then runs `check` on a thread and passes its result as `checked`.
 
         The first batch of a transaction needs the guard that `start_verification` returned. With `acks_all`, and always for coordinators,
         the batch is rejected if the ISR is below min.insync.replicas.

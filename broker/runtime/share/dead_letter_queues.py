@@ -38,7 +38,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.share.dead_letters import Copied, DeadLetters, RecordSource, copied, dead_letter_batch
 from ottla.broker.share.settings import ShareSettings
-from ottla.broker.storage.batch_check import TooMuchAtOnce
+from ottla.broker.storage.batch_check import TooLongForEventLoop
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -192,7 +192,7 @@ def _read(source: Partition, offset: int) -> bytes:
 async def _append(target: Partition, batch: bytes) -> None:
     try:
         info = target.append(batch, acks_all=True)
-    except TooMuchAtOnce:
+    except TooLongForEventLoop:
         checked = await target.check(batch)
         info = target.append(batch, acks_all=True, checked=checked)
     written = target.when(REPLICATED, info)

@@ -282,8 +282,8 @@ def offsets(probe: Probe) -> None:
             ("of a stranger", "nobody", epoch),
             ("of nobody", None, -1),
         )
-        for label, asker, generation in fetches if version >= 9 else ():
-            asked = OffsetFetchRequestGroup(group, asker, generation, [OffsetFetchRequestTopics("cg-offsets", topic_id, [0])])
+        for label, sender, generation in fetches if version >= 9 else ():
+            asked = OffsetFetchRequestGroup(group, sender, generation, [OffsetFetchRequestTopics("cg-offsets", topic_id, [0])])
             probe.ask(f"fetch {label}", OffsetFetchRequest(groups=[asked]), version)
 
 

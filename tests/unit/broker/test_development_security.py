@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.development_security import make_development_security
 from ottla.broker.security.client_properties import ClientConnection, as_lines, client_properties
-from ottla.broker.security.own_tls import own_tls
+from ottla.broker.security.generated_tls import generated_tls
 from ottla.broker.testing.in_process import HOST, InProcessBroker
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k03_metadata import MetadataRequest
@@ -40,7 +40,7 @@ def test_a_broker_with_development_security_accepts_only_its_users(tmp_path: Pat
 
 def test_the_certificate_is_kept_until_it_is_old_or_the_names_change(tmp_path: Path) -> None:
     def made(now_ms: int, *names: str) -> bytes:
-        return own_tls(tmp_path / "tls", names, now_ms).server.read_bytes()
+        return generated_tls(tmp_path / "tls", names, now_ms).server.read_bytes()
 
     first = made(NOW_MS, "localhost", "127.0.0.1", "::1")
     assert made(NOW_MS + YEAR_MS // 2, "localhost", "127.0.0.1", "::1") == first
@@ -52,9 +52,9 @@ def test_the_certificate_is_kept_until_it_is_old_or_the_names_change(tmp_path: P
 
 
 def test_a_damaged_certificate_is_replaced(tmp_path: Path) -> None:
-    files = own_tls(tmp_path / "tls", ["localhost"], NOW_MS)
+    files = generated_tls(tmp_path / "tls", ["localhost"], NOW_MS)
     files.server.write_text("nonsense")
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(own_tls(tmp_path / "tls", ["localhost"], NOW_MS).server)
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(generated_tls(tmp_path / "tls", ["localhost"], NOW_MS).server)
 
 
 @pytest.mark.parametrize(

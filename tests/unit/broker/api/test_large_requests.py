@@ -77,8 +77,8 @@ def deleted(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[DeletableGroupResult(name, ErrorCode.NONE) for name in request.groups_names])
 
 
-async def reply_of(tested: Dispatcher, message: Message, version: int, asker: Peer | None = None) -> Reply:
-    found = tested.handle(asker or peer(), frame(message, version))
+async def reply_of(tested: Dispatcher, message: Message, version: int, requester: Peer | None = None) -> Reply:
+    found = tested.handle(requester or peer(), frame(message, version))
     assert isinstance(found, asyncio.Future)
     return cast(Reply, await found)
 
@@ -136,7 +136,7 @@ async def test_a_pending_part_is_awaited() -> None:
 
 async def test_parts_of_a_disconnected_client_are_not_handled() -> None:
     handled: list[int] = []
-    asker = peer()
+    requester = peer()
 
     def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         handled.append(len(request.groups_names))
@@ -145,9 +145,9 @@ async def test_parts_of_a_disconnected_client_are_not_handled() -> None:
         return deleted(ctx, request)
 
     names = [str(number) for number in range(MANY)]
-    assert await reply_of(dispatcher(handle), DeleteGroupsRequest(names), VERSION, asker) is CLOSE
+    assert await reply_of(dispatcher(handle), DeleteGroupsRequest(names), VERSION, requester) is CLOSE
     assert len(handled) == 3
-    assert not asker.on_closed
+    assert not requester.on_closed
 
 
 async def test_a_response_that_is_too_large_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from ottla.broker.sim.memory_files import MemoryFiles
 def test_only_the_logs_that_the_rule_names_are_full_and_only_as_often(tmp_path: Path) -> None:
     faults = Faults()
     files = FillableFiles(faults)
-    files.obey()
+    files.apply_rules()
     for name in ("a-0", "b-0"):
         (tmp_path / name).mkdir()
     full, other = (files.open(tmp_path / name / "00000000000000000000.log") for name in ("a-0", "b-0"))
@@ -32,7 +32,7 @@ def test_only_the_logs_that_the_rule_names_are_full_and_only_as_often(tmp_path: 
 def test_without_such_a_rule_writes_are_the_operating_systems_own() -> None:
     faults = Faults()
     files = FillableFiles(faults)
-    files.obey()
+    files.apply_rules()
     plain = files.pwrite
     faults.add(parse_rule("disk-full:name=f"))
     assert files.pwrite != plain
@@ -43,7 +43,7 @@ def test_without_such_a_rule_writes_are_the_operating_systems_own() -> None:
 def test_a_rule_fills_whatever_disk_lies_below_and_a_disk_in_memory_leaves_the_real_one_alone(tmp_path: Path) -> None:
     faults, below = Faults(), MemoryFiles()
     files = FillableFiles(faults, below)
-    files.obey()
+    files.apply_rules()
     files.make_dir(tmp_path / "a-0")
     log = tmp_path / "a-0" / "00000000000000000000.log"
     full = files.open(log)

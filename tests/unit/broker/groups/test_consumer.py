@@ -7,7 +7,7 @@ import pytest
 
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import ConsumerMember, MemberState
-from ottla.broker.groups.modern import CommittedPlace, ModernState
+from ottla.broker.groups.modern import CommitPartition, ModernState
 from ottla.protocol import consumer_group_log as records
 from ottla.protocol.consumer_group_log import ConsumerKey, ConsumerValue
 from ottla.protocol.error_codes import ErrorCode
@@ -135,7 +135,7 @@ def commit_error(
     group: ConsumerGroup, member_id: str, epoch: int, *partitions: int, transactional: bool = False, knows_epochs: bool = True
 ) -> ErrorCode:
     """Return the error of an offset commit for these partitions."""
-    wanted = [CommittedPlace("t", T, partition) for partition in partitions or (0,)]
+    wanted = [CommitPartition("t", T, partition) for partition in partitions or (0,)]
     return group.check_offset_commit(member_id, None, epoch, wanted, transactional=transactional, knows_epochs=knows_epochs)
 
 

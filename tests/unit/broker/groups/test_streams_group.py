@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.groups.modern import CommittedPlace, ModernState
+from ottla.broker.groups.modern import CommitPartition, ModernState
 from ottla.broker.groups.streams_group import StreamsGroup
 from ottla.protocol import streams_group_log as records
 from ottla.protocol.error_codes import ErrorCode
@@ -101,19 +101,19 @@ def test_a_group_is_subscribed_to_its_inputs_while_it_has_members() -> None:
 @pytest.mark.parametrize(
     ("member_id", "member_epoch", "place", "error"),
     [
-        ("a", 5, CommittedPlace("x", b"", 9), ErrorCode.NONE),
-        ("a", 6, CommittedPlace("t", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
-        ("a", 3, CommittedPlace("t", b"", 0), ErrorCode.NONE),
-        ("a", 2, CommittedPlace("t", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
-        ("a", 4, CommittedPlace("t", b"", 1), ErrorCode.STALE_MEMBER_EPOCH),
-        ("a", 4, CommittedPlace("r", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
-        ("a", 4, CommittedPlace("log", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
-        ("b", 5, CommittedPlace("t", b"", 0), ErrorCode.UNKNOWN_MEMBER_ID),
-        ("", -1, CommittedPlace("t", b"", 0), ErrorCode.UNKNOWN_MEMBER_ID),
+        ("a", 5, CommitPartition("x", b"", 9), ErrorCode.NONE),
+        ("a", 6, CommitPartition("t", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 3, CommitPartition("t", b"", 0), ErrorCode.NONE),
+        ("a", 2, CommitPartition("t", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 4, CommitPartition("t", b"", 1), ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 4, CommitPartition("r", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
+        ("a", 4, CommitPartition("log", b"", 0), ErrorCode.STALE_MEMBER_EPOCH),
+        ("b", 5, CommitPartition("t", b"", 0), ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, CommitPartition("t", b"", 0), ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
 def test_a_commit_of_an_older_epoch_counts_for_tasks_assigned_then(
-    member_id: str, member_epoch: int, place: CommittedPlace, error: ErrorCode
+    member_id: str, member_epoch: int, place: CommitPartition, error: ErrorCode
 ) -> None:
     group = group_of(TOPOLOGY, metadata("a"), current("a", 5, [0, 1], epochs=[3, 5]))
     assert group.check_offset_commit(member_id, None, member_epoch, [place], transactional=False, knows_epochs=True) is error

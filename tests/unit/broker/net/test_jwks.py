@@ -15,11 +15,11 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
-from ottla.broker.net.jwks import FetchedKeys, FileKeys, Rhythm, fetcher
+from ottla.broker.net.jwks import FetchedKeys, FileKeys, RefreshIntervals, fetcher
 from tests.support.certificates import Certificates
 from tests.support.signed import jwk, key_set, rsa_key
 
-RHYTHM = Rhythm(3_600_000, 100, 10_000)
+RHYTHM = RefreshIntervals(3_600_000, 100, 10_000)
 
 
 class KeyServer:

@@ -9,7 +9,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.network import Sockets
-from ottla.broker.net.node_client import NodeClient, Patience
+from ottla.broker.net.node_client import ConnectTimeouts, NodeClient
 from ottla.broker.runtime.nodes.link import LinkBroken, Node, UnsupportedByPeer
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.testing.in_process import InProcessBroker
@@ -192,7 +192,7 @@ async def test_a_peer_that_does_not_answer_api_versions_is_given_up_and_dialled_
     await silent.accept(asyncio.Protocol, 10)
     call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
     await settle()
-    await place.pass_ms(Patience().setup_ms - 1)
+    await place.pass_ms(ConnectTimeouts().setup_ms - 1)
     assert await place.outcome(call) is None
     await place.pass_ms(1)
     assert isinstance(await place.outcome(call), LinkBroken)
@@ -207,8 +207,8 @@ async def test_a_peer_that_does_not_answer_api_versions_is_given_up_and_dialled_
 async def test_the_setup_timeout_doubles_with_each_failure_up_to_a_limit(place: Place) -> None:
     silent = place.network.listen(PEER.host, PEER.port)
     await silent.accept(asyncio.Protocol, 10)
-    patience = Patience(setup_ms=1_000, setup_max_ms=3_000)
-    link = NodeClient(PEER, place.network, clock=place.clock, timers=place.timers, random=Random(1), client_id="x", patience=patience)
+    timeouts = ConnectTimeouts(setup_ms=1_000, setup_max_ms=3_000)
+    link = NodeClient(PEER, place.network, clock=place.clock, timers=place.timers, random=Random(1), client_id="x", timeouts=timeouts)
     took = []
     for _ in range(4):
         await place.pass_ms(1_200)  # the pause before the attempt is over

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.broker.api.reply import CLOSE, Buffer, LastWords, Reply
+from ottla.broker.api.reply import CLOSE, Buffer, FinalResponse, Reply
 from ottla.broker.core import limits
 from ottla.broker.net.session import ByteBudget, Session
 from ottla.protocol.errors import MalformedHeader
@@ -140,7 +140,7 @@ def test_a_close_reply_ends_the_session_after_earlier_replies(scene: Scene) -> N
     assert scene.handled == [b"a", b"c"]
 
 
-@pytest.mark.parametrize("reply", [CLOSE, LastWords([b"half"])])
+@pytest.mark.parametrize("reply", [CLOSE, FinalResponse([b"half"])])
 async def test_a_pending_close_reply_ends_the_session_and_drops_later_requests(scene: Scene, reply: Reply) -> None:
     scene.session.receive(frame(b"w") + frame(b"never"))
     scene.pending[0].set_result(reply)

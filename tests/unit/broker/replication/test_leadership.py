@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.core.log_config import INT64_MAX
-from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.in_sync import InSyncMember, Proposal
 from ottla.broker.replication.leadership import BLOCKED, Leadership, Registration, alone
 from ottla.broker.replication.progress import UNKNOWN_END, FollowerFetch
@@ -14,7 +14,7 @@ LAG_MS = 30
 def leadership(*isr: int, replicas: tuple[int, ...] = (1, 2, 3), epoch_start: int = 10) -> Leadership:
     """Return broker 1's leadership, which began at time 0; broker n has the broker epoch 70 + n."""
     brokers = Brokers(own_epoch=71)
-    brokers.standings = {node: BrokerStanding(70 + node) for node in (1, 2, 3)}
+    brokers.liveness = {node: BrokerLiveness(70 + node) for node in (1, 2, 3)}
     made = Leadership(brokers, LAG_MS)
     made.assigned(Registration(1, replicas, isr, 3, 5), news=True)
     made.began(epoch_start, 0, again=False)
@@ -45,8 +45,8 @@ def test_a_replica_that_would_have_to_leave_at_once_does_not_join(leader_end: in
     assert (made.expansion(3, 10, 100, now_ms) is not None) == joins
 
 
-@pytest.mark.parametrize("standing", [BrokerStanding(73, fenced=True), BrokerStanding(73, shutting_down=True), BrokerStanding(74), None])
-def test_a_replica_that_may_not_join_does_not_and_holds_nothing_back(standing: BrokerStanding | None) -> None:
+@pytest.mark.parametrize("liveness", [BrokerLiveness(73, fenced=True), BrokerLiveness(73, shutting_down=True), BrokerLiveness(74), None])
+def test_a_replica_that_may_not_join_does_not_and_holds_nothing_back(liveness: BrokerLiveness | None) -> None:
     made = leadership(1, 2)
     fetch(made, 2, 100)
     fetch(made, 3, 50)
@@ -54,7 +54,7 @@ def test_a_replica_that_may_not_join_does_not_and_holds_nothing_back(standing: B
     fetch(made, 3, 60, leader_end=60)
     assert made.committable(100, 100, 0) == 60
     brokers = Brokers(own_epoch=71)
-    brokers.standings = {2: BrokerStanding(72)} | ({} if standing is None else {3: standing})
+    brokers.liveness = {2: BrokerLiveness(72)} | ({} if liveness is None else {3: liveness})
     other = Leadership(brokers, LAG_MS)
     other.assigned(Registration(1, (1, 2, 3), (1, 2), 3, 5), news=True)
     other.began(10, 0, again=False)

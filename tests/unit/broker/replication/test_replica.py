@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.in_sync import Accepted, InSyncMember, Proposal
 from ottla.broker.replication.leadership import Registration, alone
 from ottla.broker.replication.progress import UNKNOWN_END, FollowerFetch
@@ -19,7 +19,7 @@ LATER = 10**6
 def brokers() -> Brokers:
     """Return the registered brokers: broker n has the broker epoch 70 + n, and this broker is 1."""
     made = Brokers(own_epoch=71)
-    made.standings = {node: BrokerStanding(70 + node) for node in (1, 2, 3)}
+    made.liveness = {node: BrokerLiveness(70 + node) for node in (1, 2, 3)}
     return made
 
 

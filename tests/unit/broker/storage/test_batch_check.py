@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.log_config import INT64_MAX, LOG_APPEND_TIME, LogConfig
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.storage.batch_check import Checked, TooMuchAtOnce, check_produce_batch
+from ottla.broker.storage.batch_check import Checked, TooLongForEventLoop, check_produce_batch
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import HEADER_BYTES, STAMPED_BYTES, BatchHeader, crc_ok, pack_header, read_header, stamped_head
 from ottla.protocol.records.compression import Codec, compress, decompress
@@ -340,7 +340,7 @@ HEAVY = {
 @pytest.mark.parametrize("name", list(HEAVY))
 def test_a_batch_that_would_block_the_loop_is_checked_later(name: str) -> None:
     batch, config = HEAVY[name]
-    with pytest.raises(TooMuchAtOnce):
+    with pytest.raises(TooLongForEventLoop):
         check_produce_batch(batch, config=config, now_ms=NOW, at_once=True)
     assert check(batch, config).header.record_count == read_header(batch).record_count
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.matrix import control
-from client_compat.matrix.control import ClientError, ClientMissing, OutOfTime, Program, ProgramFailed, Ready, Unsupported
+from client_compat.matrix.control import ClientError, ClientMissing, Program, ProgramFailed, Ready, ScenarioTimedOut, Unsupported
 from tests.support import fake_program
 
 FAKE = Path(fake_program.__file__)
@@ -75,7 +75,7 @@ def test_a_program_that_hangs_is_given_up_after_the_calls_limit(program: Program
 
 def test_no_call_outlasts_the_scenarios_time(program: Program) -> None:
     program.deadline = time.monotonic() + 0.05
-    with pytest.raises(OutOfTime):
+    with pytest.raises(ScenarioTimedOut):
         program.call("hang")
     program.kill()
 

@@ -15,7 +15,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
-from ottla.broker.runtime.coordination.shard import Life, Shard, as_coordinator
+from ottla.broker.runtime.coordination.shard import Shard, ShardState, as_coordinator
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch
@@ -141,7 +141,7 @@ async def test_resigning_stops_the_load_inside_a_batch() -> None:
     load = asyncio.ensure_future(loading.load(chunk_bytes=1))
     await asyncio.sleep(0)
     assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
-    loading.life = Life.RESIGNED
+    loading.state = ShardState.RESIGNED
     await load
     assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
 

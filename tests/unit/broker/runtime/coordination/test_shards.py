@@ -14,7 +14,7 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.coordination.shard import Life, Shard
+from ottla.broker.runtime.coordination.shard import Shard, ShardState
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
@@ -95,7 +95,7 @@ async def place() -> Place:
 
 
 async def test_an_empty_partition_is_served_at_once(place: Place) -> None:
-    assert place.shards.of(KEY).life is Life.SERVING
+    assert place.shards.of(KEY).state is ShardState.SERVING
 
 
 async def test_a_shard_answers_after_its_log_is_loaded(place: Place) -> None:
@@ -139,14 +139,14 @@ async def test_a_shard_ignores_the_end_of_an_older_leader_epoch(place: Place) ->
     place.shards.resigned(0, shard.epoch)
     assert place.closed == []
     place.shards.resigned(0, shard.epoch + 1)
-    assert (place.closed, shard.life) == ([0], Life.RESIGNED)
+    assert (place.closed, shard.state) == ([0], ShardState.RESIGNED)
     assert place.shards.serving() == []
 
 
 async def test_a_removed_replica_stops_its_shard(place: Place) -> None:
     shard = place.shards.of(KEY)
     place.shards.resigned(0, None)
-    assert (place.closed, shard.life) == ([0], Life.RESIGNED)
+    assert (place.closed, shard.state) == ([0], ShardState.RESIGNED)
 
 
 async def test_only_changes_of_the_shards_topic_start_or_stop_shards(place: Place) -> None:
@@ -201,7 +201,7 @@ async def test_a_new_leader_epoch_loads_the_log_again(place: Place) -> None:
         while place.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # noqa: ASYNC110 # as a client asks
             await asyncio.sleep(0)
     after = place.shards.of(KEY)
-    assert (after.machine.words, after.epoch, before.life) == (["mine", "theirs"], 5, Life.RESIGNED)
+    assert (after.machine.words, after.epoch, before.state) == (["mine", "theirs"], 5, ShardState.RESIGNED)
 
 
 async def test_losing_leadership_while_loading_leaves_no_state(place: Place) -> None:

@@ -11,7 +11,7 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
-from ottla.broker.runtime.coordination.shard import Life
+from ottla.broker.runtime.coordination.shard import ShardState
 from ottla.broker.runtime.coordination.txn_completion import TxnCompletion
 from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import TopicPartition, Transaction
@@ -35,7 +35,7 @@ class Place:
 
     def __post_init__(self) -> None:
         self.clock, self.timers = VirtualClock(), Timers()
-        self.epoch, self.life = 9, Life.SERVING
+        self.epoch, self.state = 9, ShardState.SERVING
         self.completion = TxnCompletion(self._send, self.timers, self.clock, self.exists, faults=Faults())
 
     def exists(self, place: TopicPartition) -> bool:
@@ -227,6 +227,6 @@ def test_a_resigned_coordinator_sends_no_more_markers() -> None:
     moved.refusals.clear()
     moved.pass_ms(limits.MARKER_RETRY_MS_MAX)
     assert (len(moved.completion), moved.places) == (0, [])
-    moved.life = Life.RESIGNED
+    moved.state = ShardState.RESIGNED
     moved.begin(A)
     assert moved.places == []

@@ -12,12 +12,12 @@ from ottla.broker.cluster.metadata_records import MetadataRecord, PartitionRecor
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.broker.runtime.metadata.cluster_broker_view import NO_CONTROLLER, ClusterBrokerView
-from ottla.broker.runtime.metadata.cluster_view import Dialled
+from ottla.broker.runtime.metadata.cluster_view import ClientListener
 from tests.support.member_dirs import MemberDir, broker, partition
 from tests.support.metadata_images import made_of
 
 ID = b"i" * 16
-AT = Dialled("PLAINTEXT", "me", 1)
+AT = ClientListener("PLAINTEXT", "me", 1)
 HERE, THERE = b"h" * 16, b"t" * 16
 
 
@@ -41,9 +41,9 @@ def test_the_controller_id_is_an_alive_broker_or_none(view: ClusterBrokerView) -
 
 def test_a_broker_has_its_endpoint_of_the_clients_listener(view: ClusterBrokerView) -> None:
     told(view, broker(1, listeners={"PLAINTEXT": ("a", 1), "INTERNAL": ("b", 2)}))
-    assert [view.brokers(Dialled(name, "me", 1))[0][1:3] for name in ("PLAINTEXT", "INTERNAL")] == [("a", 1), ("b", 2)]
-    assert view.brokers(Dialled("OTHER", "me", 1)) == []
-    assert view.alive(1, Dialled("OTHER", "me", 1)) is None
+    assert [view.brokers(ClientListener(name, "me", 1))[0][1:3] for name in ("PLAINTEXT", "INTERNAL")] == [("a", 1), ("b", 2)]
+    assert view.brokers(ClientListener("OTHER", "me", 1)) == []
+    assert view.alive(1, ClientListener("OTHER", "me", 1)) is None
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_replica_in_an_offline_directory_is_offline(
     placed = PartitionRecord(0, ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0, directories=[ZERO_ID, directory])
     topic = told(view, broker(1), other, TopicRecord("t", ID), placed).catalog.topic("t")
     assert topic is not None
-    assert view.place(topic, 0, AT).offline == offline
+    assert view.partition(topic, 0, AT).offline == offline
 
 
 def test_groups_see_the_racks_of_each_partitions_replicas(view: ClusterBrokerView) -> None:

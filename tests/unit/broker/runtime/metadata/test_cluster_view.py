@@ -5,11 +5,11 @@ from pathlib import Path
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.controller.delete_topics import TopicRef
-from ottla.broker.runtime.metadata.cluster_view import ClusterView, Dialled
+from ottla.broker.runtime.metadata.cluster_view import ClientListener, ClusterView
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.topic_dirs import TopicDir
 
-AT = Dialled("PLAINTEXT", "me", 1)
+AT = ClientListener("PLAINTEXT", "me", 1)
 
 
 def view(opened: TopicDir, node_id: int = 1, rack: str | None = None) -> ClusterView:
@@ -59,11 +59,11 @@ async def test_an_offline_partition_has_no_leader(tmp_path: Path) -> None:
     await opened.decisions.create_topics([NewTopic("t")])
     topic = opened.catalog.topic("t")
     assert topic is not None
-    here = view(opened).place(topic, 0, AT)
+    here = view(opened).partition(topic, 0, AT)
     assert (here.leader, here.offline, here.error) == (1, (), ErrorCode.NONE)
     opened.partitions.remove("t", 0)
-    gone = view(opened).place(topic, 0, AT)
+    gone = view(opened).partition(topic, 0, AT)
     assert (gone.leader, gone.offline, gone.error) == (NO_LEADER, (1,), ErrorCode.LEADER_NOT_AVAILABLE)
-    elsewhere = view(opened, node_id=2).place(topic, 0, AT)
+    elsewhere = view(opened, node_id=2).partition(topic, 0, AT)
     assert (elsewhere.leader, elsewhere.offline, elsewhere.error) == (1, (), ErrorCode.NONE)
     opened.close()

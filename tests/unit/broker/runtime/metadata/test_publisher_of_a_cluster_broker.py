@@ -20,7 +20,7 @@ from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.core import limits
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.brokers import BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness
 from ottla.broker.replication.waits import Condition
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
@@ -199,14 +199,14 @@ async def test_coordinators_are_notified_of_every_leadership_change(member: Memb
 
 async def test_leaders_know_every_brokers_current_registration(member: MemberDir) -> None:
     await member.told(level(30), broker(1, epoch=5), broker(2, epoch=6, fenced=True))
-    assert member.brokers.standings == {1: BrokerStanding(5), 2: BrokerStanding(6, fenced=True)}
+    assert member.brokers.liveness == {1: BrokerLiveness(5), 2: BrokerLiveness(6, fenced=True)}
     await member.told(
         BrokerRegistrationChangeRecord(2, 6, fenced=-1),
         BrokerRegistrationChangeRecord(1, 5, in_controlled_shutdown=1),
     )
-    assert member.brokers.standings == {1: BrokerStanding(5, shutting_down=True), 2: BrokerStanding(6)}
+    assert member.brokers.liveness == {1: BrokerLiveness(5, shutting_down=True), 2: BrokerLiveness(6)}
     await member.told(UnregisterBrokerRecord(2, 6))
-    assert list(member.brokers.standings) == [1]
+    assert list(member.brokers.liveness) == [1]
 
 
 async def test_topic_configs_reach_open_and_later_logs(member: MemberDir) -> None:

@@ -13,7 +13,7 @@ from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.streams_topics import StreamsTopics
-from ottla.broker.runtime.metadata.topic_making import Asker
+from ottla.broker.runtime.metadata.topic_making import Requester
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.streams.internal_topics import InternalTopic
 from ottla.protocol.error_codes import ErrorCode
@@ -28,7 +28,7 @@ class Client(NamedTuple):
     by_token: bool = False
 
 
-ASKER = Asker(Client(), "app", lambda _: None)
+ASKER = Requester(Client(), "app", lambda _: None)
 
 
 class Creating:
@@ -36,12 +36,12 @@ class Creating:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.asked: list[tuple[list[NewTopic], Asker | None]] = []
+        self.asked: list[tuple[list[NewTopic], Requester | None]] = []
         self.answers: list[asyncio.Future[dict[str, Rejected | None]]] = []
         self.topics = StreamsTopics(self, Nursery(Timers(), self.clock, lambda _: None))  # type: ignore[arg-type] # only create() is used
 
-    async def create(self, topics: Sequence[NewTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
-        self.asked.append((list(topics), asker))
+    async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
+        self.asked.append((list(topics), requester))
         self.answers.append(asyncio.get_running_loop().create_future())
         return await self.answers[-1]
 

@@ -11,7 +11,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.net.client_security import ClientSasl, ClientSecurity
 from ottla.broker.net.secured_node_client import SecuredNodeClient
-from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
+from ottla.broker.runtime.nodes.controller_channel import ControllerAuthenticationFailed, ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.envelopes import EnvelopeForwarding
 from ottla.broker.runtime.nodes.link import Node, UnsupportedByPeer
 from ottla.protocol.api_keys import ApiKey
@@ -284,7 +284,7 @@ async def test_a_failed_authentication_fails_the_request_at_once_and_the_next_ca
     cluster.connect = connect  # type: ignore[method-assign, assignment] # to a locked listener
     cluster.channel = cluster.new_channel(60_000)
     failure = await cluster.outcome(cluster.ask(beat(1)))
-    assert isinstance(failure, ControllerShut)
+    assert isinstance(failure, ControllerAuthenticationFailed)
     client = Peer("10.0.0.9", "10.0.0.1", 9092, Listener("PLAINTEXT", "10.0.0.1", 9092))
     forwarded = asyncio.ensure_future(EnvelopeForwarding(cluster.channel).forward(beat(1), 2, None, client))
     await settle()

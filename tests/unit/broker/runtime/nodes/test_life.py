@@ -14,7 +14,7 @@ from ottla.broker.cluster.metadata_loader import Provenance, Published
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
-from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver, incarnation_of, pace_of
+from ottla.broker.runtime.nodes.life import BrokerLife, StartupAborted, incarnation_of, pace_of
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.api_keys import ApiKey
@@ -128,7 +128,7 @@ async def test_a_registration_that_times_out_fails_the_start(living: Living) -> 
         await living.pass_ms(1_000)
     assert living.lost == ["not registered with a controller in initial.broker.registration.timeout.ms=60000"]
     for milestone in (living.life.caught_up, living.life.unfenced):
-        with pytest.raises(LifeOver):
+        with pytest.raises(StartupAborted):
             await milestone
 
 

@@ -14,7 +14,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
-from ottla.broker.runtime.metadata.topic_making import Asker
+from ottla.broker.runtime.metadata.topic_making import Requester
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.remote_topics import REFUSED_MS, RemoteTopics
@@ -109,7 +109,7 @@ class Ann(NamedTuple):
 
 async def test_a_clients_topic_is_requested_in_an_envelope(member: Member) -> None:
     topics = await member.begin()
-    topics.begin_auto_create(["a"], Asker(Ann(), "app", lambda _: None))
+    topics.begin_auto_create(["a"], Requester(Ann(), "app", lambda _: None))
     await settle()
     (envelope,) = member.asked
     who = read_principal(bytes(envelope.request_principal))

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.cluster.metadata_records import BeginTransactionRecord, ConfigRecord, EndTransactionRecord
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, read_snapshot
 from ottla.broker.runtime.nodes.observer import UPKEEP_MS, ObserverSettings
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
 from ottla.broker.storage.raft_log import MetadataRetention
 from tests.support.metadata_images import made_of
 from tests.support.observer_scene import ObserverScene
@@ -37,7 +37,7 @@ async def change(scene: ObserverScene, value: str) -> None:
 
 
 async def test_a_snapshot_is_made_after_the_configured_bytes_and_equals_the_log() -> None:
-    scene = await started(ObserverSettings(snapshots=SnapshotRhythm(max_bytes=400)))
+    scene = await started(ObserverSettings(snapshots=SnapshotPolicy(max_bytes=400)))
     for n in range(12):
         await change(scene, str(n))
     snapshots = made(scene)
@@ -53,7 +53,7 @@ async def test_a_snapshot_is_made_after_the_configured_bytes_and_equals_the_log(
 
 
 async def test_a_snapshot_is_made_after_the_configured_time_if_the_log_grew() -> None:
-    scene = await started(ObserverSettings(snapshots=SnapshotRhythm(interval_ms=10_000)))
+    scene = await started(ObserverSettings(snapshots=SnapshotPolicy(interval_ms=10_000)))
     await scene.pass_time(11_000, 500)
     assert made(scene) == {}
     await change(scene, "1")
@@ -63,9 +63,9 @@ async def test_a_snapshot_is_made_after_the_configured_time_if_the_log_grew() ->
     await scene.nursery.stop()
 
 
-@pytest.mark.parametrize("rhythm", [SnapshotRhythm(), SnapshotRhythm(interval_ms=0)], ids=["not yet", "never by time"])
-async def test_no_snapshot_is_made_before_it_is_due(rhythm: SnapshotRhythm) -> None:
-    scene = await started(ObserverSettings(snapshots=rhythm))
+@pytest.mark.parametrize("policy", [SnapshotPolicy(), SnapshotPolicy(interval_ms=0)], ids=["not yet", "never by time"])
+async def test_no_snapshot_is_made_before_it_is_due(policy: SnapshotPolicy) -> None:
+    scene = await started(ObserverSettings(snapshots=policy))
     await scene.pass_time(3_500_000, 500_000)
     await change(scene, "1")
     assert made(scene) == {}
@@ -73,7 +73,7 @@ async def test_no_snapshot_is_made_before_it_is_due(rhythm: SnapshotRhythm) -> N
 
 
 async def test_no_snapshot_is_made_inside_a_metadata_transaction() -> None:
-    scene = await started(ObserverSettings(snapshots=SnapshotRhythm(max_bytes=1)))
+    scene = await started(ObserverSettings(snapshots=SnapshotPolicy(max_bytes=1)))
     before = made(scene)
     one, two = ConfigRecord(2, "topic", "a", "1"), ConfigRecord(2, "topic", "b", "1")
     scene.quorum.write(one, BeginTransactionRecord("t"), two)
@@ -89,7 +89,7 @@ async def test_no_snapshot_is_made_inside_a_metadata_transaction() -> None:
 
 
 async def test_a_full_disk_skips_the_snapshot_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
-    scene = await started(ObserverSettings(snapshots=SnapshotRhythm(max_bytes=1)))
+    scene = await started(ObserverSettings(snapshots=SnapshotPolicy(max_bytes=1)))
 
     def refuse(operation: str, path: Path) -> None:
         if operation == "write" and path.name.endswith(".part"):
@@ -107,7 +107,7 @@ async def test_a_full_disk_skips_the_snapshot_and_nothing_else(caplog: pytest.Lo
 
 
 async def test_each_minute_the_log_is_synced_and_retention_deletes() -> None:
-    settings = ObserverSettings(retention=MetadataRetention(max_bytes=1), snapshots=SnapshotRhythm(max_bytes=300))
+    settings = ObserverSettings(retention=MetadataRetention(max_bytes=1), snapshots=SnapshotPolicy(max_bytes=300))
     scene = await started(settings)
     for n in range(12):
         await change(scene, str(n))

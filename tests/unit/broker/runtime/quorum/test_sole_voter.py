@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.cluster.metadata_records import BeginTransactionRecord, ConfigRecord
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core.log_config import LogConfig
-from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
 from ottla.broker.runtime.quorum.sole_voter import RECORDS_AT_ONCE
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.protocol.records.batch import split_batches
@@ -145,7 +145,7 @@ async def test_an_open_metadata_transaction_is_detected() -> None:
 
 
 async def test_a_restart_reads_the_snapshot_and_the_records_after_it() -> None:
-    scene = VoterScene(rhythm=SnapshotRhythm(max_bytes=2_000), config=LogConfig(retention_ms=-1, retention_bytes=-1))
+    scene = VoterScene(policy=SnapshotPolicy(max_bytes=2_000), config=LogConfig(retention_ms=-1, retention_bytes=-1))
     voter = scene.begin()
     scene.first()
     for n in range(60):

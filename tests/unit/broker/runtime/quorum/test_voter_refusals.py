@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added, no_voter_removed
+from ottla.broker.runtime.quorum.voter_refusals import VoterIds, no_voter_added, no_voter_removed
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.messages.quorum import Listener
 
 OWN, OTHER, NONE = b"o" * 16, b"x" * 16, bytes(16)
-ME = OnlyVoter("cluster", 1, OWN)
+ME = VoterIds("cluster", 1, OWN)
 AT = [Listener("CONTROLLER", "h", 1)]
 
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.in_sync import Accepted
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.replication.progress import FollowerFetch
@@ -33,7 +33,7 @@ class Member:
     def __init__(self, path: Path, config: LogConfig | None = None, node: int = LEADER) -> None:
         self.clock = VirtualClock()
         self.brokers = Brokers(own_epoch=node)
-        self.brokers.standings = {other: BrokerStanding(other) for other in (LEADER, FOLLOWER, THIRD)}
+        self.brokers.liveness = {other: BrokerLiveness(other) for other in (LEADER, FOLLOWER, THIRD)}
         self.proposed: list[Partition] = []
         membership = Membership(self.brokers, self.proposed.append, lambda *_: True, LAG_MS)
         self.scene = PartitionScene(path, self.clock, config, membership=membership)
@@ -243,7 +243,7 @@ async def test_records_are_deleted_when_every_living_replica_has_deleted_them(me
     assert wait is not None
     member.fetched_by(FOLLOWER, 2, log_start=2)
     assert (wait.done(), partition.low_watermark()) == (False, -1)  # of the third one nothing is known
-    member.brokers.standings[THIRD] = BrokerStanding(THIRD, fenced=True)
+    member.brokers.liveness[THIRD] = BrokerLiveness(THIRD, fenced=True)
     partition.look_for_laggards()
     await asyncio.wait_for(wait, 5)
     assert partition.low_watermark() == 2
@@ -431,7 +431,7 @@ async def test_a_partition_is_looked_at_while_a_deletion_waits_for_its_followers
     assert done is not None
     partition.look_for_laggards()
     assert list(behind) == [partition]
-    member.brokers.standings = {LEADER: BrokerStanding(LEADER)}
+    member.brokers.liveness = {LEADER: BrokerLiveness(LEADER)}
     partition.look_for_laggards()
     assert done.done(), "no other replica lives"
     assert not behind

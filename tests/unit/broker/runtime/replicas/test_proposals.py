@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
-from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.brokers import BrokerLiveness, Brokers
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
@@ -48,7 +48,7 @@ class Leader:
         self.nursery = Nursery(self.timers, self.clock, lambda _: None)
         self.channel = Asked()
         self.brokers = Brokers(own_epoch=11)
-        self.brokers.standings = {1: BrokerStanding(11), 2: BrokerStanding(12)}
+        self.brokers.liveness = {1: BrokerLiveness(11), 2: BrokerLiveness(12)}
         self.proposals = Proposals(self.channel, 1, self.brokers, self.nursery)
         membership = Membership(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
         self.scene = PartitionScene(path, self.clock, partitions=2, membership=membership)

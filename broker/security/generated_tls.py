@@ -24,16 +24,16 @@ _GOOD_FOR: Final = timedelta(days=365)
 _RENEWED_BEFORE: Final = timedelta(days=30)
 
 
-class OwnTls(NamedTuple):
+class GeneratedTls(NamedTuple):
     """Two PEM files: the authority's certificate, which clients trust, and the server's key with its certificate."""
 
     ca: Path
     server: Path
 
 
-def own_tls(directory: Path, names: Sequence[str], now_ms: int) -> OwnTls:
+def generated_tls(directory: Path, names: Sequence[str], now_ms: int) -> GeneratedTls:
     """Return the files in `directory` for a server with these names and addresses; create them if necessary. Raises OSError."""
-    files = OwnTls(directory / "ca.pem", directory / "server.pem")
+    files = GeneratedTls(directory / "ca.pem", directory / "server.pem")
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     if not _is_good(files, names, now):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def own_tls(directory: Path, names: Sequence[str], now_ms: int) -> OwnTls:
     return files
 
 
-def _is_good(files: OwnTls, names: Sequence[str], now: datetime) -> bool:
+def _is_good(files: GeneratedTls, names: Sequence[str], now: datetime) -> bool:
     try:
         certificate = x509.load_pem_x509_certificate(files.server.read_bytes())
         files.ca.read_bytes()

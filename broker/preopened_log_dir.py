@@ -1,8 +1,8 @@
 """Opens a data directory while it still has another name, so that a broker that returns to a mark need not wait for its logs.
 
 Invariants:
-- The logs get the paths that they will have. Until `arrive`, every access to one of these paths goes to the copy, never to the directory in
-  use, and no file stays open.
+- The logs get the paths that they will have. Until `activate`, every access to one of these paths goes to the copy, never to the directory
+  in use, and no file stays open.
 - Nobody else knows the copy before it has its name, so it is locked only then. Until then it can also be opened again: it has its
   clean-shutdown marker.
 """
@@ -22,7 +22,7 @@ from ottla.broker.storage.files import Files, Lock
 from ottla.broker.storage.log_dir import CLEAN_SHUTDOWN, LogDir
 
 
-class OpenedAhead:
+class PreopenedLogDir:
     """A standalone node's next data directory, opened in `copy`. `now_ms` is the broker's time when it will start on it.
 
     The constructor can run on any thread. Raises LogDirRefused, OSError.
@@ -31,7 +31,7 @@ class OpenedAhead:
     def __init__(self, settings: BrokerSettings, faults: Faults, environment: Environment, copy: Path, now_ms: int) -> None:
         self._path = path = data_dir(settings)
         self._settings, self._below = settings, environment.files
-        self._moving = _MovingFiles(environment.files, path, copy)
+        self._moving = _RedirectedFiles(environment.files, path, copy)
         self._files = FillableFiles(faults, self._moving)
         self._log_dir = LogDir.open(
             path, settings, now_ms, files=self._files, random_bytes=environment.random.randbytes, threads=environment.threads
@@ -39,59 +39,59 @@ class OpenedAhead:
         if self._log_dir.was_clean:
             self._log_dir.mark_as_clean(path)
 
-    def arrive(self, settings: BrokerSettings, environment: Environment) -> LogDir | None:
+    def activate(self, settings: BrokerSettings, environment: Environment) -> LogDir | None:
         """Return the directory, which has its name now, and lock it; None if it was opened with other settings or files. Raises
         LogDirLocked, LogDirRefused."""
         if settings != self._settings or environment.files is not self._below:
             return None
-        self._moving.arrive()
-        self._files.obey()
+        self._moving.activate()
+        self._files.apply_rules()
         self._files.remove(self._path / CLEAN_SHUTDOWN)
         self._files.sync_dir(self._path)
         self._log_dir.settings = settings
         return self._log_dir
 
 
-class _MovingFiles(Files):
-    """`files`, but paths in `place` lead to `copy` until `arrive`."""
+class _RedirectedFiles(Files):
+    """`files`, but paths in `path` lead to `copy` until `activate`."""
 
-    def __init__(self, files: Files, place: Path, copy: Path) -> None:
-        self._place, self._copy, self._lock_later = place, copy, _LockLater(files)
+    def __init__(self, files: Files, path: Path, copy: Path) -> None:
+        self._path, self._copy, self._deferred_lock = path, copy, _DeferredLock(files)
         self._moved = False
         for name in vars(Files):
             if not name.startswith("_") and name != "lock":
                 method = getattr(files, name)
                 takes_path = any(annotation == "Path" for annotation in getattr(Files, name).__annotations__.values())
-                self.__dict__[name] = self._led(method) if takes_path else method
+                self.__dict__[name] = self._redirect(method) if takes_path else method
 
     def lock(self, directory: Path) -> Lock:
-        self._lock_later.directory = directory
-        return self._lock_later
+        self._deferred_lock.directory = directory
+        return self._deferred_lock
 
-    def arrive(self) -> None:
+    def activate(self) -> None:
         """Lock the directory. From now on, paths are no longer redirected to the copy."""
-        self._lock_later.take()
+        self._deferred_lock.acquire()
         self._moved = True
 
-    def _led(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def led(*args: Any, **options: Any) -> Any:
-            return method(*args, **options) if self._moved else method(*map(self._there, args), **options)
+    def _redirect(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def redirected(*args: Any, **options: Any) -> Any:
+            return method(*args, **options) if self._moved else method(*map(self._in_copy, args), **options)
 
-        return led
+        return redirected
 
-    def _there(self, argument: Any) -> Any:
-        return self._copy / argument.relative_to(self._place) if isinstance(argument, Path) else argument
+    def _in_copy(self, argument: Any) -> Any:
+        return self._copy / argument.relative_to(self._path) if isinstance(argument, Path) else argument
 
 
-class _LockLater:
-    """A directory's lock that is not taken when it is made, but by `take`."""
+class _DeferredLock:
+    """A directory's lock that is not taken when it is made, but by `acquire`."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._lock: Lock | None = None
         self.directory: Path
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Lock the directory. Raises LogDirLocked, LogDirRefused."""
         self._lock = self._files.lock(self.directory)
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
-from ottla.broker.opened_ahead import OpenedAhead
+from ottla.broker.preopened_log_dir import PreopenedLogDir
 from ottla.broker.storage.errors import LogDirLocked
 from ottla.broker.storage.fork import fork
 from ottla.broker.storage.marks import Mark, Marks
@@ -54,21 +54,21 @@ def broker(tmp_path: Path) -> RunningBroker:
 
 
 @pytest.fixture
-def marks(broker: RunningBroker) -> Iterator[Marks[OpenedAhead]]:
-    made = Marks(broker.data_dir, broker.call(lambda node: node.open_ahead))
+def marks(broker: RunningBroker) -> Iterator[Marks[PreopenedLogDir]]:
+    made = Marks(broker.data_dir, broker.call(lambda node: node.preopen))
     yield made
     broker.stop()
     made.discard()
 
 
-async def marked(broker: RunningBroker, marks: Marks[OpenedAhead]) -> Mark:
+async def marked(broker: RunningBroker, marks: Marks[PreopenedLogDir]) -> Mark:
     await broker.node.save()
     mark = marks.add(0, broker.node.log_dir.mark_as_clean)
     await marks.prepared(mark)
     return mark
 
 
-async def rewound(broker: RunningBroker, marks: Marks[OpenedAhead], mark: Mark) -> None:
+async def rewound(broker: RunningBroker, marks: Marks[PreopenedLogDir], mark: Mark) -> None:
     await broker.node.start_again(lambda: marks.restore(mark))
     await marks.prepared(mark)
 
@@ -76,7 +76,7 @@ async def rewound(broker: RunningBroker, marks: Marks[OpenedAhead], mark: Mark) 
 def test_a_rewind_opens_no_log_while_the_broker_waits(broker: RunningBroker) -> None:
     broker.files = files = CountedReads()
     broker.restart()
-    marks = Marks(broker.data_dir, broker.call(lambda node: node.open_ahead))
+    marks = Marks(broker.data_dir, broker.call(lambda node: node.preopen))
     mark = broker.call_async(marked(broker, marks))
     for _ in range(2):
         files.by_thread.clear()
@@ -93,12 +93,12 @@ def test_the_copy_is_opened_under_the_name_that_it_will_have_and_the_directory_i
     fork(tmp_path / "data", tmp_path / "copy")
     before = contents(tmp_path / "data")
     settings, environment = load({"log.dir": str(tmp_path / "data")}, {}, None).settings, Environment()
-    ahead = OpenedAhead(settings, Faults(), environment, tmp_path / "copy", 0)
+    preopened = PreopenedLogDir(settings, Faults(), environment, tmp_path / "copy", 0)
     assert contents(tmp_path / "data") == before
-    assert ahead.arrive(load({"log.dir": "another"}, {}, None).settings, environment) is None
+    assert preopened.activate(load({"log.dir": "another"}, {}, None).settings, environment) is None
     (tmp_path / "data").rename(tmp_path / "old")
     (tmp_path / "copy").rename(tmp_path / "data")
-    log_dir = ahead.arrive(settings, environment)
+    log_dir = preopened.activate(settings, environment)
     assert log_dir is not None
     assert log_dir.was_clean
     assert log_dir.logs["t0", 0].log_end_offset == 1
@@ -110,7 +110,7 @@ def test_the_copy_is_opened_under_the_name_that_it_will_have_and_the_directory_i
 
 
 def test_a_mark_that_is_open_no_more_needs_no_recovery_either(
-    broker: RunningBroker, marks: Marks[OpenedAhead], monkeypatch: pytest.MonkeyPatch
+    broker: RunningBroker, marks: Marks[PreopenedLogDir], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.broker.storage.marks.OPENED_MAX", 1)
     one = broker.call_async(marked(broker, marks))
@@ -122,7 +122,7 @@ def test_a_mark_that_is_open_no_more_needs_no_recovery_either(
         assert write(broker) == [offset] * 10
 
 
-def test_rules_fill_the_disk_before_and_after_a_rewind(broker: RunningBroker, marks: Marks[OpenedAhead]) -> None:
+def test_rules_fill_the_disk_before_and_after_a_rewind(broker: RunningBroker, marks: Marks[PreopenedLogDir]) -> None:
     mark = broker.call_async(marked(broker, marks))
     data = TopicProduceData("t0", partition_data=[PartitionProduceData(0, build_batch([SimpleRecord(None, b"x", 0)]))])
     for _ in range(3):
