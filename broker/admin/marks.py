@@ -101,6 +101,7 @@ class MarkControl:
         except Exception as error:
             self._broker.stop_at_once(error)
             raise
+        marks.copy_again()
 
     def remove(self, name: str) -> None:
         """Forget a mark, and remove its files. Raises HTTPException."""

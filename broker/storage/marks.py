@@ -60,6 +60,8 @@ class Marks(Generic[T]):
         self._root = Path(tempfile.mkdtemp(prefix=_prefix(data_dir), dir=data_dir.parent))
         self._lock = DirLock(self._root)
         self._copies: dict[Mark, Future[Path]] = {}
+        self._discarded: dict[Mark, Path] = {}
+        """The replaced data directory, by the mark of the rewind. The mark's next copy takes its name."""
         self._opened: dict[Mark, T] = {}
         self._made = 0
         self._pool = ThreadPoolExecutor(1, "ottla-marks")
@@ -85,10 +87,12 @@ class Marks(Generic[T]):
 
     async def prepared(self, mark: Mark) -> None:
         """Wait until the thread has made the copy that `restore` needs, so that `restore` does not block. Raises ForkRefused, OSError."""
+        self.copy_again()
         await asyncio.wrap_future(self._copies[mark])
 
     def remove(self, mark: Mark) -> None:
         """Forget a mark, and remove its files on the thread that makes the copies."""
+        self.copy_again()
         copy = self._copies.pop(mark)
 
         def clear() -> None:
@@ -100,12 +104,20 @@ class Marks(Generic[T]):
 
     def restore(self, mark: Mark) -> T | None:
         """Replace the data directory, which no broker may be using, by a copy of the mark. Return what `preopen` returned for that copy,
-        None if the copy was not opened in advance. Raises ForkRefused, OSError."""
+        None if the copy was not opened in advance. Call `copy_again` when the broker has started. Raises ForkRefused, OSError."""
+        self.copy_again()
         copy = self._copies[mark].result()
         opened = self._opened.pop(mark, None)
         exchange(copy, self._data_dir)
-        self._copies[mark] = self._pool.submit(self._copied, mark, copy)
+        self._discarded[mark] = copy
         return opened
+
+    def copy_again(self) -> None:
+        """Let the thread make the copies that rewinds have used up. Its work slows down the start of a broker in this process. If no one
+        calls this after a rewind, because the start failed, the mark's next use does."""
+        while self._discarded:
+            mark, discarded = self._discarded.popitem()
+            self._copies[mark] = self._pool.submit(self._copied, mark, discarded)
 
     def _copied(self, mark: Mark, discarded: Path | None = None) -> Path:
         if discarded is not None:
@@ -122,6 +134,7 @@ class Marks(Generic[T]):
     def discard(self) -> None:
         """Remove all marks."""
         self._copies.clear()
+        self._discarded.clear()
         self._opened.clear()
         self._pool.shutdown(cancel_futures=True)
         self._lock.release()

@@ -168,6 +168,7 @@ class InProcessCluster(ClusterNodes):
         self._marks.restore(mark)
         with returned_to(self, mark):
             self.start()
+        self._marks.copy_again()
 
     # --- faults of brokers -----------------------------------------------------------------------------------------------------------
 

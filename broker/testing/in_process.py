@@ -297,6 +297,7 @@ class InProcessBroker(NodeThread[Broker]):
             self._clock.rewind_to(mark.now_ms)
         self.history.cut(*mark.histories)
         self._start_on(preopened)
+        self._marks.copy_again()
 
     def _preopen(self, copy: Path, now_ms: int) -> PreopenedLogDir:
         return PreopenedLogDir(self._loaded_settings(), self.script, self._environment(), copy, now_ms)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -86,6 +88,39 @@ def test_a_rewind_opens_no_log_while_the_broker_waits(broker: RunningBroker) -> 
         assert write(broker) == [1] * 10
     broker.stop()
     marks.discard()
+
+
+class BeginningsOfCopies(UnsyncedFiles):
+    """Files that note each copy that the thread begins to open, and whether the broker runs."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self.broker = broker
+        self.running: SimpleQueue[bool] = SimpleQueue()
+
+    def open_read(self, path: Path) -> int:
+        if path.name == "meta.properties" and path.parent != self.broker.data_dir:
+            self.running.put(self.broker.running)
+        return super().open_read(path)
+
+
+def test_a_rewind_ends_with_the_next_copy_under_way(broker: RunningBroker) -> None:
+    broker.files = files = BeginningsOfCopies(broker)
+    broker.restart()
+    mark = broker.mark()
+    for _ in range(3):
+        assert files.running.get(timeout=30)
+        broker.rewind(mark)
+    broker.stop()
+
+
+def test_a_rewind_succeeds_after_one_whose_start_failed(broker: RunningBroker) -> None:
+    mark = broker.mark()
+    broker.kill()
+    with socket.create_server(("127.0.0.1", broker.port)), pytest.raises(OSError, match="in use"):
+        broker.rewind(mark)
+    broker.rewind(mark)
+    assert write(broker) == [1] * 10
+    broker.stop()
 
 
 def test_the_copy_is_opened_under_the_name_that_it_will_have_and_the_directory_in_use_stays(broker: RunningBroker, tmp_path: Path) -> None:

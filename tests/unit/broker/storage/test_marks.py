@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -102,3 +103,18 @@ def test_the_mark_does_not_change_with_the_broker(tmp_path: Path) -> None:
             broker.topics.create("u")
             broker.rewind(mark)
         assert {file: file.read_bytes() for file in mark.directory.rglob("*") if file.is_file()} == before
+
+
+def test_the_thread_makes_the_copy_that_a_rewind_used_up_when_the_broker_has_started(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").touch()
+    opened: SimpleQueue[int] = SimpleQueue()
+    made = marks.Marks(tmp_path / "data", lambda _, now_ms: opened.put(now_ms))
+    first = made.add(1, Path.touch)
+    assert opened.get(timeout=30) == 1
+    made.restore(first)
+    made.add(2, Path.touch)
+    assert opened.get(timeout=30) == 2  # the thread makes copies in the order in which it gets them
+    made.copy_again()
+    assert opened.get(timeout=30) == 1
+    made.discard()
