@@ -7,7 +7,6 @@ from typing import Final
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.protocol.error_codes import ErrorCode
@@ -39,10 +38,7 @@ class EndOffsets:
         if leader == NO_LEADER or self._peers is None:
             raise Rejected(ErrorCode.LEADER_NOT_AVAILABLE)
         request = ListOffsetsRequest(_NO_REPLICA, topics=[ListOffsetsTopic(topic.name, [ListOffsetsPartition(index, timestamp=_LATEST)])])
-        try:
-            response: ListOffsetsResponse = await self._peers.call(leader, request)
-        except (LinkBroken, UnsupportedByPeer) as error:
-            raise Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        response: ListOffsetsResponse = await self._peers.ask(leader, request)
         found = response.topics[0].partitions[0]
         if found.error_code != ErrorCode.NONE:
             raise Rejected(ErrorCode.of(found.error_code))

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
+from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
 from ottla.broker.runtime.upkeep.nursery import Job, Nursery
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.schema import Message
@@ -52,6 +52,13 @@ class Peers:
             link = self._connect(address)
             self._links[node] = address, link
         return await link.call(request, timeout_ms=self._answer_ms)
+
+    async def ask(self, node: int, request: Message) -> Any:
+        """Send `request` and return the broker's response. Raises Rejected with NETWORK_EXCEPTION if there is none."""
+        try:
+            return await self.call(node, request)
+        except (LinkBroken, UnsupportedByPeer) as error:
+            raise Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
 
     def close(self) -> None:
         """Close all links."""

@@ -30,7 +30,6 @@ from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import REPLICATED
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
-from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
@@ -164,10 +163,7 @@ class DeadLetterQueues:
             raise Rejected(ErrorCode.LEADER_NOT_AVAILABLE)
         data = TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(index, batch)])
         request = ProduceRequest(None, _ACKS_ALL, settings.request_timeout_ms, [data])
-        try:
-            response: ProduceResponse = await self._peers.call(leader, request)
-        except (LinkBroken, UnsupportedByPeer) as error:
-            raise Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
+        response: ProduceResponse = await self._peers.ask(leader, request)
         found = response.responses[0].partition_responses[0]
         if found.error_code != ErrorCode.NONE:
             raise Rejected(ErrorCode.of(found.error_code), found.error_message or "")

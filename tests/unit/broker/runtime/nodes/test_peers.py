@@ -14,6 +14,7 @@ from ottla.broker.runtime.nodes.peers import PendingQuestion, QuestionBatcher
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages import k00_produce as k00
 from ottla.protocol.messages.k27_write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from tests.support.other_brokers import BrokerOne
 from tests.support.simulation import settle
@@ -41,6 +42,18 @@ async def test_no_connection_is_opened_to_an_unknown_broker() -> None:
     assert not one.peers.has(2)
     with pytest.raises(LinkBroken):
         await one.peers.call(2, REQUEST)
+
+
+async def test_a_question_without_an_answer_is_rejected_with_network_exception() -> None:
+    one = BrokerOne()
+    with pytest.raises(Rejected, match="broker 2 is away") as rejected:
+        await one.peers.ask(2, REQUEST)
+    assert rejected.value.code is ErrorCode.NETWORK_EXCEPTION
+    await one.other(2, lambda _: WriteTxnMarkersResponse())
+    assert await one.peers.ask(2, REQUEST) == WriteTxnMarkersResponse()
+    with pytest.raises(Rejected) as rejected:
+        await one.peers.ask(2, k00.ProduceRequest())
+    assert rejected.value.code is ErrorCode.NETWORK_EXCEPTION
 
 
 class Requests:
