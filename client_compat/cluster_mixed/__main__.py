@@ -11,8 +11,8 @@ import typer
 from client_compat.cluster_mixed.campaign import mixed_campaign
 from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.kafka.cluster import MIXED, Cluster, Kind, kinds_of
+from client_compat.kafka.inter_node_security import USERS, password_settings
 from client_compat.kafka.jars import default_version
-from client_compat.kafka.locked import USERS, locked
 from client_compat.support import program
 from client_compat.support.campaign import Directory, Seed
 
@@ -63,7 +63,7 @@ def main(
             combined=combined,
             between=are_locked,
             users=USERS if are_locked else (),
-            settings=locked(root / "tls") if are_locked else {},
+            settings=password_settings(root / "tls") if are_locked else {},
         )
 
     mixed_campaign(cluster, directory, client, faults, chosen, seed=seed, careless=careless, minutes=minutes)

@@ -366,7 +366,7 @@ Pair = tuple[str, dict[str, int], dict[str, int], tuple[int, int]]
 
 
 @dataclass(slots=True)
-class _Locks:
+class _ListenerSecurity:
     """The listener security of the compared brokers: listeners with their protocols, settings, and JVM options."""
 
     names: list[str]
@@ -381,7 +381,7 @@ class _Locks:
         return ports, ",".join([f"PLAINTEXT://{plain}", *(f"{name}://{HOST}:{port}" for name, port in ports.items())])
 
 
-def _locks(issuer: Issuer, realm: Realm | None) -> _Locks:
+def _listener_security(issuer: Issuer, realm: Realm | None) -> _ListenerSecurity:
     jaas = f'{MODULES}.plain.PlainLoginModule required user_ann="{USERS["ann"]}" user_bob="{USERS["bob"]}";'
     same = {"connection.failed.authentication.delay.ms": "0", "delegation.token.secret.key": SECRET}
     for name in LISTENERS:
@@ -402,37 +402,37 @@ def _locks(issuer: Issuer, realm: Realm | None) -> _Locks:
         names, jvm = [*names, TICKETS], [*jvm, f"-Djava.security.krb5.conf={realm.config}"]
         same |= tickets.settings(realm, TICKETS)
     protocols = ",".join(["PLAINTEXT:PLAINTEXT", *(f"{name}:SASL_PLAINTEXT" for name in names)])
-    return _Locks(names, protocols, same, jvm, allowed)
+    return _ListenerSecurity(names, protocols, same, jvm, allowed)
 
 
-def locked_kafka(directory: Path, issuer: Issuer, realm: Realm | None = None) -> tuple[ReferenceBroker, dict[str, int]]:
+def kafka_with_sasl(directory: Path, issuer: Issuer, realm: Realm | None = None) -> tuple[ReferenceBroker, dict[str, int]]:
     """Format a node of Apache Kafka with the listeners; return it with their ports. Raises `KafkaMissing` or `BrokerFailed`."""
-    locks = _locks(issuer, realm)
-    settings = dict(locks.settings)
-    reference = ReferenceBroker(directory, settings, jvm=locks.jvm)
-    ports, listeners = locks.listeners(reference.bootstrap)
+    security = _listener_security(issuer, realm)
+    settings = dict(security.settings)
+    reference = ReferenceBroker(directory, settings, jvm=security.jvm)
+    ports, listeners = security.listeners(reference.bootstrap)
     listeners = f"{listeners},CONTROLLER://{HOST}:{reference.controller_port}"
     settings |= {
         "listeners": listeners,
         "advertised.listeners": listeners,
-        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{locks.protocols}",
+        "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{security.protocols}",
     }
     reference.format(options=[f"--add-scram={each}=[name=ann,password={PASSWORD}]" for each in SCRAM])
     return reference, ports
 
 
 @contextmanager
-def locked_brokers(directory: Path, issuer: Issuer, realm: Realm | None = None) -> Iterator[Pair]:
+def brokers_with_sasl(directory: Path, issuer: Issuer, realm: Realm | None = None) -> Iterator[Pair]:
     """Run Apache Kafka and Ottla with the same listener security; yield the ports of both. Raises `KafkaMissing` or `BrokerFailed`."""
-    reference, theirs = locked_kafka(directory / "kafka", issuer, realm)
-    locks, plain_port = _locks(issuer, realm), free_port()
-    mine, listeners = locks.listeners(f"{HOST}:{plain_port}")
+    reference, theirs = kafka_with_sasl(directory / "kafka", issuer, realm)
+    security, plain_port = _listener_security(issuer, realm), free_port()
+    mine, listeners = security.listeners(f"{HOST}:{plain_port}")
     file = directory / "ottla.properties"
     given = {
-        **locks.settings,
-        ALLOWED_URLS: locks.allowed,
+        **security.settings,
+        ALLOWED_URLS: security.allowed,
         "listeners": listeners,
-        "listener.security.protocol.map": locks.protocols,
+        "listener.security.protocol.map": security.protocols,
     }
     file.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
     argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "ottla"), "--config", str(file)]
@@ -454,7 +454,7 @@ def differential_of_logins(
     stories: int = STORIES,
     seed: int = 1,
     realm: Realm | None = None,
-    pair: Callable[[Path, Issuer, Realm | None], AbstractContextManager[Pair]] = locked_brokers,
+    pair: Callable[[Path, Issuer, Realm | None], AbstractContextManager[Pair]] = brokers_with_sasl,
 ) -> Report:
     """Start both brokers with the same listener security, as `pair` does, and compare their responses.
 

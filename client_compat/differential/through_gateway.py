@@ -15,7 +15,7 @@ from pathlib import Path
 from client_compat.differential import access, clusters, run
 from client_compat.differential.access import secured_kafka
 from client_compat.differential.known import OTHER, KnownDifference
-from client_compat.differential.logins import STORIES, Pair, differential_of_logins, locked_kafka
+from client_compat.differential.logins import STORIES, Pair, differential_of_logins, kafka_with_sasl
 from client_compat.differential.run import AT_ONCE, FORMAT_OPTIONS, Report, common_versions, telemetry
 from client_compat.differential.signed import Issuer
 from client_compat.kafka.cluster import Cluster, end, seen_at
@@ -86,7 +86,7 @@ def differential_of_logins_through_gateway(directory: Path, stories: int = STORI
 
 @contextmanager
 def _pair(directory: Path, issuer: Issuer, realm: Realm | None) -> Iterator[Pair]:
-    (direct, theirs), (behind, ports) = (locked_kafka(directory / name, issuer, realm) for name in ("kafka", "kafka-behind"))
+    (direct, theirs), (behind, ports) = (kafka_with_sasl(directory / name, issuer, realm) for name in ("kafka", "kafka-behind"))
     with direct, behind, _gateways(directory, {"PLAINTEXT": behind.port, **ports}) as fronts:
         plain = fronts.pop("PLAINTEXT")
         yield direct.version, theirs, fronts, (direct.port, plain)

@@ -38,7 +38,7 @@ from client_compat.fuzz.secured import (
     attack_secured_once,
     failed_log_ins,
 )
-from client_compat.matrix.lock import Lock
+from client_compat.matrix.broker_security import BrokerSecurity
 from client_compat.matrix.rights import Operation, Resource, Right, Rights
 from client_compat.matrix.truth import Truth
 from client_compat.support.admin import create_topic
@@ -161,11 +161,11 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
     client gives up.
     """
     began = time.monotonic()
-    lock = Lock(directory / "tls") if run.locked else None
-    with _started(directory, lock) as served, _front(directory, served, run) as broker:
+    broker_security = BrokerSecurity(directory / "tls") if run.locked else None
+    with _started(directory, broker_security) as served, _front(directory, served, run) as broker:
         for name in sorted(KEPT_TOPICS):
             create_topic(broker.bootstrap, name, GOOD_PARTITIONS)
-        if lock is not None:
+        if broker_security is not None:
             _furnish(broker)
         load = Load(broker.bootstrap, GOOD_TOPIC, directory, GOOD_RATE_MAX)
         with under(load) as clients:
@@ -175,12 +175,12 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
             apis, seeds = advertised(broker.port), random.Random(run.seed)
             rngs = [random.Random(seeds.random()) for _ in range(ATTACKERS)]
             targets = [Target((HOST, broker.port), apis, MessageMaker(rng), rng) for rng in rngs]
-            attacks = [_attacks(target, lock) for target in targets]
+            attacks = [_attacks(target, broker_security) for target in targets]
             try:
-                if lock is not None:
-                    _fail_to_log_in([SecuredListeners(lock, target) for target in targets], broker, run)
+                if broker_security is not None:
+                    _fail_to_log_in([SecuredListeners(broker_security, target) for target in targets], broker, run)
                 _attack(targets, attacks, _Watch(run, broker, clients.answered), time.monotonic() + seconds, on_look)
-                if lock is not None:
+                if broker_security is not None:
                     _check_secret(broker)
             except (OSError, RuntimeError) as failure:
                 run.died = f"{failure}\n{broker.output_tail()}"
@@ -193,12 +193,12 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
     return run
 
 
-def _started(directory: Path, lock: Lock | None) -> BrokerProcess:
-    if lock is None:
+def _started(directory: Path, broker_security: BrokerSecurity | None) -> BrokerProcess:
+    if broker_security is None:
         return ottla(directory / "log", options=BROKER_OPTIONS, output=directory / "broker.log")
     settings = dict(option.split("=") for option in BROKER_OPTIONS if "=" in option)
     delay = {"connection.failed.authentication.delay.ms": "10"}  # makes wrong passwords faster than with the default delay
-    return lock.ottla(directory, settings | delay, directory / "broker.log")
+    return broker_security.ottla(directory, settings | delay, directory / "broker.log")
 
 
 @contextmanager
@@ -243,11 +243,11 @@ def _fail_to_log_in(targets: Sequence[SecuredListeners], broker: BrokerProcess, 
             run.grown = max(0, broker.usage().rss_bytes - before)
 
 
-def _attacks(target: Target, lock: Lock | None) -> Callable[[], None]:
+def _attacks(target: Target, broker_security: BrokerSecurity | None) -> Callable[[], None]:
     """Return a function that runs one random attack. With a secured broker, three of four attack its security."""
-    if lock is None:
+    if broker_security is None:
         return partial(attack_once, target)
-    listeners = SecuredListeners(lock, target)
+    listeners = SecuredListeners(broker_security, target)
     return lambda: attack_secured_once(listeners) if target.rng.random() < SECURITY_ATTACKS else attack_once(target)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from client_compat.fuzz import frames
 from client_compat.fuzz.attack import ANSWER_BYTES, ANSWER_WAIT_S, CONNECT_WAIT_S, LORIS_OPEN_MAX, Target, a_body
-from client_compat.matrix.lock import MECHANISMS, Lock, unsecured_token
+from client_compat.matrix.broker_security import MECHANISMS, BrokerSecurity, unsecured_token
 from client_compat.support.brokers import HOST
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, encode_request
@@ -50,7 +50,7 @@ class UnauthorizedAccess(RuntimeError):
 class SecuredListeners:
     """The listeners of a secured broker from an attacker's point of view."""
 
-    lock: Lock
+    broker_security: BrokerSecurity
     target: Target
 
     @property
@@ -60,7 +60,7 @@ class SecuredListeners:
     def plain(self, listener: str) -> socket.socket:
         """Open a connection without TLS to any listener."""
         self.target.counts["connections"] += 1
-        return socket.create_connection((HOST, self.lock.ports[listener]), CONNECT_WAIT_S)
+        return socket.create_connection((HOST, self.broker_security.ports[listener]), CONNECT_WAIT_S)
 
     @contextmanager
     def through(self, listener: str) -> Iterator[socket.socket]:
@@ -69,18 +69,18 @@ class SecuredListeners:
             if listener == "BARE":
                 yield connected
                 return
-            with _trusting(self.lock).wrap_socket(connected, server_hostname=HOST) as secured:
+            with _trusting(self.broker_security).wrap_socket(connected, server_hostname=HOST) as secured:
                 yield secured
 
 
-def _trusting(lock: Lock) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=lock.files["ca"])
+def _trusting(broker_security: BrokerSecurity) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=broker_security.files["ca"])
 
 
-def _client_hello(lock: Lock) -> bytes:
+def _client_hello(broker_security: BrokerSecurity) -> bytes:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     with suppress(ssl.SSLWantReadError):
-        _trusting(lock).wrap_bio(incoming, outgoing, server_hostname=HOST).do_handshake()
+        _trusting(broker_security).wrap_bio(incoming, outgoing, server_hostname=HOST).do_handshake()
     return outgoing.read()
 
 
@@ -96,7 +96,7 @@ def _spoiled(listeners: SecuredListeners, hello: bytes) -> bytes:
 
 def half_handshakes(listeners: SecuredListeners) -> None:
     """Send a part of a handshake, or a whole first flight, and then close the connection."""
-    hello = _spoiled(listeners, _client_hello(listeners.lock))
+    hello = _spoiled(listeners, _client_hello(listeners.broker_security))
     with listeners.plain(listeners.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
         peer.sendall(hello[: listeners.rng.randrange(len(hello) + 1)])
         listeners.target.counts["half handshakes"] += 1
@@ -110,7 +110,7 @@ def half_handshakes(listeners: SecuredListeners) -> None:
 def slow_handshakes(listeners: SecuredListeners) -> None:
     """Open connections that begin a TLS handshake, and add them to the slow connections, to which `slow_loris` sends a byte now and then;
     then close a random one of them."""
-    hello = _client_hello(listeners.lock)
+    hello = _client_hello(listeners.broker_security)
     while len(listeners.target.loris) < LORIS_OPEN_MAX:
         peer = listeners.plain(listeners.rng.choice(("TLS", "LOGIN")))
         peer.setblocking(False)
@@ -130,7 +130,7 @@ def plain_bytes_at_tls(listeners: SecuredListeners) -> None:
 def tls_at_plain_listeners(listeners: SecuredListeners) -> None:
     with listeners.plain("BARE") if listeners.rng.random() < 0.5 else listeners.target.connect() as peer:
         listeners.target.counts["TLS at plain listeners"] += 1
-        peer.sendall(_spoiled(listeners, _client_hello(listeners.lock)))
+        peer.sendall(_spoiled(listeners, _client_hello(listeners.broker_security)))
         _look(listeners, peer)
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from client_compat.kafka.jars import KafkaMissing, default_version, jars
 from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
 from client_compat.kafka.reference import ReferenceBroker
-from client_compat.matrix.lock import Lock
+from client_compat.matrix.broker_security import BrokerSecurity
 from client_compat.matrix.proxy import Losses, Proxy
 from client_compat.matrix.truth import Truth
 from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, gateway, ottla, tansu
@@ -55,14 +55,14 @@ class Skipped(Exception):
 class Broker:
     """A running broker.
 
-    Clients connect to `bootstrap`; `truth` connects directly, bypassing a proxy. `lock` describes its secured listeners.
+    Clients connect to `bootstrap`; `truth` connects directly, bypassing a proxy. `broker_security` describes its secured listeners.
     """
 
     kind: str
     process: BrokerProcess
     reference: ReferenceBroker | None = None
     proxy: Proxy | None = None
-    lock: Lock | None = None
+    broker_security: BrokerSecurity | None = None
     gateways: Mapping[str, BrokerProcess] = field(default_factory=dict)
     """Gateways between clients and the broker, by listener. They stay up while the broker restarts."""
 
@@ -113,12 +113,12 @@ class Broker:
         return self.process.alive and all(each.alive for each in self.gateways.values())
 
 
-def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
+def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None, broker_security: BrokerSecurity | None) -> Broker:
     given = {name: KAFKA_SETTINGS[name] for name in SHARED} | dict(settings)
     if advertised is not None:
         given["advertised.listeners"] = f"PLAINTEXT://{HOST}:{advertised}"
-    if lock is not None:
-        return Broker(OURS, lock.ottla(directory, given), lock=lock)
+    if broker_security is not None:
+        return Broker(OURS, broker_security.ottla(directory, given), broker_security=broker_security)
     return Broker(OURS, ottla(directory / "data", options=[f"--set={name}={value}" for name, value in given.items()]))
 
 
@@ -126,8 +126,8 @@ def _like(name: str) -> Kind:
     """Return Ottla that is like an older release, with clients of that age and today's two libraries that most Python programs use."""
     release = OLDER[name]
 
-    def make(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
-        broker = _ottla(directory, settings, advertised, lock)
+    def make(directory: Path, settings: Mapping[str, str], advertised: int | None, broker_security: BrokerSecurity | None) -> Broker:
+        broker = _ottla(directory, settings, advertised, broker_security)
         broker.kind = name
         broker.process.argv.append(f"--like={release}")
         return broker
@@ -137,21 +137,21 @@ def _like(name: str) -> Kind:
     return Kind(name, f"Ottla like {release}", lambda: None, version, make, lacks=("consumer_groups",), clients=clients)
 
 
-def _kafka(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
+def _kafka(directory: Path, settings: Mapping[str, str], advertised: int | None, broker_security: BrokerSecurity | None) -> Broker:
     reference = ReferenceBroker(directory / "data", dict(settings), static_voters=True)
     shutil.copytree(_formatted(), directory / "data")
     if advertised is not None:
         reference.settings = {**reference.settings, "advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}"}
-    if lock is not None:
-        reference.settings = {**reference.settings, **lock.settings(reference.port, reference.controller_port)}
-    return Broker(KAFKA, reference.broker, reference, lock=lock)
+    if broker_security is not None:
+        reference.settings = {**reference.settings, **broker_security.settings(reference.port, reference.controller_port)}
+    return Broker(KAFKA, reference.broker, reference, broker_security=broker_security)
 
 
-def _gateway(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
-    broker = _kafka(directory, settings, advertised, lock)
+def _gateway(directory: Path, settings: Mapping[str, str], advertised: int | None, broker_security: BrokerSecurity | None) -> Broker:
+    broker = _kafka(directory, settings, advertised, broker_security)
     broker.kind = GATEWAY
     to = f"{HOST}:{advertised or broker.process.port}"
-    broker.gateways = {OPEN: gateway(to, directory / "gateway.log")} | ({} if lock is None else lock.gateways())
+    broker.gateways = {OPEN: gateway(to, directory / "gateway.log")} | ({} if broker_security is None else broker_security.gateways())
     return broker
 
 
@@ -174,9 +174,9 @@ def _formatted() -> Path:
     return kept
 
 
-def _tansu(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
-    if lock is not None:
-        raise Skipped("tansu has no such locks")
+def _tansu(directory: Path, settings: Mapping[str, str], advertised: int | None, broker_security: BrokerSecurity | None) -> Broker:
+    if broker_security is not None:
+        raise Skipped("tansu has no such listeners")
     if settings:
         raise Skipped(f"tansu has no setting {', '.join(settings)}")
     return Broker(TANSU, tansu(directory / "tansu.log", advertised_port=advertised))
@@ -212,7 +212,7 @@ class Kind:
     title: str
     missing: Callable[[], str | None]
     version: Callable[[], str]
-    make: Callable[[Path, Mapping[str, str], int | None, Lock | None], Broker]
+    make: Callable[[Path, Mapping[str, str], int | None, BrokerSecurity | None], Broker]
     durable: bool = True
     peer: bool = False
     by_name: bool = False
@@ -234,16 +234,16 @@ KINDS: Mapping[str, Kind] = {
 
 @contextmanager
 def running(
-    kind: Kind, directory: Path, settings: Mapping[str, str] | None = None, losses: Losses | None = None, *, locked: bool = False
+    kind: Kind, directory: Path, settings: Mapping[str, str] | None = None, losses: Losses | None = None, *, secured: bool = False
 ) -> Iterator[Broker]:
-    """Run a broker over an empty `directory`, which is deleted at the end unless something failed. If `locked`, it has a `Lock`.
+    """Run a broker over an empty `directory`, which is deleted at the end unless something failed. If `secured`, it has a `Lock`.
 
     Raises `Skipped` or `BrokerFailed`.
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     advertised = free_port() if losses is not None else None
-    broker = kind.make(directory, settings or {}, advertised, Lock(directory / "tls") if locked else None)
+    broker = kind.make(directory, settings or {}, advertised, BrokerSecurity(directory / "tls") if secured else None)
     try:
         broker.start()
         if losses is not None and advertised is not None:

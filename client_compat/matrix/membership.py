@@ -14,7 +14,7 @@ from functools import partial
 
 from client_compat.clients.options import ConsumerOptions
 from client_compat.matrix.facades import Consumer, Partition, Taken
-from client_compat.matrix.scenario import Broken, Scene, expect, together
+from client_compat.matrix.scenario import Broken, ScenarioContext, expect, together
 from client_compat.support.brokers import HOST
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
@@ -122,21 +122,21 @@ class GroupTruth:
             poll()
 
 
-def filled(scene: Scene, partitions: int, count: int) -> str:
+def filled(context: ScenarioContext, partitions: int, count: int) -> str:
     """Create a topic with `count` records in each partition."""
-    topic = scene.topic(partitions)
+    topic = context.topic(partitions)
     for index in range(partitions):
-        scene.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(count)], partition=index)
+        context.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(count)], partition=index)
     return topic
 
 
-def member(scene: Scene, options: ConsumerOptions, topics: Sequence[str]) -> Consumer:
+def member(context: ScenarioContext, options: ConsumerOptions, topics: Sequence[str]) -> Consumer:
     """Return a group member in its own program."""
-    consumer = scene.another().consumer(**options)
+    consumer = context.another().consumer(**options)
     consumer.subscribe(list(topics))
     return consumer
 
 
-def group_truth(scene: Scene) -> GroupTruth:
+def group_truth(context: ScenarioContext) -> GroupTruth:
     """Return the broker's view of its groups."""
-    return GroupTruth(scene.broker.process.port)
+    return GroupTruth(context.broker.process.port)

@@ -23,7 +23,7 @@ from client_compat.matrix.clients import CLIENTS, BuildFailed
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
 from client_compat.matrix.pool import Lease, Pool
-from client_compat.matrix.scenario import Broken, Scenario, Scene
+from client_compat.matrix.scenario import Broken, Scenario, ScenarioContext
 from client_compat.matrix.truth import TruthFailed
 from ottla.protocol.errors import ProtocolError
 
@@ -65,15 +65,15 @@ class SharedBrokers:
                 self._missing[kind] = KINDS[kind].missing()
             return self._missing[kind]
 
-    def get(self, kind: str, settings: Mapping[str, str], *, locked: bool = False) -> Broker:
+    def get(self, kind: str, settings: Mapping[str, str], *, secured: bool = False) -> Broker:
         """Return the shared broker of this kind, settings and security; start it if none is running. Raises `Skipped` or `BrokerFailed`."""
         with self._lock:
-            key = (kind, repr((locked, sorted(settings.items()))))
+            key = (kind, repr((secured, sorted(settings.items()))))
             broker = self._running.get(key)
             if broker is None or not broker.alive:
                 self._starts += 1
                 broker = self._stack.enter_context(
-                    running(KINDS[kind], self._directory / f"{kind}-{self._starts}", settings, locked=locked)
+                    running(KINDS[kind], self._directory / f"{kind}-{self._starts}", settings, secured=secured)
                 )
                 self._running[key] = broker
             return broker
@@ -142,7 +142,7 @@ class Matrix:
             lease = Lease(self._pool, self._peers, scenario.timeout_s)
             ended_well = False
             try:
-                scenario.run(Scene(client, broker, lease, found))
+                scenario.run(ScenarioContext(client, broker, lease, found))
                 ended_well = True
             except Unsupported:
                 ended_well = True
@@ -156,11 +156,11 @@ class Matrix:
     @contextmanager
     def _broker(self, client: str, scenario: Scenario, kind: str) -> Iterator[Broker]:
         if not scenario.own_broker:
-            yield self._brokers.get(kind, scenario.settings, locked=scenario.locked)
+            yield self._brokers.get(kind, scenario.settings, secured=scenario.secured)
             return
         losses = scenario.losses() if scenario.losses else None
         directory = self._directory / f"{client}-{scenario.name}-{kind}"
-        with running(KINDS[kind], directory, scenario.settings, losses, locked=scenario.locked) as broker:
+        with running(KINDS[kind], directory, scenario.settings, losses, secured=scenario.secured) as broker:
             yield broker
 
 

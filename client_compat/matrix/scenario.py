@@ -1,4 +1,4 @@
-"""Scenarios: functions over a `Scene`, with a name, a one-sentence promise, and their requirements.
+"""Scenarios: functions over a `ScenarioContext`, with a name, a one-sentence promise, and their requirements.
 
 Rules:
 - A scenario creates topics and groups with unique names, so that all scenarios can share a broker.
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, Unpack
 
 from client_compat.clients.options import ConsumerOptions, ProducerOptions
+from client_compat.matrix.broker_security import LISTENERS, BrokerSecurity
 from client_compat.matrix.brokers import Broker
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Admin, Client, Consumer, Producer, Taken
-from client_compat.matrix.lock import LISTENERS, Lock
 from client_compat.matrix.outcomes import plain
 from client_compat.matrix.proxy import Losses
 from client_compat.matrix.rights import Rights
@@ -61,7 +61,7 @@ def _short(value: object) -> str:
 
 
 class Programs(Protocol):
-    """Provides client programs to a scene, and takes them back."""
+    """Provides client programs to a scenario, and takes them back."""
 
     def take(self, client: str) -> Any: ...
 
@@ -72,7 +72,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(slots=True)
-class Scene:
+class ScenarioContext:
     """One run of one scenario: client, broker, opened programs, and what the client reported."""
 
     client_name: str
@@ -96,16 +96,16 @@ class Scene:
         """Return a program of another client on the same broker. Raises `Skipped` if it is not available here."""
         return Client(name, self.programs.take(name), self.broker.bootstrap)
 
-    def guest(self, listener: str, protocol: str | None = None, **given: Any) -> Client:
-        """Return the client under test, in its first program, at a secured listener; `given` are arguments of `Lock.security`."""
-        lock = self.lock
-        security = lock.security(protocol or LISTENERS[listener], **given)
-        return replace(self.client, bootstrap=lock.bootstrap(listener), security=security)
+    def at_listener(self, listener: str, protocol: str | None = None, **given: Any) -> Client:
+        """Return the client under test, in its first program, at a secured listener; `given` are arguments of `BrokerSecurity.security`."""
+        broker_security = self.broker_security
+        security = broker_security.security(protocol or LISTENERS[listener], **given)
+        return replace(self.client, bootstrap=broker_security.bootstrap(listener), security=security)
 
     @property
-    def lock(self) -> Lock:
-        assert self.broker.lock is not None, "the scenario is of a locked broker"
-        return self.broker.lock
+    def broker_security(self) -> BrokerSecurity:
+        assert self.broker.broker_security is not None, "the scenario is of a broker without security"
+        return self.broker.broker_security
 
     @property
     def rights(self) -> Rights:
@@ -164,7 +164,7 @@ def together(*calls: Callable[[], T]) -> list[T]:
     return [future.result() for future in futures]
 
 
-Run = Callable[[Scene], None]
+Run = Callable[[ScenarioContext], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class Scenario:
     - `own_broker`: it restarts or kills its broker, or needs a proxy that drops responses.
     - `durable`: it restarts a broker, whose data has to survive.
     - `quick`: CI runs it for every client.
-    - `locked`: its broker has a `Lock`.
+    - `secured`: its broker has a `BrokerSecurity`.
     - `clients`: the only clients that run it; if empty, all do.
     """
 
@@ -189,7 +189,7 @@ class Scenario:
     durable: bool = False
     quick: bool = False
     timeout_s: float = TIMEOUT_S
-    locked: bool = False
+    secured: bool = False
     clients: frozenset[str] = frozenset()
 
     @property
@@ -209,7 +209,7 @@ def scenario(
     durable: bool = False,
     quick: bool = False,
     timeout_s: float = TIMEOUT_S,
-    locked: bool = False,
+    secured: bool = False,
     clients: frozenset[str] = frozenset(),
 ) -> Callable[[Run], Run]:
     """Register the decorated function under its own name, with hyphens."""
@@ -218,7 +218,7 @@ def scenario(
         name, area = run.__name__.replace("_", "-"), run.__module__.rpartition(".")[2]
         assert name not in REGISTRY, f"{name} is taken"
         own = own_broker or durable or losses is not None
-        REGISTRY[name] = Scenario(name, area, promise, run, own, settings or {}, losses, durable, quick, timeout_s, locked, clients)
+        REGISTRY[name] = Scenario(name, area, promise, run, own, settings or {}, losses, durable, quick, timeout_s, secured, clients)
         return run
 
     return register

@@ -44,7 +44,7 @@ from tests.support.simulation import TimelessLoop
 
 EXAMPLES: Final = 300
 GUARDED: Final = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS", "delegation.token.secret.key": "secret"}
-"""Nodes, and who sets the scene, are ANONYMOUS."""
+"""Nodes, and the client that prepares a test, are ANONYMOUS."""
 ANN: Final = Peer("10.1.2.3", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092), principal=Principal("User", "ann"))
 DENIALS: Final = {code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED")}
 OF_FORM: Final = {
@@ -69,7 +69,7 @@ class Listener(NamedTuple):
     state: Any
 
 
-class Scene:
+class Harness:
     """A standalone node, and a cluster of one broker and a controller, each with a topic, on one loop with virtual time."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
@@ -143,11 +143,11 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
+def harness() -> Iterator[Harness]:
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
-        scene = Scene(runner)
-        yield scene
-        scene.end()
+        harness = Harness(runner)
+        yield harness
+        harness.end()
 
 
 _CODES: Final = ("error_code", "partition_error_code")
@@ -168,10 +168,10 @@ def _structs(value: object) -> list[Any]:
 @pytest.mark.parametrize("listener", ["standalone", "broker", "controller"])
 @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_user_without_rights_alters_nothing_whatever_the_form_of_a_request(scene: Scene, listener: str, data: st.DataObject) -> None:
-    request, version = data.draw(requests(scene.listeners[listener].keys, scene.topic_id(listener)))
-    before = scene.listeners[listener].state()
-    answer = scene.ask(listener, request, version)
-    assert scene.listeners[listener].state() == before
+def test_a_user_without_rights_alters_nothing_whatever_the_form_of_a_request(harness: Harness, listener: str, data: st.DataObject) -> None:
+    request, version = data.draw(requests(harness.listeners[listener].keys, harness.topic_id(listener)))
+    before = harness.listeners[listener].state()
+    answer = harness.ask(listener, request, version)
+    assert harness.listeners[listener].state() == before
     if answer is not None and answer is not CLOSE and (request.API_KEY, version) != WITHOUT_A_CODE:
         assert {ErrorCode(code) for code in innermost_codes(answer)} <= DENIALS | OF_FORM, answer

@@ -46,7 +46,7 @@ def read_committed(box: LogBox, offset: int) -> list[Seen]:
 
 
 @dataclass
-class Scene:
+class Harness:
     """A log, and the records written to it: (offset, key, value, number of the transaction or 0)."""
 
     box: LogBox
@@ -137,8 +137,8 @@ def test_compaction_shows_exactly_what_was_committed(tmp_path: Path, seed: int, 
         cleanup_policy=frozenset({"compact"}),
         delete_retention_ms=rng.choice([0, 5, 50]),
     )
-    scene = Scene(LogBox(tmp_path / "topic-0", config), rng)
+    harness = Harness(LogBox(tmp_path / "topic-0", config), rng)
     for _ in range(STEPS):
-        scene.step()
-        scene.check()
-    scene.box.log.release()
+        harness.step()
+        harness.check()
+    harness.box.log.release()

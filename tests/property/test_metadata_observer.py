@@ -12,7 +12,7 @@ from ottla.broker.core.log_config import LogConfig
 from ottla.broker.runtime.nodes.observer import ObserverSettings
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
 from ottla.broker.storage.raft_log import MetadataRetention
-from tests.support.observer_scene import ObserverScene
+from tests.support.observer_harness import ObserverHarness
 from tests.support.simulation import TimelessLoop
 
 STEPS = 150
@@ -28,8 +28,8 @@ class Story:
             snapshots=SnapshotPolicy(max_bytes=self.random.choice([700, 100_000])),
         )
         config = LogConfig(retention_ms=-1, retention_bytes=-1, segment_bytes=self.random.choice([600, 1 << 20]))
-        self.scene = ObserverScene(seed=seed, settings=settings, config=config)
-        self.quorum = self.scene.quorum
+        self.harness = ObserverHarness(seed=seed, settings=settings, config=config)
+        self.quorum = self.harness.quorum
         self.quorum.fetch_bytes = self.random.choice([150, 1 << 20])
         self.quorum.snapshot_bytes = self.random.choice([90, 1 << 20])
         self.quorum.loses = lambda: self.random.random() < 0.05
@@ -41,7 +41,7 @@ class Story:
     async def run(self) -> None:
         self.quorum.elect(1)
         self.quorum.commit()
-        self.scene.observer.start()
+        self.harness.observer.start()
         for _ in range(STEPS):
             await self.step()
             self.check()
@@ -50,20 +50,20 @@ class Story:
         self.quorum.loses = lambda: False
         self.quorum.elect(next(node for node in self.quorum.members if self.quorum.can_win(node)))
         self.quorum.commit()
-        await self.scene.pass_time(6_000, 100)
+        await self.harness.pass_time(6_000, 100)
         self.check()
-        await self.scene.nursery.stop()
+        await self.harness.nursery.stop()
 
     async def step(self) -> None:
         choice = self.random.random()
         if choice < 0.1:
-            await self.scene.pass_time(self.random.choice([100, 200, 2_000, 60_000]), 100 if self.random.random() < 0.5 else 2_000)
+            await self.harness.pass_time(self.random.choice([100, 200, 2_000, 60_000]), 100 if self.random.random() < 0.5 else 2_000)
         elif choice < 0.15:
-            await self.scene.restart(clean=self.random.random() < 0.5)
+            await self.harness.restart(clean=self.random.random() < 0.5)
         else:
             self.random.choice(self.events)()
             if self.random.random() < 0.7:
-                await self.scene.pass_time(self.random.choice([0, 20, 100]))
+                await self.harness.pass_time(self.random.choice([0, 20, 100]))
 
     def write(self) -> None:
         if self.quorum.leader.is_up:
@@ -91,20 +91,20 @@ class Story:
             self.quorum.snapshot(drop_log=self.random.random() < 0.5)
 
     def check(self) -> None:
-        scene, quorum = self.scene, self.quorum
-        assert scene.failures == []
-        if scene.observer.high_watermark is not None:
-            start, end = scene.log.log_start_offset, scene.observer.high_watermark
+        harness, quorum = self.harness, self.quorum
+        assert harness.failures == []
+        if harness.observer.high_watermark is not None:
+            start, end = harness.log.log_start_offset, harness.observer.high_watermark
             committed = quorum.committed_bytes(start, end)
-            assert scene.log_bytes[: len(committed)] == committed
-        if scene.observer.applied_offset >= 0:
-            assert scene.published[-1].image == quorum.image(scene.observer.applied_offset + 1)
+            assert harness.log_bytes[: len(committed)] == committed
+        if harness.observer.applied_offset >= 0:
+            assert harness.published[-1].image == quorum.image(harness.observer.applied_offset + 1)
 
     def check_end(self) -> None:
-        scene, quorum = self.scene, self.quorum
-        assert scene.observer.high_watermark == quorum.high_watermark == scene.observer.end_offset
-        assert scene.observer.applied_offset == quorum.high_watermark - 1
-        assert scene.observer.controller == quorum.leader.node
+        harness, quorum = self.harness, self.quorum
+        assert harness.observer.high_watermark == quorum.high_watermark == harness.observer.end_offset
+        assert harness.observer.applied_offset == quorum.high_watermark - 1
+        assert harness.observer.controller == quorum.leader.node
 
 
 @pytest.mark.parametrize("seed", range(30))

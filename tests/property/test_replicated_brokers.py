@@ -89,7 +89,7 @@ class Campaign:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_was_acknowledged_survives_and_all_logs_become_one(seed: int) -> None:
-    async def scene(cluster: Cluster) -> None:
+    async def body(cluster: Cluster) -> None:
         campaign = Campaign(cluster, seed)
         await cluster.elect(1)
         for _ in range(STEPS):
@@ -105,4 +105,4 @@ def test_what_was_acknowledged_survives_and_all_logs_become_one(seed: int) -> No
             assert broker.segments == leader.segments
             assert broker.partition.log.high_watermark == broker.partition.log.log_end_offset
 
-    run(scene, nodes=(1, 2, 3), config=LogConfig(min_insync_replicas=1 + seed % 2))
+    run(body, nodes=(1, 2, 3), config=LogConfig(min_insync_replicas=1 + seed % 2))

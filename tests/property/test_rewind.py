@@ -51,7 +51,7 @@ class Moment(NamedTuple):
 
 
 @dataclass
-class Scene:
+class Harness:
     """A broker on a virtual clock, and the marks that were set."""
 
     broker: InProcessBroker
@@ -155,12 +155,12 @@ class Scene:
         self.holder, self.sequence = moment.holder, moment.sequence  # its transaction goes on
 
 
-WRITES: list[Callable[[Scene, Client], None]] = [
-    Scene.create, Scene.delete, Scene.add_partition, Scene.produce, Scene.produce, Scene.produce, Scene.transact, Scene.transact,
-    Scene.transact, Scene.commit, Scene.delete_records, Scene.configure, Scene.allow, Scene.limit, Scene.add_user, Scene.advance,
-    Scene.restart,
+WRITES: list[Callable[[Harness, Client], None]] = [
+    Harness.create, Harness.delete, Harness.add_partition, Harness.produce, Harness.produce, Harness.produce, Harness.transact,
+    Harness.transact, Harness.transact, Harness.commit, Harness.delete_records, Harness.configure, Harness.allow, Harness.limit,
+    Harness.add_user, Harness.advance, Harness.restart,
 ]  # fmt: skip
-STEPS = st.lists(st.sampled_from([*WRITES, Scene.mark, Scene.rewind, Scene.rewind]), min_size=5, max_size=25)
+STEPS = st.lists(st.sampled_from([*WRITES, Harness.mark, Harness.rewind, Harness.rewind]), min_size=5, max_size=25)
 
 
 def test_there_are_some_forty_reads() -> None:
@@ -170,19 +170,19 @@ def test_there_are_some_forty_reads() -> None:
 @settings(max_examples=8, deadline=None)
 @given(steps=STEPS, seed=st.integers(0, 1 << 32))
 def test_after_a_rewind_every_read_has_the_answer_of_the_mark(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[Callable[[Scene, Client], None]], seed: int
+    tmp_path_factory: pytest.TempPathFactory, steps: list[Callable[[Harness, Client], None]], seed: int
 ) -> None:
     path = tmp_path_factory.mktemp("rewind") / "data"
     broker = InProcessBroker(path, SETTINGS, clock=VirtualClock())
     broker.files = UnsyncedFiles()
     with broker:
-        scene = Scene(broker, random.Random(seed))
+        harness = Harness(broker, random.Random(seed))
         for name in TOPICS:
             broker.topics.create(name, partitions=2)
         broker.restart()  # its settings show port 0 before, and the chosen port from now on
-        for step in [*steps, Scene.mark, Scene.produce, Scene.transact, Scene.rewind]:
-            with scene.client() as client:
-                step(scene, client)
+        for step in [*steps, Harness.mark, Harness.produce, Harness.transact, Harness.rewind]:
+            with harness.client() as client:
+                step(harness, client)
     assert audit_findings([path], TOPICS) == []
     assert [each.name for each in path.parent.iterdir()] == ["data"]
 

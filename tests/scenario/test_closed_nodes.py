@@ -119,7 +119,7 @@ async def close(nodes: list[Node], path: Path, how: str) -> None:
 def test_nothing_is_left_of_closed_nodes(start: Callable[[Path], Awaitable[list[Node]]], how: str, tmp_path: Path) -> None:
     threads = set(threading.enumerate())
 
-    async def scene() -> None:
+    async def body() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, WatchedLoop)
         nodes = await start(tmp_path / "data")
@@ -133,4 +133,4 @@ def test_nothing_is_left_of_closed_nodes(start: Callable[[Path], Awaitable[list[
         assert set(threading.enumerate()) == threads
 
     with asyncio.Runner(loop_factory=WatchedLoop) as runner:
-        runner.run(scene())
+        runner.run(body())

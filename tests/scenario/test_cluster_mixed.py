@@ -9,7 +9,7 @@ import pytest
 from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.cluster_mixed.run import run
 from client_compat.kafka.cluster import MIXED, Cluster
-from client_compat.kafka.locked import USERS, locked
+from client_compat.kafka.inter_node_security import USERS, password_settings
 from client_compat.support.load import CLIENTS
 from tests.support.apache_kafka import jars_or_skip
 
@@ -23,7 +23,7 @@ def _kafka() -> None:
 
 def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(tmp_path: Path) -> None:
     """Scenario 38: brokers of Apache Kafka and Ottla, which authenticate to each other, are restarted, killed and paused in turn."""
-    cluster = Cluster(tmp_path / "cluster", MIXED, between=True, users=USERS, settings=locked(tmp_path / "tls"))
+    cluster = Cluster(tmp_path / "cluster", MIXED, between=True, users=USERS, settings=password_settings(tmp_path / "tls"))
     found = run(cluster, CLIENTS, len(EVERY), EVERY, SEED)
     assert found.good, found
 

@@ -73,7 +73,7 @@ async def produce(cluster: CombinedCluster, node: int, value: bytes) -> tuple[in
 
 
 def test_one_node_is_its_own_cluster_and_has_everything_after_a_power_loss() -> None:
-    async def scene(cluster: CombinedCluster) -> None:
+    async def body(cluster: CombinedCluster) -> None:
         await create(cluster, 1)
         assert await produce(cluster, 1, b"x") == (0, 0)
         await cluster.done(cluster.members[1].stop())
@@ -83,11 +83,11 @@ def test_one_node_is_its_own_cluster_and_has_everything_after_a_power_loss() -> 
         await cluster.done(cluster.members[1].start())
         assert cluster.members[1].knows("t")
 
-    run_in_a_cluster(lambda: CombinedCluster(1), scene)
+    run_in_a_cluster(lambda: CombinedCluster(1), body)
 
 
 def test_other_brokers_replicate_with_it_and_lead_while_it_is_away() -> None:
-    async def scene(cluster: CombinedCluster) -> None:
+    async def body(cluster: CombinedCluster) -> None:
         await create(cluster, 1, 2, 3)
         assert await produce(cluster, 1, b"x") == (0, 0)
         assert len({member.records_of("t") for member in cluster.members.values()}) == 1
@@ -96,11 +96,11 @@ def test_other_brokers_replicate_with_it_and_lead_while_it_is_away() -> None:
         await cluster.done(cluster.members[1].start())
         await cluster.until(lambda: cluster.members[1].partition("t").log.log_end_offset == 1, "it is back")
 
-    run_in_a_cluster(lambda: CombinedCluster(3), scene)
+    run_in_a_cluster(lambda: CombinedCluster(3), body)
 
 
 def test_a_member_stops_and_comes_back_under_it() -> None:
-    async def scene(cluster: CombinedCluster) -> None:
+    async def body(cluster: CombinedCluster) -> None:
         await create(cluster, 2, 1)
         await cluster.done(cluster.members[2].stop())
         await cluster.until(lambda: cluster.members[1].partition("t").leads, "the controller's own broker leads")
@@ -108,7 +108,7 @@ def test_a_member_stops_and_comes_back_under_it() -> None:
         await cluster.done(cluster.members[2].start())
         await cluster.until(lambda: cluster.members[2].partition("t").log.log_end_offset == 1, "it has it, too")
 
-    run_in_a_cluster(lambda: CombinedCluster(2), scene)
+    run_in_a_cluster(lambda: CombinedCluster(2), body)
 
 
 class GrowingCluster(CombinedCluster):
@@ -132,7 +132,7 @@ class GrowingCluster(CombinedCluster):
 
 
 def test_a_standalone_node_becomes_a_cluster_of_three_with_its_topics() -> None:
-    async def scene(cluster: GrowingCluster) -> None:
+    async def body(cluster: GrowingCluster) -> None:
         (made,) = (await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))).topics
         assert made.error_code == 0
         assert await produce(cluster, 1, b"x") == (0, 0)
@@ -145,11 +145,11 @@ def test_a_standalone_node_becomes_a_cluster_of_three_with_its_topics() -> None:
         assert await produce(cluster, 1, b"y") == (0, 1)
         assert len({member.records_of("t") for member in cluster.members.values()}) == 1
 
-    run_in_a_cluster(GrowingCluster, scene)
+    run_in_a_cluster(GrowingCluster, body)
 
 
 def test_a_standalone_directory_is_refused_with_advice_if_no_voters_are_named() -> None:
-    async def scene(cluster: GrowingCluster) -> None:
+    async def body(cluster: GrowingCluster) -> None:
         await cluster.done(cluster.members[1].stop())
         cluster.members = {1: Member(1, cluster, COMBINED)}
         cluster.members[1].files = cluster.standalone.files
@@ -157,4 +157,4 @@ def test_a_standalone_directory_is_refused_with_advice_if_no_voters_are_named() 
             await cluster.done(cluster.members[1].start())
         cluster.members = {}
 
-    run_in_a_cluster(GrowingCluster, scene)
+    run_in_a_cluster(GrowingCluster, body)

@@ -16,9 +16,9 @@ from ottla.protocol.messages import k27_write_txn_markers as k27
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.records.control import ControlType
+from tests.support.coroutine_tests import played_by
 from tests.support.member_cluster import MemberCluster, in_a_cluster
 from tests.support.member_producers import ID, Producer, committed_offset, is_stable, markers, offset_commit, outcomes, sent
-from tests.support.scenes import played_by
 from tests.support.simulation import settle
 
 STATE, OFFSETS = (TRANSACTION_STATE, 0), (CONSUMER_OFFSETS, 0)
@@ -27,12 +27,12 @@ EACH = ((1, AT_1), (2, AT_2), (3, AT_3))
 COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 
 
-def play(scene: Callable[[MemberCluster], Awaitable[None]], **settings: str) -> None:
+def play(body: Callable[[MemberCluster], Awaitable[None]], **settings: str) -> None:
     async def whole(cluster: MemberCluster) -> None:
         await create(cluster, TRANSACTION_STATE, (1, 2, 3))
         await create(cluster, CONSUMER_OFFSETS, (1, 2, 3))
         await create(cluster, "t", (1, 2, 3), (2, 3, 1), (3, 1, 2))
-        await scene(cluster)
+        await body(cluster)
 
     in_a_cluster(whole, **settings)
 

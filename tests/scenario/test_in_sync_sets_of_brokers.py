@@ -12,8 +12,8 @@ import pytest
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
+from tests.support.coroutine_tests import played_by
 from tests.support.replica_brokers import LAG_MS, Cluster, run
-from tests.support.scenes import played_by
 from tests.support.simulation import settle
 
 TWO_IN_SYNC = LogConfig(min_insync_replicas=2)

@@ -66,5 +66,5 @@ def test_with_idempotence_each_record_is_there_once_and_in_order(tmp_path: Path,
         assert callable(produce)
         produce(running.bootstrap)
         (rule,) = running.faults.rules
-        assert rule.hits > 3, "the scene was one of lost acknowledgements"
+        assert rule.hits > 3, "the run was one of lost acknowledgements"
         assert stored_values(running) == list(range(COUNT))

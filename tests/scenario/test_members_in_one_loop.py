@@ -28,8 +28,8 @@ from ottla.protocol.messages.k21_delete_records import (
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.coroutine_tests import played_by
 from tests.support.member_cluster import MemberCluster, in_a_cluster
-from tests.support.scenes import played_by
 
 
 async def create(cluster: MemberCluster, topic: str = "t", partitions: int = 1) -> None:
@@ -118,7 +118,7 @@ async def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_
 def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.broker")
 
-    async def scene(cluster: MemberCluster) -> None:
+    async def body(cluster: MemberCluster) -> None:
         await create(cluster, partitions=6)
         caplog.clear()
         cluster.members[1].plug.pull("c3000", "node2", "node3")
@@ -133,13 +133,13 @@ def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest
         assert "The cluster's metadata is replicated again (after " in caplog.text
         assert "heartbeat: the controller answers (after " in caplog.text
 
-    in_a_cluster(scene)
+    in_a_cluster(body)
 
 
 def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_again() -> None:
     held: list[BrokerHeartbeatRequest] = []
 
-    async def scene(cluster: MemberCluster) -> None:
+    async def body(cluster: MemberCluster) -> None:
         node = cluster.controller.node
         answer = node.answer
 
@@ -160,7 +160,7 @@ def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_a
         node.answer = answer
         await cluster.pass_ms(10_000)
 
-    in_a_cluster(scene, size=1, broker_heartbeat_interval_ms="1500", broker_session_timeout_ms="20000")
+    in_a_cluster(body, size=1, broker_heartbeat_interval_ms="1500", broker_session_timeout_ms="20000")
 
 
 @played_by(in_a_cluster)
@@ -211,7 +211,7 @@ def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is
         answer = (await cluster.ask(2, ListOffsetsRequest(-1, 0, [asked]), 5)).topics[0].partitions[0]
         return answer.error_code, answer.offset
 
-    async def scene(cluster: MemberCluster) -> None:
+    async def body(cluster: MemberCluster) -> None:
         await create(cluster)
         await produce(cluster, 1, batch_of(b"x"))
         await cluster.pass_ms(1_000)
@@ -225,7 +225,7 @@ def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is
         await cluster.until(lambda: cluster.members[2].partition("t").replica.high_watermark == 2, "all is committed")
         assert await newest(cluster) == (ErrorCode.NONE, 2)
 
-    in_a_cluster(scene)
+    in_a_cluster(body)
 
 
 @pytest.mark.parametrize("side", ["leader", "follower"])

@@ -22,8 +22,8 @@ from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.coroutine_tests import played_by
 from tests.support.member_cluster import MemberCluster, in_a_cluster
-from tests.support.scenes import played_by
 
 
 async def create(cluster: MemberCluster, *replicas: int) -> None:

@@ -15,8 +15,8 @@ from ottla.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster, run_owned
-from tests.support.scenes import played_by
 
 
 async def create(cluster: OwnedCluster, topic: str = "t", partitions: int = 1) -> None:
@@ -53,7 +53,7 @@ def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more
         (told,) = (await cluster.ask(2, DescribeLogDirsRequest())).results
         assert told.is_cordoned is is_cordoned
 
-    async def scene(cluster: OwnedCluster) -> None:
+    async def body(cluster: OwnedCluster) -> None:
         await cordon(cluster, OpType.SET)
         refused, made = CreatableTopic("three", 1, 3), CreatableTopic("two", 1, 2)
         answer = await cluster.ask(1, CreateTopicsRequest([refused, made]))
@@ -62,12 +62,12 @@ def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more
         await cordon(cluster, OpType.DELETE)
         await create(cluster)
 
-    in_an_owned_cluster(scene)
+    in_an_owned_cluster(body)
 
 
 @pytest.mark.parametrize("release", ["3.3", "3.6", "3.7", "3.9", "4.0", None])
 def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknowledged(release: str | None) -> None:
-    async def scene(cluster: OwnedCluster) -> None:
+    async def body(cluster: OwnedCluster) -> None:
         await create(cluster)
         leader = cluster.place.partition("t").leader
         assert (await produce(cluster, leader, b"x")).error_code == ErrorCode.NONE
@@ -80,7 +80,7 @@ def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknow
         await cluster.until(lambda: sorted(cluster.place.partition("t").isr) == [1, 2, 3], "all are in sync again")
         assert len({member.records_of("t") for member in cluster.members.values()}) == 1
 
-    run_owned(scene, 3, release=release)
+    run_owned(body, 3, release=release)
 
 
 @played_by(run_owned, 3, release="3.6")

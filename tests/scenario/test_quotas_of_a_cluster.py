@@ -8,9 +8,9 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k48_describe_client_quotas import DescribeClientQuotasRequest
 from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
 from tests.support.quota_calls import ANYBODY, Target, quota
-from tests.support.scenes import played_by
 
 
 async def set_quota(cluster: OwnedCluster, target: Target, **values: float | None) -> None:

@@ -19,8 +19,8 @@ from ottla.protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tests.support.coroutine_tests import played_by
 from tests.support.replica_brokers import LAG_MS, TOPIC, TOPIC_ID, Cluster, run
-from tests.support.scenes import played_by
 
 LATEST = -1
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, Producer
 
 from client_compat.kafka.cluster import Cluster, Kind, running
-from client_compat.kafka.locked import USERS, certified, locked
+from client_compat.kafka.inter_node_security import USERS, certificate_settings, password_settings
 from client_compat.support.brokers import HOST
 from client_compat.support.reading import read_with_confluent, wait_until_stable
 from ottla.protocol.client import Client
@@ -92,7 +92,7 @@ def cluster_of(directory: Path, controller: Kind) -> Cluster:
         KINDS,
         controller_kind=controller,
         combined=by_certificates,
-        settings=certified(directory / "tls") if by_certificates else locked(directory / "tls"),
+        settings=certificate_settings(directory / "tls") if by_certificates else password_settings(directory / "tls"),
         users=() if by_certificates else USERS,
         between=True,
     )

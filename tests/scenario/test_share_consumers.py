@@ -31,7 +31,7 @@ SHORT_LOCK_MS = "2000"
 RENEWED_LOCK_MS = 8_000
 
 
-class Scene:
+class Harness:
     """A broker with a topic of six records in as many batches, and a group that starts with the first."""
 
     def __init__(self, bootstrap: str, port: int, topic: str, client: str = JAVA) -> None:
@@ -69,12 +69,12 @@ def client() -> str:
 
 
 @pytest.fixture(params=["ottla", "kafka"])
-def scene(request: pytest.FixtureRequest, ports: dict[str, int], client: str) -> Scene:
+def harness(request: pytest.FixtureRequest, ports: dict[str, int], client: str) -> Harness:
     """A topic and group for one test, on the broker that it is parametrized with."""
     if client == "franz-go" and (missing := GO.missing()):
         pytest.skip(missing)
     port = ports[request.param]
-    return Scene(f"{HOST}:{port}", port, f"{request.node.originalname.removeprefix('test_')[:40]}-{next(NUMBERS)}", client)
+    return Harness(f"{HOST}:{port}", port, f"{request.node.originalname.removeprefix('test_')[:40]}-{next(NUMBERS)}", client)
 
 
 every_client = pytest.mark.parametrize("client", CLIENTS)
@@ -94,8 +94,8 @@ def everything(member: ShareMember, count: int = 6) -> list[str]:
 
 
 @every_client
-def test_explicit_acknowledgements_accept_release_and_reject(scene: Scene) -> None:
-    with scene.member() as member:
+def test_explicit_acknowledgements_accept_release_and_reject(harness: Harness) -> None:
+    with harness.member() as member:
         assert everything(member) == ALL.split()
         assert [member.say(command) for command in ("accept 0 1 5", "release 2 4", "reject 3", "commit")] == ["done", "done", "done", "ok"]
         assert everything(member, 2) == ["2:2:2", "4:4:2"]
@@ -105,31 +105,31 @@ def test_explicit_acknowledgements_accept_release_and_reject(scene: Scene) -> No
 
 
 @every_client
-def test_implicit_acknowledgements_accept_what_was_polled_before(scene: Scene) -> None:
-    with scene.member("implicit") as member:
+def test_implicit_acknowledgements_accept_what_was_polled_before(harness: Harness) -> None:
+    with harness.member("implicit") as member:
         assert everything(member) == ALL.split()
         assert member.say("poll 1500") == "nothing"
         member.close()
-    with scene.member("implicit") as member:
+    with harness.member("implicit") as member:
         assert member.say("poll 1500") == "nothing"
         member.close()
 
 
 @every_client
-def test_a_member_that_crashes_leaves_its_records_to_the_next(scene: Scene) -> None:
-    with scene.member() as member:
+def test_a_member_that_crashes_leaves_its_records_to_the_next(harness: Harness) -> None:
+    with harness.member() as member:
         assert everything(member) == ALL.split()
         member.kill()
-    with scene.member() as member:
+    with harness.member() as member:
         assert everything(member) == [f"{offset}:{offset}:2" for offset in range(6)]
 
 
-def test_a_lock_that_is_not_renewed_expires(scene: Scene) -> None:
-    scene.configure(share__record__lock__duration__ms=SHORT_LOCK_MS)
-    with scene.member() as member:
+def test_a_lock_that_is_not_renewed_expires(harness: Harness) -> None:
+    harness.configure(share__record__lock__duration__ms=SHORT_LOCK_MS)
+    with harness.member() as member:
         assert everything(member) == ALL.split()
         assert member.say("lock") == SHORT_LOCK_MS
-        with scene.member() as other:
+        with harness.member() as other:
             again = [record.split(":") for record in sorted(everything(other))]
             assert [offset for offset, _, _ in again] == [str(offset) for offset in range(6)]
             assert all(int(count) >= 2 for _, _, count in again)  # a busy machine may let several locks expire
@@ -138,16 +138,16 @@ def test_a_lock_that_is_not_renewed_expires(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("client", [JAVA, "franz-go"])
-def test_a_renewed_lock_keeps_the_records_from_others_beyond_its_first_end(scene: Scene) -> None:
-    scene.configure(share__record__lock__duration__ms=str(RENEWED_LOCK_MS))
-    with scene.member() as member:
+def test_a_renewed_lock_keeps_the_records_from_others_beyond_its_first_end(harness: Harness) -> None:
+    harness.configure(share__record__lock__duration__ms=str(RENEWED_LOCK_MS))
+    with harness.member() as member:
         assert everything(member) == ALL.split()
-        with scene.member() as other:
+        with harness.member() as other:
             assert other.say("commit") == "nothing", "it has started"
             for _ in range(3):
                 assert [member.say("renew 0 1 2 3 4 5"), member.say("commit")] == ["done", "ok"]
                 assert other.say(f"poll {RENEWED_LOCK_MS * 2 // 5}") == "nothing"
-                if scene.client == JAVA:
+                if harness.client == JAVA:
                     assert member.say("poll") == ALL  # its client gives renewed records to the program again
             assert [member.say("release 0 1 2 3 4 5"), member.say("commit")] == ["done", "ok"]
             again = other.say("poll 5000")
@@ -157,48 +157,48 @@ def test_a_renewed_lock_keeps_the_records_from_others_beyond_its_first_end(scene
 
 
 @pytest.mark.parametrize("mode", ["auto", "sync"])
-def test_the_verifiable_share_consumer_acknowledges_what_it_consumes(scene: Scene, tools: Tools, mode: str) -> None:
-    options = ("--topic", scene.topic, "--group-id", f"{scene.topic}-{mode}", "--offset-reset-strategy", "earliest")
+def test_the_verifiable_share_consumer_acknowledges_what_it_consumes(harness: Harness, tools: Tools, mode: str) -> None:
+    options = ("--topic", harness.topic, "--group-id", f"{harness.topic}-{mode}", "--offset-reset-strategy", "earliest")
     command = (*options, "--max-messages", "6", "--acknowledgement-mode", mode)
-    events = [json.loads(line) for line in run(tools, scene, "kafka-verifiable-share-consumer", *command).splitlines()]
+    events = [json.loads(line) for line in run(tools, harness, "kafka-verifiable-share-consumer", *command).splitlines()]
     for name in ("records_consumed", "offsets_acknowledged"):
         assert sum(event["count"] for event in events if event["name"] == name) == 6, events
     assert all(event["success"] for event in events if event["name"] == "offsets_acknowledged")
     assert "shutdown_complete" in {event["name"] for event in events}
 
 
-def test_the_share_groups_tool_describes_resets_and_deletes_a_group(scene: Scene, tools: Tools) -> None:
+def test_the_share_groups_tool_describes_resets_and_deletes_a_group(harness: Harness, tools: Tools) -> None:
     def share_groups(*arguments: str) -> str:
-        return run(tools, scene, "kafka-share-groups", *arguments)
+        return run(tools, harness, "kafka-share-groups", *arguments)
 
-    of_group = ("--group", scene.group)
-    with scene.member() as member:
+    of_group = ("--group", harness.group)
+    with harness.member() as member:
         assert everything(member) == ALL.split()
         assert [member.say("accept 0 1 2"), member.say("release 3 4 5"), member.say("commit")] == ["done", "done", "ok"]
         (state,) = table(share_groups("--describe", *of_group, "--state").replace("COORDINATOR (ID)", "ADDRESS ID"), "GROUP")
         assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
         (one,) = table(share_groups("--describe", *of_group, "--members"), "GROUP")
-        assert one["ASSIGNMENT"] == f"{scene.topic}:0"
+        assert one["ASSIGNMENT"] == f"{harness.topic}:0"
         member.close()
     (offsets,) = table(share_groups("--describe", *of_group, "--offsets"), "GROUP")
     assert (offsets["START-OFFSET"], offsets["LAG"]) == ("0", "3")  # the start offset as of the last write, which accepted the records
-    (reset,) = table(share_groups("--reset-offsets", *of_group, "--topic", scene.topic, "--to-earliest", "--execute"), "GROUP")
+    (reset,) = table(share_groups("--reset-offsets", *of_group, "--topic", harness.topic, "--to-earliest", "--execute"), "GROUP")
     assert reset["NEW-OFFSET"] == "0"
-    with scene.member() as member:
+    with harness.member() as member:
         assert everything(member) == ALL.split()
         member.close()
-    assert "Successful" in share_groups("--delete-offsets", *of_group, "--topic", scene.topic)
+    assert "Successful" in share_groups("--delete-offsets", *of_group, "--topic", harness.topic)
     assert "successful" in share_groups("--delete", *of_group)
-    assert scene.group not in share_groups("--list").split()
+    assert harness.group not in share_groups("--list").split()
 
 
-def test_the_console_share_consumer_and_the_share_groups_tool_see_the_group(scene: Scene, tools: Tools) -> None:
-    command = ("--topic", scene.topic, "--group", scene.group, "--max-messages", "6", "--timeout-ms", "20000")
-    read = good(tools.run("kafka-console-share-consumer", "--bootstrap-server", scene.bootstrap, *command))
+def test_the_console_share_consumer_and_the_share_groups_tool_see_the_group(harness: Harness, tools: Tools) -> None:
+    command = ("--topic", harness.topic, "--group", harness.group, "--max-messages", "6", "--timeout-ms", "20000")
+    read = good(tools.run("kafka-console-share-consumer", "--bootstrap-server", harness.bootstrap, *command))
     assert read.split() == ["0", "1", "2", "3", "4", "5"]
-    (offsets,) = table(run(tools, scene, "kafka-share-groups", "--describe", "--group", scene.group, "--offsets"), "GROUP")
-    assert (offsets["TOPIC"], offsets["PARTITION"], offsets["LAG"]) == (scene.topic, "0", "0")
-    assert scene.group in run(tools, scene, "kafka-share-groups", "--list").split()
+    (offsets,) = table(run(tools, harness, "kafka-share-groups", "--describe", "--group", harness.group, "--offsets"), "GROUP")
+    assert (offsets["TOPIC"], offsets["PARTITION"], offsets["LAG"]) == (harness.topic, "0", "0")
+    assert harness.group in run(tools, harness, "kafka-share-groups", "--list").split()
 
 
 @pytest.fixture(scope="module")
@@ -210,12 +210,12 @@ def tools() -> Tools:
 def test_the_brokers_clock_expires_locks_and_a_restart_keeps_the_state(tmp_path: Path) -> None:
     jars_or_skip()
     with RunningBroker(tmp_path / "data", clock=MovableClock()) as broker:
-        scene = Scene(broker.bootstrap, broker.port, "clock")
-        with scene.member() as member:
+        harness = Harness(broker.bootstrap, broker.port, "clock")
+        with harness.member() as member:
             assert everything(member) == ALL.split()
             assert [member.say("accept 0 1 2"), member.say("commit")] == ["done", "ok"]
             member.pause()
-            with scene.member() as other:
+            with harness.member() as other:
                 broker.clock.advance(30)
                 first = other.say("poll")
                 if first == "nothing":  # a fetch that the paused member had sent got the records: its locks expire, too
@@ -227,5 +227,5 @@ def test_the_brokers_clock_expires_locks_and_a_restart_keeps_the_state(tmp_path:
                 assert [other.say("accept 3 4"), other.say("release 5"), other.say("commit")] == ["done", "done", "ok"]
         broker.kill()
         broker.start()
-        with scene.member() as member:
+        with harness.member() as member:
             assert member.say("poll").split()[0].startswith("5:5:")

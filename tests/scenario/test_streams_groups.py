@@ -10,7 +10,7 @@ from client_compat.streams.application import STREAMS
 from ottla.broker.core.java_hash import partition_of
 from ottla.testing import InProcessCluster
 from tests.support.running_broker import RunningBroker
-from tests.support.streams_scene import SETTINGS, WordCount, until
+from tests.support.streams_word_count import SETTINGS, WordCount, until
 
 OFFSETS = "__consumer_offsets"
 

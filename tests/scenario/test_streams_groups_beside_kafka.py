@@ -19,7 +19,7 @@ from ottla.protocol.messages.k89_streams_group_describe import DescribedGroup, S
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.kafka_tools import good, run, table
 from tests.support.running_broker import RunningBroker
-from tests.support.streams_scene import SETTINGS, WordCount, until
+from tests.support.streams_word_count import SETTINGS, WordCount, until
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopi
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
-from tests.support.scenes import played_by
 
 TOPIC = 2
 

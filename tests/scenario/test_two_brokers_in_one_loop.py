@@ -147,7 +147,7 @@ def test_both_of_two_brokers_that_share_a_clock_wake_when_it_moves() -> None:
     clock, network = VirtualClock(), MemoryNetwork()
     nodes = [Node(number, clock, network, number) for number in (1, 2)]
 
-    async def scene() -> list[int]:
+    async def body() -> list[int]:
         clients = []
         for node in nodes:
             await node.broker.start()
@@ -167,4 +167,4 @@ def test_both_of_two_brokers_that_share_a_clock_wake_when_it_moves() -> None:
         return before + after
 
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
-        assert runner.run(scene()) == [1, 1, 2, 2]
+        assert runner.run(body()) == [1, 1, 2, 2]

@@ -191,22 +191,22 @@ async def _gathered(works: Iterable[Awaitable[object]]) -> None:
     await asyncio.gather(*works)
 
 
-def in_a_cluster(scene: Callable[[MemberCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
-    """Run the scene in a started cluster of `size` brokers, then stop the cluster. Asserts that no broker has ended its process."""
+def in_a_cluster(body: Callable[[MemberCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
+    """Run the test in a started cluster of `size` brokers, then stop the cluster. Asserts that no broker has ended its process."""
 
-    run_in_a_cluster(lambda: MemberCluster(size, seed, **settings), scene)
+    run_in_a_cluster(lambda: MemberCluster(size, seed, **settings), body)
 
 
 C = TypeVar("C", bound=MemberCluster)
 
 
-def run_in_a_cluster(make: Callable[[], C], scene: Callable[[C], Awaitable[None]]) -> None:
-    """Run the scene in a cluster that `make` makes, like `in_a_cluster`."""
+def run_in_a_cluster(make: Callable[[], C], body: Callable[[C], Awaitable[None]]) -> None:
+    """Run the test in a cluster that `make` makes, like `in_a_cluster`."""
 
     async def run() -> None:
         cluster = make()
         await cluster.start()
-        await scene(cluster)
+        await body(cluster)
         await cluster.stop()
         assert [member.exit_codes for member in cluster.members.values()] == [[] for _ in cluster.members]
 

@@ -124,13 +124,13 @@ class OwnedCluster(MemberCluster):
         return decode_response(key, version, answer.response_data)[1]
 
 
-def in_an_owned_cluster(scene: Callable[[OwnedCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
-    """Run the scene in a started cluster, and stop the cluster. No node may have ended its process."""
-    run_in_a_cluster(lambda: OwnedCluster(size, seed, **settings), scene)
+def in_an_owned_cluster(body: Callable[[OwnedCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
+    """Run the test in a started cluster, and stop the cluster. No node may have ended its process."""
+    run_in_a_cluster(lambda: OwnedCluster(size, seed, **settings), body)
 
 
 def run_owned(
-    scene: Callable[[OwnedCluster], Awaitable[None]], size: int, controller: dict[str, str] | None = None, release: str | None = None
+    body: Callable[[OwnedCluster], Awaitable[None]], size: int, controller: dict[str, str] | None = None, release: str | None = None
 ) -> None:
-    """Run the scene like `in_an_owned_cluster`, with settings of the controller, at the level of a Kafka release."""
-    run_in_a_cluster(lambda: OwnedCluster(size, controller=controller, release=release), scene)
+    """Run the test like `in_an_owned_cluster`, with settings of the controller, at the level of a Kafka release."""
+    run_in_a_cluster(lambda: OwnedCluster(size, controller=controller, release=release), body)

@@ -30,7 +30,7 @@ def append_verified(partition: Partition, batch: bytes) -> AppendInfo:
     return partition.append(batch, guard=guard)
 
 
-class PartitionScene:
+class PartitionHarness:
     """A data directory with the partitions of topic `t`, and a registry that serves them."""
 
     def __init__(

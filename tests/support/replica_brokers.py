@@ -275,14 +275,14 @@ class Cluster:
                 await broker.crash()
 
 
-def run(scene: Callable[[Cluster], Awaitable[None]], nodes: tuple[int, ...] = (1, 2), config: LogConfig | None = None) -> None:
-    """Run the scene with a cluster of `nodes` on a `TimelessLoop`, whose time only the test advances."""
+def run(body: Callable[[Cluster], Awaitable[None]], nodes: tuple[int, ...] = (1, 2), config: LogConfig | None = None) -> None:
+    """Run the test with a cluster of `nodes` on a `TimelessLoop`, whose time only the test advances."""
 
     async def play() -> None:
         cluster = Cluster(nodes, config)
         await cluster.start()
         try:
-            await scene(cluster)
+            await body(cluster)
         finally:
             await cluster.stop()
 

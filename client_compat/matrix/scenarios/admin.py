@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Admin, Consumer, Record
 from client_compat.matrix.membership import GroupTruth, Members, partitions_of
-from client_compat.matrix.scenario import Broken, Scene, expect, same, scenario
+from client_compat.matrix.scenario import Broken, ScenarioContext, expect, same, scenario
 from client_compat.matrix.truth import until
 from client_compat.support.brokers import HOST
 
@@ -54,11 +54,11 @@ def _refused(error: ClientError | None, *codes: str) -> None:
 
 
 @scenario("Topics are created, listed, described and deleted.", quick=True)
-def admin_topics(scene: Scene) -> None:
-    admin, (first, second) = scene.admin, (scene.name("admin"), scene.name("admin"))
+def admin_topics(context: ScenarioContext) -> None:
+    admin, (first, second) = context.admin, (context.name("admin"), context.name("admin"))
     same(admin.create_topics({first: 3, second: 1}), {first: None, second: None}, "results of the creation")
     for name, count in ((first, 3), (second, 1)):
-        scene.truth.wait_until_led(name, count)
+        context.truth.wait_until_led(name, count)
     expect({first, second} <= set(admin.list_topics()), "they are not all in the list")
     described = admin.describe_topic(first)
     same([row["partition"] for row in described], [0, 1, 2], "partitions")
@@ -71,9 +71,9 @@ def admin_topics(scene: Scene) -> None:
 
 
 @scenario("Each topic that cannot be created or deleted gets Kafka's error.")
-def admin_topics_refused(scene: Scene) -> None:
-    admin, there, absent = scene.admin, scene.topic(), scene.name("absent")
-    fine = scene.name("fine")
+def admin_topics_refused(context: ScenarioContext) -> None:
+    admin, there, absent = context.admin, context.topic(), context.name("absent")
+    fine = context.name("fine")
     results = admin.create_topics({there: 1, fine: 1})
     _refused(results[there], "TOPIC_ALREADY_EXISTS")
     same(_code(results, fine), None, "the error of the other one")
@@ -84,10 +84,10 @@ def admin_topics_refused(scene: Scene) -> None:
 
 
 @scenario("A topic's configuration is described, set and reset.", quick=True)
-def admin_topic_configs(scene: Scene) -> None:
-    admin, topic = scene.admin, scene.name("admin")
+def admin_topic_configs(context: ScenarioContext) -> None:
+    admin, topic = context.admin, context.name("admin")
     same(admin.create_topics({topic: 1}, {"retention.ms": "100000"}), {topic: None}, "result of the creation")
-    scene.truth.wait_until_led(topic)
+    context.truth.wait_until_led(topic)
     before = admin.describe_configs("topic", topic)
     same(before.get("retention.ms"), "100000", "retention.ms")
     admin.alter_configs("topic", topic, set={"max.message.bytes": "54321", "retention.ms": "200000"})
@@ -104,26 +104,26 @@ def _wait_for_configs(admin: Admin, topic: str, wanted: Mapping[str, str]) -> No
 
 
 @scenario("A wrong configuration value is rejected, and changes nothing.")
-def admin_wrong_config(scene: Scene) -> None:
-    admin, topic = scene.admin, scene.topic()
+def admin_wrong_config(context: ScenarioContext) -> None:
+    admin, topic = context.admin, context.topic()
     with _refusal("INVALID_CONFIG", "INVALID_REQUEST"):
         admin.alter_configs("topic", topic, set={"retention.ms": "soon"})
     same(admin.describe_configs("topic", topic).get("retention.ms", "604800000"), "604800000", "retention.ms")
 
 
 @scenario("A broker's configuration is described.")
-def admin_broker_configs(scene: Scene) -> None:
-    node = scene.admin.describe_cluster()["nodes"][0][0]
-    configs = scene.admin.describe_configs("broker", str(node))
+def admin_broker_configs(context: ScenarioContext) -> None:
+    node = context.admin.describe_cluster()["nodes"][0][0]
+    configs = context.admin.describe_configs("broker", str(node))
     same(configs.get("offsets.topic.num.partitions"), "4", "offsets.topic.num.partitions")
     expect("log.retention.ms" in configs and "message.max.bytes" in configs, f"{len(configs)} settings, but not all of Kafka's")
 
 
 @scenario("A topic can get more partitions, never fewer.")
-def admin_partitions(scene: Scene) -> None:
-    admin, topic = scene.admin, scene.topic(2)
+def admin_partitions(context: ScenarioContext) -> None:
+    admin, topic = context.admin, context.topic(2)
     admin.create_partitions(topic, 5)
-    scene.truth.wait_until_led(topic, 5)
+    context.truth.wait_until_led(topic, 5)
     for _ in until("five partitions are described", 15.0):
         if len(admin.describe_topic(topic)) == 5:
             break
@@ -132,32 +132,32 @@ def admin_partitions(scene: Scene) -> None:
 
 
 @scenario("Records before an offset are deleted, and a consumer starts there.", quick=True)
-def admin_delete_records(scene: Scene) -> None:
-    admin, topic = scene.admin, scene.topic(2)
+def admin_delete_records(context: ScenarioContext) -> None:
+    admin, topic = context.admin, context.topic(2)
     for index in range(2):
-        scene.truth.write_values(topic, [b"%d" % number for number in range(COUNT)], partition=index)
+        context.truth.write_values(topic, [b"%d" % number for number in range(COUNT)], partition=index)
     same(admin.delete_records({(topic, 0): 4, (topic, 1): COUNT}), {(topic, 0): 4, (topic, 1): COUNT}, "low watermarks")
-    same([scene.truth.start_offset(topic, index) for index in range(2)], [4, COUNT], "start offsets")
-    same([one.offset for one in scene.read(topic, COUNT - 4, partitions=2)], list(range(4, COUNT)), "offsets read")
+    same([context.truth.start_offset(topic, index) for index in range(2)], [4, COUNT], "start offsets")
+    same([one.offset for one in context.read(topic, COUNT - 4, partitions=2)], list(range(4, COUNT)), "offsets read")
     with _refusal("OFFSET_OUT_OF_RANGE"):
         admin.delete_records({(topic, 0): 10 * COUNT})
 
 
 @scenario("Offsets are listed: the earliest, the latest, by time, and that of the largest timestamp.")
-def admin_list_offsets(scene: Scene) -> None:
-    topic, first = scene.topic(2), int(time.time() * 1000) - 100 * STEP_MS
+def admin_list_offsets(context: ScenarioContext) -> None:
+    topic, first = context.topic(2), int(time.time() * 1000) - 100 * STEP_MS
     for place in (0, 1, 5, 2):
-        scene.truth.write_values(topic, [b"x"], timestamp=first + place * STEP_MS)
-    admin = scene.admin
+        context.truth.write_values(topic, [b"x"], timestamp=first + place * STEP_MS)
+    admin = context.admin
     same(admin.list_offsets({(topic, 0): "earliest", (topic, 1): "latest"}), {(topic, 0): 0, (topic, 1): 0}, "earliest and latest")
     same(admin.list_offsets({(topic, 0): "latest"}), {(topic, 0): 4}, "latest")
     same(admin.list_offsets({(topic, 0): first + 1}), {(topic, 0): 1}, "of a time")
     same(admin.list_offsets({(topic, 0): "max_timestamp"}), {(topic, 0): 2}, "of the largest timestamp")
 
 
-def _busy_group(scene: Scene, topic: str, group: str) -> Members:
+def _busy_group(context: ScenarioContext, topic: str, group: str) -> Members:
     """Create a group with one member that has committed offsets."""
-    consumer: Consumer = scene.another().consumer(group=group, reset="earliest", auto_commit=False)
+    consumer: Consumer = context.another().consumer(group=group, reset="earliest", auto_commit=False)
     consumer.subscribe([topic])
     members = Members([consumer])
     members.share(partitions_of(topic, count=2), [2])
@@ -166,11 +166,11 @@ def _busy_group(scene: Scene, topic: str, group: str) -> Members:
 
 
 @scenario("A group is listed and described with its member, its state and its offsets; a group with members is not deleted.", quick=True)
-def admin_groups(scene: Scene) -> None:
-    topic, group, admin = scene.topic(2), scene.name("group"), scene.admin
+def admin_groups(context: ScenarioContext) -> None:
+    topic, group, admin = context.topic(2), context.name("group"), context.admin
     for index in range(2):
-        scene.truth.write_values(topic, [b"x"] * COUNT, partition=index)
-    members = _busy_group(scene, topic, group)
+        context.truth.write_values(topic, [b"x"] * COUNT, partition=index)
+    members = _busy_group(context, topic, group)
     expect(group in admin.list_groups(), "it is not in the list")
     described = admin.describe_group(group)
     same(_word(described["state"]), "stable", "its state")
@@ -184,14 +184,14 @@ def admin_groups(scene: Scene) -> None:
 
 
 @scenario("An empty group's offsets are altered, and a member starts there; the group is deleted with its offsets.")
-def admin_group_offsets(scene: Scene) -> None:
-    topic, group, admin = scene.topic(2), scene.name("group"), scene.admin
+def admin_group_offsets(context: ScenarioContext) -> None:
+    topic, group, admin = context.topic(2), context.name("group"), context.admin
     for index in range(2):
-        scene.truth.write_values(topic, [b"x"] * COUNT, partition=index)
-    _busy_group(scene, topic, group).close()
+        context.truth.write_values(topic, [b"x"] * COUNT, partition=index)
+    _busy_group(context, topic, group).close()
     admin.alter_group_offsets(group, {(topic, 0): COUNT - 2, (topic, 1): COUNT})
     same(admin.group_offsets(group), {(topic, 0): COUNT - 2, (topic, 1): COUNT}, "its offsets")
-    consumer = scene.another().consumer(group=group, reset="earliest", auto_commit=False)
+    consumer = context.another().consumer(group=group, reset="earliest", auto_commit=False)
     consumer.subscribe([topic])
     members = Members([consumer])
     same(sorted(one.offset for one in members.read(2)), [COUNT - 2, COUNT - 1], "offsets that the next member read")
@@ -200,14 +200,14 @@ def admin_group_offsets(scene: Scene) -> None:
         if _word(admin.describe_group(group)["state"]) == "empty":
             break
     same(_code(admin.delete_groups([group]), group), None, "the error of its deletion")
-    same(GroupTruth(scene.broker.process.port).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed afterwards")
+    same(GroupTruth(context.broker.process.port).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed afterwards")
     _refused(_failure(lambda: admin.delete_groups([group])[group]), "GROUP_ID_NOT_FOUND")
 
 
 @scenario("The offsets of a group with members cannot be altered.")
-def admin_offsets_of_a_busy_group(scene: Scene) -> None:
-    topic, group, admin = scene.topic(2), scene.name("group"), scene.admin
-    members = _busy_group(scene, topic, group)
+def admin_offsets_of_a_busy_group(context: ScenarioContext) -> None:
+    topic, group, admin = context.topic(2), context.name("group"), context.admin
+    members = _busy_group(context, topic, group)
     with _refusal("UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP", "REBALANCE_IN_PROGRESS"):
         admin.alter_group_offsets(group, {(topic, 0): 0})
     same(admin.group_offsets(group)[topic, 0], 3, "its offset")
@@ -215,27 +215,27 @@ def admin_offsets_of_a_busy_group(scene: Scene) -> None:
 
 
 @scenario("The producers of a partition are described: id, epoch, last sequence, and the start of an open transaction.")
-def admin_producers(scene: Scene) -> None:
-    topic, name = scene.topic(), scene.name("txn")
-    scene.truth.write_values(topic, [b"before"])
-    producer = scene.producer(transactional_id=name)
+def admin_producers(context: ScenarioContext) -> None:
+    topic, name = context.topic(), context.name("txn")
+    context.truth.write_values(topic, [b"before"])
+    producer = context.producer(transactional_id=name)
     producer.begin()
     producer.send_ok(topic, [Record(b"%d" % number, partition=0) for number in range(5)])
-    (open_one,) = scene.admin.describe_producers((topic, 0))
+    (open_one,) = context.admin.describe_producers((topic, 0))
     same((open_one["last_sequence"], open_one["txn_start"]), (4, 1), "last sequence and start of the transaction")
     expect(open_one["producer_id"] >= 0 and open_one["epoch"] >= 0, f"the producer is {open_one}")
     producer.commit()
     for _ in until("the transaction is no longer open", 15.0):
-        (one,) = scene.admin.describe_producers((topic, 0))
+        (one,) = context.admin.describe_producers((topic, 0))
         if one["txn_start"] in {None, -1}:
             break
     producer.close()
 
 
 @scenario("Transactions are listed and described while they are open and when they are complete.")
-def admin_transactions(scene: Scene) -> None:
-    topic, name, admin = scene.topic(2), scene.name("txn"), scene.admin
-    producer = scene.producer(transactional_id=name, transaction_timeout_ms=50_000)
+def admin_transactions(context: ScenarioContext) -> None:
+    topic, name, admin = context.topic(2), context.name("txn"), context.admin
+    producer = context.producer(transactional_id=name, transaction_timeout_ms=50_000)
     producer.begin()
     producer.send_ok(topic, [Record(b"v", partition=index) for index in range(2)])
     same(_word(admin.list_transactions()[name][1]), "ongoing", "its state in the list")
@@ -248,29 +248,29 @@ def admin_transactions(scene: Scene) -> None:
             break
     producer.close()
     with _refusal("TRANSACTIONAL_ID_NOT_FOUND"):
-        admin.describe_transaction(scene.name("absent"))
+        admin.describe_transaction(context.name("absent"))
 
 
 @scenario("An operator aborts a transaction in a partition: records after it become readable, and its own do not.")
-def admin_abort_transaction(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(transactional_id=scene.name("txn"))
+def admin_abort_transaction(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(transactional_id=context.name("txn"))
     producer.begin()
     producer.send_ok(topic, [Record(b"hanging", partition=0)])
-    scene.truth.write_values(topic, [b"behind"])
-    scene.admin.abort_transaction((topic, 0), 0)
-    same([one.value for one in scene.read(topic, 1, isolation="read_committed")], [b"behind"], "values")
+    context.truth.write_values(topic, [b"behind"])
+    context.admin.abort_transaction((topic, 0), 0)
+    same([one.value for one in context.read(topic, 1, isolation="read_committed")], [b"behind"], "values")
 
 
 @scenario("An operator fences a transactional id: its producer cannot continue, and its transaction is aborted.")
-def admin_fence_producers(scene: Scene) -> None:
-    topic, name = scene.topic(), scene.name("txn")
-    producer = scene.producer(transactional_id=name)
+def admin_fence_producers(context: ScenarioContext) -> None:
+    topic, name = context.topic(), context.name("txn")
+    producer = context.producer(transactional_id=name)
     producer.begin()
     producer.send_ok(topic, [Record(b"fenced", partition=0)])
-    scene.admin.fence_producers([name])
-    scene.truth.write_values(topic, [b"behind"])
-    same([one.value for one in scene.read(topic, 1, isolation="read_committed")], [b"behind"], "values")
+    context.admin.fence_producers([name])
+    context.truth.write_values(topic, [b"behind"])
+    same([one.value for one in context.read(topic, 1, isolation="read_committed")], [b"behind"], "values")
     try:
         producer.commit()
     except ClientError as error:
@@ -280,8 +280,8 @@ def admin_fence_producers(scene: Scene) -> None:
 
 
 @scenario("The cluster is described: its id, its node, its controller.", quick=True)
-def admin_cluster(scene: Scene) -> None:
-    cluster = scene.admin.describe_cluster()
-    same([(node[1], node[2]) for node in cluster["nodes"]], [(HOST, scene.broker.port_of(cluster["nodes"][0][0]))], "its nodes")
+def admin_cluster(context: ScenarioContext) -> None:
+    cluster = context.admin.describe_cluster()
+    same([(node[1], node[2]) for node in cluster["nodes"]], [(HOST, context.broker.port_of(cluster["nodes"][0][0]))], "its nodes")
     expect(cluster.get("controller") in {None, cluster["nodes"][0][0]}, f"its controller is {cluster.get('controller')}")
     expect(cluster["cluster_id"] is None or len(cluster["cluster_id"]) > 0, "its id is empty")

@@ -8,7 +8,7 @@ import time
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.control import ClientError, ProgramFailed, Unsupported
 from client_compat.matrix.facades import Client, Record, Taken
-from client_compat.matrix.scenario import Broken, Scene, expect, poll_until, same, scenario
+from client_compat.matrix.scenario import Broken, ScenarioContext, expect, poll_until, same, scenario
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord
 
@@ -23,58 +23,58 @@ def _write(client: Client, topic: str, codec: Codec, partition: int = 0) -> None
     producer.close()
 
 
-def _codec_both_ways(scene: Scene, codec: Codec) -> None:
+def _codec_both_ways(context: ScenarioContext, codec: Codec) -> None:
     """Write with the client and inspect the log; then read with the client what Ottla's own code compressed."""
-    written, given = scene.topic(), scene.topic()
-    _write(scene.client, written, codec)
-    batches = scene.truth.batches(written)
+    written, given = context.topic(), context.topic()
+    _write(context.client, written, codec)
+    batches = context.truth.batches(written)
     same([record.value for batch in batches for record in batch.records], list(VALUES), "the log's values")
     same({batch.header.codec for batch in batches}, {codec}, "codecs of the log's batches")
     at = int(time.time() * 1000)
-    scene.truth.write(given, [SimpleRecord(b"k", value, at) for value in VALUES], codec=codec)
-    same([one.value for one in scene.read(given, COUNT)], list(VALUES), "values consumed")
+    context.truth.write(given, [SimpleRecord(b"k", value, at) for value in VALUES], codec=codec)
+    same([one.value for one in context.read(given, COUNT)], list(VALUES), "values consumed")
 
 
 @scenario("gzip is written and read.", quick=True)
-def gzip(scene: Scene) -> None:
-    _codec_both_ways(scene, Codec.GZIP)
+def gzip(context: ScenarioContext) -> None:
+    _codec_both_ways(context, Codec.GZIP)
 
 
 @scenario("snappy is written and read.", quick=True)
-def snappy(scene: Scene) -> None:
-    _codec_both_ways(scene, Codec.SNAPPY)
+def snappy(context: ScenarioContext) -> None:
+    _codec_both_ways(context, Codec.SNAPPY)
 
 
 @scenario("lz4 is written and read.", quick=True)
-def lz4(scene: Scene) -> None:
-    _codec_both_ways(scene, Codec.LZ4)
+def lz4(context: ScenarioContext) -> None:
+    _codec_both_ways(context, Codec.LZ4)
 
 
 @scenario("zstd is written and read.", quick=True)
-def zstd(scene: Scene) -> None:
-    _codec_both_ways(scene, Codec.ZSTD)
+def zstd(context: ScenarioContext) -> None:
+    _codec_both_ways(context, Codec.ZSTD)
 
 
 @scenario("The broker applies the topic's compression.type, whatever codec the client uses, and the client can read the records.")
-def topic_codec(scene: Scene) -> None:
-    topic = scene.topic(configs={"compression.type": "zstd"})
-    _write(scene.client, topic, Codec.GZIP)
-    batches = scene.truth.batches(topic)
+def topic_codec(context: ScenarioContext) -> None:
+    topic = context.topic(configs={"compression.type": "zstd"})
+    _write(context.client, topic, Codec.GZIP)
+    batches = context.truth.batches(topic)
     same({batch.header.codec for batch in batches}, {Codec.ZSTD}, "codecs of the log's batches")
-    same([one.value for one in scene.read(topic, COUNT)], list(VALUES), "values consumed")
+    same([one.value for one in context.read(topic, COUNT)], list(VALUES), "values consumed")
 
 
 @scenario("Every other client reads what this client writes with each codec, except codecs that one of the two lacks.", timeout_s=300.0)
-def codecs_read_by_all(scene: Scene) -> None:
-    topic = scene.topic(len(Codec))
-    written = [codec for codec in Codec if _can_write(scene.client, topic, codec)]
+def codecs_read_by_all(context: ScenarioContext) -> None:
+    topic = context.topic(len(Codec))
+    written = [codec for codec in Codec if _can_write(context.client, topic, codec)]
     expect(bool(written), "it writes with no codec at all")
     bad, count = [], 0
-    for name in scene.programs.others():
-        if name == scene.client_name:
+    for name in context.programs.others():
+        if name == context.client_name:
             continue
         try:
-            reader = scene.other(name)
+            reader = context.other(name)
         except Skipped:
             continue
         except ProgramFailed as error:

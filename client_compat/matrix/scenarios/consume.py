@@ -6,23 +6,23 @@ import time
 
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Consumer, Partition, Record, Taken
-from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
+from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario
 
 COUNT = 50
 STEP_MS = 1_000
 
 
-def _filled(scene: Scene, partitions: int = 1, count: int = COUNT) -> list[Partition]:
+def _filled(context: ScenarioContext, partitions: int = 1, count: int = COUNT) -> list[Partition]:
     """Create a topic with `count` records in each partition, with values `partition:number`, in batches of ten."""
-    topic = scene.topic(partitions)
+    topic = context.topic(partitions)
     for index in range(partitions):
         for start in range(0, count, 10):
-            scene.truth.write_values(topic, [b"%d:%d" % (index, n) for n in range(start, min(start + 10, count))], partition=index)
+            context.truth.write_values(topic, [b"%d:%d" % (index, n) for n in range(start, min(start + 10, count))], partition=index)
     return [(topic, index) for index in range(partitions)]
 
 
-def _reader(scene: Scene, partitions: list[Partition]) -> Consumer:
-    consumer = scene.consumer(reset="earliest")
+def _reader(context: ScenarioContext, partitions: list[Partition]) -> Consumer:
+    consumer = context.consumer(reset="earliest")
     consumer.assign(partitions)
     return consumer
 
@@ -34,9 +34,9 @@ def _offsets(taken: list[Taken]) -> list[int]:
 @scenario(
     "After a seek to an offset in the middle of a batch, to the beginning or to the end, the consumer continues from there.", quick=True
 )
-def seek(scene: Scene) -> None:
-    ((topic, index),) = partitions = _filled(scene)
-    consumer = _reader(scene, partitions)
+def seek(context: ScenarioContext) -> None:
+    ((topic, index),) = partitions = _filled(context)
+    consumer = _reader(context, partitions)
     same(_offsets(poll_until(consumer, COUNT))[:COUNT], list(range(COUNT)), "offsets from the beginning")
     consumer.seek((topic, index), 33)
     same(_offsets(poll_until(consumer, COUNT - 33)), list(range(33, COUNT)), "offsets after seek(33)")
@@ -44,36 +44,36 @@ def seek(scene: Scene) -> None:
     same(_offsets(poll_until(consumer, COUNT)), list(range(COUNT)), "offsets after seek(beginning)")
     consumer.seek((topic, index), "end")
     same(consumer.poll(1, 500), [], "records at the end")
-    scene.truth.write_values(topic, [b"new"])
+    context.truth.write_values(topic, [b"new"])
     same([one.value for one in poll_until(consumer, 1)], [b"new"], "what came after seek(end)")
     consumer.close()
 
 
 @scenario("A consumer's position is one past the last record that it got.")
-def position(scene: Scene) -> None:
-    (partition,) = partitions = _filled(scene)
-    consumer = _reader(scene, partitions)
+def position(context: ScenarioContext) -> None:
+    (partition,) = partitions = _filled(context)
+    consumer = _reader(context, partitions)
     taken = poll_until(consumer, COUNT)
     same(consumer.position(partitions), {partition: taken[-1].offset + 1}, "the position after a poll")
     consumer.close()
 
 
 @scenario("The beginning and end offsets are those of the log.", quick=True)
-def beginning_and_end_offsets(scene: Scene) -> None:
-    partitions = _filled(scene, 2)
-    empty = (scene.topic(), 0)
-    consumer = _reader(scene, [*partitions, empty])
+def beginning_and_end_offsets(context: ScenarioContext) -> None:
+    partitions = _filled(context, 2)
+    empty = (context.topic(), 0)
+    consumer = _reader(context, [*partitions, empty])
     same(consumer.end_offsets([*partitions, empty]), {**dict.fromkeys(partitions, COUNT), empty: 0}, "end offsets")
     same(consumer.beginning_offsets([*partitions, empty]), {**dict.fromkeys(partitions, 0), empty: 0}, "beginning offsets")
     consumer.close()
 
 
 @scenario("An offset lookup by time returns the first record at or after the time, and nothing after the last record.", quick=True)
-def offsets_for_times(scene: Scene) -> None:
-    topic, first = scene.topic(), int(time.time() * 1000) - COUNT * STEP_MS
+def offsets_for_times(context: ScenarioContext) -> None:
+    topic, first = context.topic(), int(time.time() * 1000) - COUNT * STEP_MS
     for number in range(10):
-        scene.truth.write_values(topic, [b"%d" % number], timestamp=first + number * STEP_MS)
-    consumer = _reader(scene, [(topic, 0)])
+        context.truth.write_values(topic, [b"%d" % number], timestamp=first + number * STEP_MS)
+    consumer = _reader(context, [(topic, 0)])
     for at, wanted in ((first, 0), (first + 1, 1), (first + 4 * STEP_MS, 4), (first - 10 * STEP_MS, 0)):
         offset, timestamp = consumer.offsets_for_times({(topic, 0): at})[topic, 0]
         same(offset, wanted, f"the offset for {at - first} ms after the first record")
@@ -84,14 +84,14 @@ def offsets_for_times(scene: Scene) -> None:
 
 
 @scenario("A paused partition returns no records while others do, and continues where it stopped when it is resumed.")
-def pause_and_resume(scene: Scene) -> None:
-    partitions = _filled(scene, 2)
+def pause_and_resume(context: ScenarioContext) -> None:
+    partitions = _filled(context, 2)
     paused, other = partitions
-    consumer = _reader(scene, partitions)
+    consumer = _reader(context, partitions)
     poll_until(consumer, 2 * COUNT)
     consumer.pause([paused])
     for _, index in partitions:
-        scene.truth.write_values(paused[0], [b"%d:late" % index], partition=index)
+        context.truth.write_values(paused[0], [b"%d:late" % index], partition=index)
     same([(one.partition, one.offset) for one in poll_until(consumer, 1)], [(other[1], COUNT)], "what came while one was paused")
     same(consumer.poll(1, 700), [], "what else came while it was paused")
     consumer.resume([paused])
@@ -100,21 +100,21 @@ def pause_and_resume(scene: Scene) -> None:
 
 
 @scenario("A consumer without a position starts at the beginning or at the end, according to auto.offset.reset.")
-def reset_earliest_and_latest(scene: Scene) -> None:
-    ((topic, index),) = _filled(scene)
-    same(_offsets(scene.read(topic, COUNT, reset="earliest")), list(range(COUNT)), "offsets with earliest")
-    consumer = scene.consumer(reset="latest")
+def reset_earliest_and_latest(context: ScenarioContext) -> None:
+    ((topic, index),) = _filled(context)
+    same(_offsets(context.read(topic, COUNT, reset="earliest")), list(range(COUNT)), "offsets with earliest")
+    consumer = context.consumer(reset="latest")
     consumer.assign([(topic, index)])
     same(consumer.poll(1, 1_000), [], "records with latest, before anything new")
-    scene.truth.write_values(topic, [b"new"])
+    context.truth.write_values(topic, [b"new"])
     same(_offsets(poll_until(consumer, 1)), [COUNT], "offsets with latest")
     consumer.close()
 
 
 @scenario("A position that the log no longer has is reset according to auto.offset.reset.")
-def position_out_of_range(scene: Scene) -> None:
-    (partition,) = partitions = _filled(scene)
-    consumer = _reader(scene, partitions)
+def position_out_of_range(context: ScenarioContext) -> None:
+    (partition,) = partitions = _filled(context)
+    consumer = _reader(context, partitions)
     poll_until(consumer, COUNT)
     consumer.seek(partition, 10 * COUNT)
     same(_offsets(poll_until(consumer, COUNT)), list(range(COUNT)), "offsets after a seek beyond the end")
@@ -122,9 +122,9 @@ def position_out_of_range(scene: Scene) -> None:
 
 
 @scenario("With auto.offset.reset=none a position that the log does not have is an error.")
-def reset_none(scene: Scene) -> None:
-    (partition,) = _filled(scene)
-    consumer = scene.consumer(reset="none")
+def reset_none(context: ScenarioContext) -> None:
+    (partition,) = _filled(context)
+    consumer = context.consumer(reset="none")
     consumer.assign([partition])
     taken: list[Taken] = []
     try:
@@ -137,20 +137,20 @@ def reset_none(scene: Scene) -> None:
 
 
 @scenario("Records larger than a fetch's limit arrive one at a time, so that a consumer always makes progress.")
-def small_fetches(scene: Scene) -> None:
-    topic, size = scene.topic(), 20_000
+def small_fetches(context: ScenarioContext) -> None:
+    topic, size = context.topic(), 20_000
     for number in range(10):
-        scene.truth.write_values(topic, [b"%d" % number + b"." * size])
-    consumer = scene.consumer(reset="earliest", fetch_max_bytes=1_000, partition_fetch_bytes=1_000)
+        context.truth.write_values(topic, [b"%d" % number + b"." * size])
+    consumer = context.consumer(reset="earliest", fetch_max_bytes=1_000, partition_fetch_bytes=1_000)
     consumer.assign([(topic, 0)])
     same(_offsets(poll_until(consumer, 10)), list(range(10)), "offsets")
     consumer.close()
 
 
 @scenario("A fetch whose minimum of bytes is not available returns the available records after its maximum wait.")
-def fetch_waits(scene: Scene) -> None:
-    (partition,) = _filled(scene, count=10)
-    consumer = scene.consumer(reset="earliest", fetch_min_bytes=1_000_000, fetch_max_wait_ms=1_500)
+def fetch_waits(context: ScenarioContext) -> None:
+    (partition,) = _filled(context, count=10)
+    consumer = context.consumer(reset="earliest", fetch_min_bytes=1_000_000, fetch_max_wait_ms=1_500)
     consumer.assign([partition])
     began = time.monotonic()
     same(_offsets(poll_until(consumer, 10)), list(range(10)), "offsets")
@@ -160,15 +160,15 @@ def fetch_waits(scene: Scene) -> None:
 
 
 @scenario("A consumer that waits at the end of the log gets a record as soon as it is written, not when its fetch expires.")
-def woken_at_once(scene: Scene) -> None:
-    (partition,) = partitions = _filled(scene, count=1)
-    consumer = scene.consumer(reset="earliest", fetch_max_wait_ms=5_000)
+def woken_at_once(context: ScenarioContext) -> None:
+    (partition,) = partitions = _filled(context, count=1)
+    consumer = context.consumer(reset="earliest", fetch_max_wait_ms=5_000)
     consumer.assign(partitions)
     poll_until(consumer, 1)
     began = time.monotonic()
     for number in range(3):
         same(consumer.poll(1, 200), [], "records at the end")
-        scene.truth.write_values(partition[0], [b"%d" % number])
+        context.truth.write_values(partition[0], [b"%d" % number])
         poll_until(consumer, 1)
     took = time.monotonic() - began
     expect(took < 4.5, f"three records took {took:.1f} s to be read, with fetch.max.wait.ms of 5 s")
@@ -176,16 +176,16 @@ def woken_at_once(scene: Scene) -> None:
 
 
 @scenario("With sixty partitions of which few change, some paused and resumed, a fetch session loses no record and repeats none.")
-def many_partitions(scene: Scene) -> None:
+def many_partitions(context: ScenarioContext) -> None:
     count = 60
-    topic = scene.topic(count)
+    topic = context.topic(count)
     partitions = [(topic, index) for index in range(count)]
-    consumer = _reader(scene, partitions)
+    consumer = _reader(context, partitions)
     found: list[tuple[int, bytes | None]] = []
     for round_ in range(4):
         written = [(index, b"%d" % round_) for index in range(round_, count, 7)]
         for index, value in written:
-            scene.truth.write_values(topic, [value], partition=index)
+            context.truth.write_values(topic, [value], partition=index)
         found += [(one.partition, one.value) for one in poll_until(consumer, len(written))]
         half = [partition for partition in partitions if partition[1] % 2 == round_ % 2]
         consumer.pause(half)
@@ -197,34 +197,34 @@ def many_partitions(scene: Scene) -> None:
 
 
 @scenario("After a changed assignment, removed partitions return nothing, and new ones return records from their beginning.")
-def assign_again(scene: Scene) -> None:
-    partitions = _filled(scene, 3)
-    consumer = _reader(scene, partitions[:2])
+def assign_again(context: ScenarioContext) -> None:
+    partitions = _filled(context, 3)
+    consumer = _reader(context, partitions[:2])
     poll_until(consumer, 2 * COUNT)
     consumer.assign(partitions[2:])
     same(consumer.assignment(), set(partitions[2:]), "the assignment")
-    scene.truth.write_values(partitions[0][0], [b"unseen"], partition=0)
+    context.truth.write_values(partitions[0][0], [b"unseen"], partition=0)
     taken = poll_until(consumer, COUNT) + consumer.poll(1, 300)
     same({one.partition for one in taken}, {2}, "partitions that gave records")
     consumer.close()
 
 
 @scenario("Two consumers without a group each read all records of a partition.")
-def two_readers(scene: Scene) -> None:
-    partitions = _filled(scene)
-    first, second = _reader(scene, partitions), _reader(scene, partitions)
+def two_readers(context: ScenarioContext) -> None:
+    partitions = _filled(context)
+    first, second = _reader(context, partitions), _reader(context, partitions)
     for consumer in (first, second):
         same(_offsets(poll_until(consumer, COUNT)), list(range(COUNT)), "offsets")
         consumer.close()
 
 
 @scenario("Ten thousand records of 100 bytes over six partitions are read, each once.", quick=True)
-def bulk(scene: Scene) -> None:
+def bulk(context: ScenarioContext) -> None:
     count, partitions = 10_000, 6
-    topic = scene.topic(partitions)
-    producer = scene.producer(acks="all")
+    topic = context.topic(partitions)
+    producer = context.producer(acks="all")
     for start in range(0, count, 2_000):
         producer.send_ok(topic, [Record((b"%d" % n).ljust(100, b"."), partition=n % partitions) for n in range(start, start + 2_000)])
     producer.close()
-    taken = scene.read(topic, count, partitions=partitions)
+    taken = context.read(topic, count, partitions=partitions)
     same(sorted(int((one.value or b"").rstrip(b".")) for one in taken), list(range(count)), "values consumed")

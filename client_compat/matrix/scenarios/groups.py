@@ -8,14 +8,14 @@ from client_compat.clients.options import ConsumerOptions
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Consumer, Partition
 from client_compat.matrix.membership import Members, filled, group_truth, member, partitions_of
-from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
+from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario
 
 COUNT = 40
 PARTITIONS = 4
 
 
-def _filled(scene: Scene, partitions: int = PARTITIONS, count: int = COUNT) -> str:
-    return filled(scene, partitions, count)
+def _filled(context: ScenarioContext, partitions: int = PARTITIONS, count: int = COUNT) -> str:
+    return filled(context, partitions, count)
 
 
 def _options(group: str, **more: object) -> ConsumerOptions:
@@ -28,15 +28,15 @@ def _joining(group: str, **more: object) -> ConsumerOptions:
     return options
 
 
-def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
+def _member(context: ScenarioContext, group: str, *topics: str, **more: object) -> Consumer:
     """Return a member of the group that subscribes to `topics` and commits as its client does by default."""
-    return member(scene, _joining(group, **more), topics)
+    return member(context, _joining(group, **more), topics)
 
 
 @scenario("The only member of a group gets all partitions and every record once.", quick=True)
-def group_alone(scene: Scene) -> None:
-    topic, group = _filled(scene), scene.name("group")
-    members = Members([_member(scene, group, topic)])
+def group_alone(context: ScenarioContext) -> None:
+    topic, group = _filled(context), context.name("group")
+    members = Members([_member(context, group, topic)])
     taken = members.read(PARTITIONS * COUNT)
     same(len(taken), PARTITIONS * COUNT, "records, of which none twice")
     same(members.shares(), [partitions_of(topic, count=PARTITIONS)], "the assignment")
@@ -46,18 +46,18 @@ def group_alone(scene: Scene) -> None:
 @scenario(
     "When a member joins, the partitions are shared; when it leaves, the other member gets all of them; no record is missed.", quick=True
 )
-def group_join_and_leave(scene: Scene) -> None:
-    topic, group = _filled(scene), scene.name("group")
+def group_join_and_leave(context: ScenarioContext) -> None:
+    topic, group = _filled(context), context.name("group")
     every = partitions_of(topic, count=PARTITIONS)
-    members = Members([_member(scene, group, topic)])
+    members = Members([_member(context, group, topic)])
     members.share(every, [4])
-    members.add(_member(scene, group, topic))
+    members.add(_member(context, group, topic))
     members.share(every, [2, 2])
-    scene.truth.write_values(topic, [b"shared"], partition=0)
+    context.truth.write_values(topic, [b"shared"], partition=0)
     members.read(PARTITIONS * COUNT + 1)
     members.consumers.pop(0).close()
     members.share(every, [4])
-    scene.truth.write_values(topic, [b"alone"], partition=1)
+    context.truth.write_values(topic, [b"alone"], partition=1)
     places = {(topic, index, number) for index in range(PARTITIONS) for number in range(COUNT)}
     members.read(len(places) + 2)
     expect(places <= members.places(), "records are missing")
@@ -65,11 +65,11 @@ def group_join_and_leave(scene: Scene) -> None:
 
 
 @scenario("The partitions of a killed member go to the other one after its session timeout.")
-def group_member_killed(scene: Scene) -> None:
-    topic, group = _filled(scene), scene.name("group")
+def group_member_killed(context: ScenarioContext) -> None:
+    topic, group = _filled(context), context.name("group")
     every = partitions_of(topic, count=PARTITIONS)
-    first = _member(scene, group, topic, session_timeout_ms=6_000)
-    killed = scene.another()
+    first = _member(context, group, topic, session_timeout_ms=6_000)
+    killed = context.another()
     second = killed.consumer(**_joining(group, session_timeout_ms=6_000))
     second.subscribe([topic])
     members = Members([first, second])
@@ -81,10 +81,10 @@ def group_member_killed(scene: Scene) -> None:
 
 
 @scenario("With more members than partitions, one member has none, and takes over when another leaves.")
-def group_spare_member(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
+def group_spare_member(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
     every = partitions_of(topic, count=1)
-    members = Members([_member(scene, group, topic), _member(scene, group, topic)])
+    members = Members([_member(context, group, topic), _member(context, group, topic)])
     shares = members.share(every, [0, 1])
     busy = next(index for index, share in enumerate(shares) if share)
     members.consumers.pop(busy).close()
@@ -93,56 +93,56 @@ def group_spare_member(scene: Scene) -> None:
 
 
 @scenario("Two groups on one topic each read all of it.")
-def group_of_ones_own(scene: Scene) -> None:
-    topic = _filled(scene, 2)
+def group_of_ones_own(context: ScenarioContext) -> None:
+    topic = _filled(context, 2)
     for _ in range(2):
-        members = Members([_member(scene, scene.name("group"), topic)])
+        members = Members([_member(context, context.name("group"), topic)])
         members.read(2 * COUNT)
         members.close()
 
 
-def _two_topics(scene: Scene, assignor: str, sizes: list[int]) -> tuple[set[Partition], list[set[Partition]], list[str]]:
+def _two_topics(context: ScenarioContext, assignor: str, sizes: list[int]) -> tuple[set[Partition], list[set[Partition]], list[str]]:
     """Let two members share two topics of three partitions; return all partitions, the assignments, and the topics in order."""
-    topics = sorted(_filled(scene, 3, 2) for _ in range(2))
-    group, every = scene.name("group"), partitions_of(*topics, count=3)
-    members = Members([_member(scene, group, *topics, assignor=assignor) for _ in range(2)])
+    topics = sorted(_filled(context, 3, 2) for _ in range(2))
+    group, every = context.name("group"), partitions_of(*topics, count=3)
+    members = Members([_member(context, group, *topics, assignor=assignor) for _ in range(2)])
     shares = members.share(every, sizes)
     members.close()
     return every, shares, topics
 
 
 @scenario("The range assignor gives the first of two members two of three partitions, of each topic.")
-def assignor_range(scene: Scene) -> None:
-    _, shares, topics = _two_topics(scene, "range", [4, 2])
+def assignor_range(context: ScenarioContext) -> None:
+    _, shares, topics = _two_topics(context, "range", [4, 2])
     first = {(topic, index) for topic in topics for index in (0, 1)}
     expect(first in shares, f"the shares are {[sorted(share) for share in shares]}")
 
 
 @scenario("The round robin assignor gives the partitions of two topics to two members in turn.")
-def assignor_roundrobin(scene: Scene) -> None:
-    every, shares, _ = _two_topics(scene, "roundrobin", [3, 3])
+def assignor_roundrobin(context: ScenarioContext) -> None:
+    every, shares, _ = _two_topics(context, "roundrobin", [3, 3])
     dealt = {one for place, one in enumerate(sorted(every)) if place % 2 == 0}
     expect(dealt in shares, f"the shares are {[sorted(share) for share in shares]}")
 
 
 @scenario("The sticky assignor shares evenly, and a remaining member keeps its partitions when another leaves.")
-def assignor_sticky(scene: Scene) -> None:
-    _kept_partitions(scene, "sticky")
+def assignor_sticky(context: ScenarioContext) -> None:
+    _kept_partitions(context, "sticky")
 
 
 @scenario("The cooperative sticky assignor shares evenly, and moves no partition that need not move.")
-def assignor_cooperative_sticky(scene: Scene) -> None:
-    _kept_partitions(scene, "cooperative-sticky")
+def assignor_cooperative_sticky(context: ScenarioContext) -> None:
+    _kept_partitions(context, "cooperative-sticky")
 
 
-def _kept_partitions(scene: Scene, assignor: str) -> None:
-    topic, group = _filled(scene, 6, 2), scene.name("group")
+def _kept_partitions(context: ScenarioContext, assignor: str) -> None:
+    topic, group = _filled(context, 6, 2), context.name("group")
     every = partitions_of(topic, count=6)
-    members = Members([_member(scene, group, topic, assignor=assignor)])
+    members = Members([_member(context, group, topic, assignor=assignor)])
     members.share(every, [6])
-    members.add(_member(scene, group, topic, assignor=assignor))
+    members.add(_member(context, group, topic, assignor=assignor))
     members.share(every, [3, 3])
-    members.add(_member(scene, group, topic, assignor=assignor))
+    members.add(_member(context, group, topic, assignor=assignor))
     before = members.share(every, [2, 2, 2])
     members.consumers.pop(0).close()
     after = members.share(every, [3, 3])
@@ -152,11 +152,11 @@ def _kept_partitions(scene: Scene, assignor: str) -> None:
 
 
 @scenario("A static member that is killed and returns within its session timeout gets its partitions back, and no other partitions move.")
-def static_member_returns(scene: Scene) -> None:
-    topic, group = _filled(scene), scene.name("group")
+def static_member_returns(context: ScenarioContext) -> None:
+    topic, group = _filled(context), context.name("group")
     every = partitions_of(topic, count=PARTITIONS)
-    stays = _member(scene, group, topic, instance_id="stays", session_timeout_ms=40_000)
-    killed = scene.another()
+    stays = _member(context, group, topic, instance_id="stays", session_timeout_ms=40_000)
+    killed = context.another()
     goes = killed.consumer(**_joining(group, instance_id="goes", session_timeout_ms=40_000))
     goes.subscribe([topic])
     members = Members([stays, goes])
@@ -166,7 +166,7 @@ def static_member_returns(scene: Scene) -> None:
     del members.consumers[1]
     members.poll(1_500)
     same(stays.assignment(), before[0], "what the other has while it is away")
-    members.add(_member(scene, group, topic, instance_id="goes", session_timeout_ms=40_000))
+    members.add(_member(context, group, topic, instance_id="goes", session_timeout_ms=40_000))
     after = members.settle(lambda shares: bool(shares[1]), "the static member has partitions again", 30.0)
     same(after, before, "the shares")
     expect(time.monotonic() - began < 35.0, "it came back only after the session timeout")
@@ -174,12 +174,12 @@ def static_member_returns(scene: Scene) -> None:
 
 
 @scenario("A second member with the same instance id fences the first one.")
-def static_member_fenced(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
+def static_member_fenced(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
     every = partitions_of(topic, count=1)
-    older = Members([_member(scene, group, topic, instance_id="one")])
+    older = Members([_member(context, group, topic, instance_id="one")])
     older.share(every, [1])
-    newer = Members([_member(scene, group, topic, instance_id="one")])
+    newer = Members([_member(context, group, topic, instance_id="one")])
     newer.share(every, [1])
     try:
         for _ in range(20):
@@ -188,57 +188,57 @@ def static_member_fenced(scene: Scene) -> None:
     except ClientError as error:
         expect(bool(error.code), "the error has no code")
         newer.consumers[0].commit({(topic, 0): 7})
-        same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 7}, "what is committed")
+        same(group_truth(context).offsets(group, [(topic, 0)]), {(topic, 0): 7}, "what is committed")
         return
     expect(False, "the first one still commits, and no error came")
 
 
 @scenario("The next member of the group starts at the committed offsets.", quick=True)
-def commit_and_resume(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
-    first = scene.consumer(**_options(group))
+def commit_and_resume(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
+    first = context.consumer(**_options(group))
     first.subscribe([topic])
     poll_until(first, COUNT)
     first.commit({(topic, 0): 25}, mode="sync")
-    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 25}, "what is committed")
+    same(group_truth(context).offsets(group, [(topic, 0)]), {(topic, 0): 25}, "what is committed")
     same(first.committed([(topic, 0)]), {(topic, 0): 25}, "what the client says is committed")
     first.close()
-    second = scene.consumer(**_options(group))
+    second = context.consumer(**_options(group))
     second.subscribe([topic])
     same([one.offset for one in poll_until(second, COUNT - 25)], list(range(25, COUNT)), "offsets of the next member")
     second.close()
 
 
 @scenario("A commit without offsets commits the positions: one past the last polled record.", quick=True)
-def commit_positions(scene: Scene) -> None:
-    topic, group = _filled(scene, 2), scene.name("group")
-    consumer = scene.consumer(**_options(group))
+def commit_positions(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 2), context.name("group")
+    consumer = context.consumer(**_options(group))
     consumer.subscribe([topic])
     poll_until(consumer, 2 * COUNT)
     consumer.commit(mode="sync")
-    same(group_truth(scene).offsets(group, [(topic, 0), (topic, 1)]), {(topic, 0): COUNT, (topic, 1): COUNT}, "what is committed")
+    same(group_truth(context).offsets(group, [(topic, 0), (topic, 1)]), {(topic, 0): COUNT, (topic, 1): COUNT}, "what is committed")
     consumer.close()
 
 
 @scenario("An asynchronous commit takes effect shortly after the call.")
-def commit_async(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
-    consumer = scene.consumer(**_options(group))
+def commit_async(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
+    consumer = context.consumer(**_options(group))
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
     consumer.commit({(topic, 0): 11}, mode="async")
-    group_truth(scene).wait_until_committed(group, {(topic, 0): 11}, lambda: consumer.poll(1, 200))
+    group_truth(context).wait_until_committed(group, {(topic, 0): 11}, lambda: consumer.poll(1, 200))
     consumer.close()
 
 
 @scenario("A commit's metadata is stored and returned.")
-def commit_metadata(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
-    consumer = scene.consumer(**_options(group))
+def commit_metadata(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
+    consumer = context.consumer(**_options(group))
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
     consumer.commit({(topic, 0): (12, "a note, größer")}, mode="sync")
-    same(group_truth(scene).committed(group, [(topic, 0)]), {(topic, 0): (12, "a note, größer")}, "what is committed")
+    same(group_truth(context).committed(group, [(topic, 0)]), {(topic, 0): (12, "a note, größer")}, "what is committed")
     offset, metadata = consumer.committed_metadata([(topic, 0)])[topic, 0]
     same(offset, 12, "the offset that the client says is committed")
     expect(metadata in {"", "a note, größer"}, f"the client says that the metadata is {metadata!r}")
@@ -246,66 +246,66 @@ def commit_metadata(scene: Scene) -> None:
 
 
 @scenario("With automatic commits, polled records are committed after the interval, and when the member leaves.")
-def auto_commit(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
-    consumer = scene.consumer(**_options(group, auto_commit=True, auto_commit_interval_ms=500))
+def auto_commit(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
+    consumer = context.consumer(**_options(group, auto_commit=True, auto_commit_interval_ms=500))
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
-    group_truth(scene).wait_until_committed(group, {(topic, 0): COUNT}, lambda: consumer.poll(1, 300))
-    scene.truth.write_values(topic, [b"late"])
+    group_truth(context).wait_until_committed(group, {(topic, 0): COUNT}, lambda: consumer.poll(1, 300))
+    context.truth.write_values(topic, [b"late"])
     poll_until(consumer, 1)
     consumer.poll(1, 1_000)
     consumer.close()
-    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed after it left")
+    same(group_truth(context).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed after it left")
 
 
 @scenario("Without automatic commits, nothing is committed without a call.")
-def no_auto_commit(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
-    consumer = scene.consumer(**_options(group))
+def no_auto_commit(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
+    consumer = context.consumer(**_options(group))
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
     consumer.poll(1, 1_000)
     same(consumer.committed([(topic, 0)]), {(topic, 0): None}, "what the client says is committed")
     consumer.close()
-    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed after it left")
+    same(group_truth(context).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed after it left")
 
 
 @scenario("A consumer with a manual assignment can commit for a group without members, and starts there next time.")
-def commit_without_membership(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
-    consumer = scene.consumer(**_options(group))
+def commit_without_membership(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
+    consumer = context.consumer(**_options(group))
     consumer.assign([(topic, 0)])
     poll_until(consumer, COUNT)
     consumer.commit({(topic, 0): 30}, mode="sync")
     consumer.close()
-    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): 30}, "what is committed")
-    again = scene.consumer(**_options(group))
+    same(group_truth(context).offsets(group, [(topic, 0)]), {(topic, 0): 30}, "what is committed")
+    again = context.consumer(**_options(group))
     again.assign([(topic, 0)])
     same([one.offset for one in poll_until(again, COUNT - 30)], list(range(30, COUNT)), "offsets afterwards")
     again.close()
 
 
 @scenario("A member can seek back and read again; its commits follow its position.")
-def rewind(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
-    consumer = scene.consumer(**_options(group))
+def rewind(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
+    consumer = context.consumer(**_options(group))
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
     consumer.seek((topic, 0), 5)
     same([one.offset for one in poll_until(consumer, COUNT - 5)], list(range(5, COUNT)), "offsets after the seek")
     consumer.commit(mode="sync")
-    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT}, "what is committed")
+    same(group_truth(context).offsets(group, [(topic, 0)]), {(topic, 0): COUNT}, "what is committed")
     consumer.close()
 
 
 @scenario("A subscription by pattern covers exactly the topics whose names match.")
-def subscribe_pattern(scene: Scene) -> None:
-    prefix, group = scene.name("pattern"), scene.name("group")
+def subscribe_pattern(context: ScenarioContext) -> None:
+    prefix, group = context.name("pattern"), context.name("group")
     for name in (f"{prefix}-a", f"{prefix}-b", f"other-{prefix}"):
-        scene.truth.create_topic(name)
-        scene.truth.write_values(name, [name.encode()])
-    consumer = scene.another().consumer(**_joining(group))
+        context.truth.create_topic(name)
+        context.truth.write_values(name, [name.encode()])
+    consumer = context.another().consumer(**_joining(group))
     consumer.subscribe(pattern=f"^{prefix}-.*")
     members = Members([consumer])
     members.share({(f"{prefix}-a", 0), (f"{prefix}-b", 0)}, [2])
@@ -314,17 +314,17 @@ def subscribe_pattern(scene: Scene) -> None:
 
 
 @scenario("Commits and memberships survive a restart of the broker.", durable=True, timeout_s=150.0)
-def group_over_a_restart(scene: Scene) -> None:
-    topic, group = _filled(scene, 1), scene.name("group")
-    consumer = scene.consumer(**_options(group))
+def group_over_a_restart(context: ScenarioContext) -> None:
+    topic, group = _filled(context, 1), context.name("group")
+    consumer = context.consumer(**_options(group))
     consumer.subscribe([topic])
     poll_until(consumer, COUNT)
     consumer.commit({(topic, 0): COUNT}, mode="sync")
-    scene.broker.stop()
-    scene.broker.start()
-    scene.truth.wait_until_led(topic)
-    scene.truth.write_values(topic, [b"after"])
+    context.broker.stop()
+    context.broker.start()
+    context.truth.wait_until_led(topic)
+    context.truth.write_values(topic, [b"after"])
     expect(b"after" in {one.value for one in poll_until(consumer, 1, timeout_ms=60_000)}, "the record after the restart did not come")
     consumer.commit({(topic, 0): COUNT + 1}, mode="sync")
-    same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed")
+    same(group_truth(context).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed")
     consumer.close()

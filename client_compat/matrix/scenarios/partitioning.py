@@ -9,7 +9,7 @@ from client_compat.matrix.clients import library_of
 from client_compat.matrix.control import Unsupported
 from client_compat.matrix.facades import Record, Sent, places
 from client_compat.matrix.murmur2 import partition_of
-from client_compat.matrix.scenario import Scene, expect, same, scenario
+from client_compat.matrix.scenario import ScenarioContext, expect, same, scenario
 
 PARTITIONS = 7
 KEYS = [b"21", b"foobar", b"a-little-bit-long-string", "schlüssel".encode(), bytes(range(256)), b"x", *(b"key-%d" % n for n in range(50))]
@@ -26,63 +26,63 @@ OTHER_DEFAULT: Mapping[str, str] = {
 KEYLESS_DEFAULT = frozenset({"kafka-go"})
 
 
-def _placed(scene: Scene, sent: list[Sent], topic: str) -> dict[bytes, int]:
+def _placed(context: ScenarioContext, sent: list[Sent], topic: str) -> dict[bytes, int]:
     """Return the acknowledged partition of each key, after checking it against the log."""
-    stored = {record.key: index for index in range(PARTITIONS) for record in scene.truth.records(topic, index)}
+    stored = {record.key: index for index in range(PARTITIONS) for record in context.truth.records(topic, index)}
     acknowledged = {key: one.partition for key, one in zip(KEYS, places(sent), strict=True)}
     same(acknowledged, stored, "partitions that were acknowledged, against the log")
     return acknowledged
 
 
-def _send_keys(scene: Scene, partitioner: str) -> dict[bytes, int]:
-    topic = scene.topic(PARTITIONS)
-    producer = scene.producer(acks="all", partitioner="murmur2") if partitioner == "murmur2" else scene.producer(acks="all")
+def _send_keys(context: ScenarioContext, partitioner: str) -> dict[bytes, int]:
+    topic = context.topic(PARTITIONS)
+    producer = context.producer(acks="all", partitioner="murmur2") if partitioner == "murmur2" else context.producer(acks="all")
     sent = producer.send_ok(topic, [Record(b"v", key) for key in KEYS])
     producer.close()
-    return _placed(scene, sent, topic)
+    return _placed(context, sent, topic)
 
 
 JAVA = {key: partition_of(key, PARTITIONS) for key in KEYS}
 
 
 @scenario("The client's default partitioner chooses the same partition as the Java client's for every key, by murmur2.", quick=True)
-def default_partitioner_as_javas(scene: Scene) -> None:
-    if other := OTHER_DEFAULT.get(library_of(scene.client_name)):
-        raise Unsupported(f"{scene.client_name}: {other}")
-    same(_send_keys(scene, "default"), JAVA, "partitions by key")
+def default_partitioner_as_javas(context: ScenarioContext) -> None:
+    if other := OTHER_DEFAULT.get(library_of(context.client_name)):
+        raise Unsupported(f"{context.client_name}: {other}")
+    same(_send_keys(context, "default"), JAVA, "partitions by key")
 
 
 @scenario("The client's murmur2 partitioner, selected by name, chooses the same partition as the Java client's for every key.")
-def murmur2_partitioner(scene: Scene) -> None:
-    same(_send_keys(scene, "murmur2"), JAVA, "partitions by key")
+def murmur2_partitioner(context: ScenarioContext) -> None:
+    same(_send_keys(context, "murmur2"), JAVA, "partitions by key")
 
 
 @scenario("The client's default partitioner always chooses the same partition for a key, and several partitions for different keys.")
-def same_key_same_partition(scene: Scene) -> None:
-    if scene.client_name in KEYLESS_DEFAULT:
-        raise Unsupported(f"{scene.client_name}: {OTHER_DEFAULT[scene.client_name]}")
-    first, second = (_send_keys(scene, "default") for _ in range(2))
+def same_key_same_partition(context: ScenarioContext) -> None:
+    if context.client_name in KEYLESS_DEFAULT:
+        raise Unsupported(f"{context.client_name}: {OTHER_DEFAULT[context.client_name]}")
+    first, second = (_send_keys(context, "default") for _ in range(2))
     same(second, first, "partitions by key, in another topic of as many")
     expect(len(set(first.values())) > PARTITIONS // 2, f"{len(KEYS)} keys went to {len(set(first.values()))} of {PARTITIONS} partitions")
 
 
 @scenario("A custom partitioner chooses the partition.")
-def custom_partitioner(scene: Scene) -> None:
-    topic = scene.topic(PARTITIONS)
-    producer = scene.producer(acks="all", partitioner="last")
+def custom_partitioner(context: ScenarioContext) -> None:
+    topic = context.topic(PARTITIONS)
+    producer = context.producer(acks="all", partitioner="last")
     sent = producer.send_ok(topic, [Record(b"v", key) for key in KEYS])
     producer.close()
     same({one.partition for one in sent}, {PARTITIONS - 1}, "partitions")
-    same([record.key for record in scene.truth.records(topic, PARTITIONS - 1)], list(KEYS), "keys in the last partition")
+    same([record.key for record in context.truth.records(topic, PARTITIONS - 1)], list(KEYS), "keys in the last partition")
 
 
 @scenario("A custom serializer produces the stored bytes.")
-def serializer(scene: Scene) -> None:
-    topic, document = scene.topic(), {"z": [1, 2], "a": {"y": None, "b": "é"}}
-    producer = scene.producer(acks="all", serializer="json")
+def serializer(context: ScenarioContext) -> None:
+    topic, document = context.topic(), {"z": [1, 2], "a": {"y": None, "b": "é"}}
+    producer = context.producer(acks="all", serializer="json")
     producer.send_ok(topic, [Record(json.dumps(document, indent=2).encode(), partition=0)])
     producer.close()
-    (value,) = scene.truth.values(topic)
+    (value,) = context.truth.values(topic)
     same(json.loads(value or b"null"), document, "the stored document")
     compact = {
         json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=ascii_only).encode() for ascii_only in (True, False)
@@ -91,10 +91,10 @@ def serializer(scene: Scene) -> None:
 
 
 @scenario("An interceptor gets every record before it is sent, and its changes are stored.")
-def interceptor(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(acks="all", interceptor=True)
+def interceptor(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(acks="all", interceptor=True)
     producer.send_ok(topic, [Record(b"0", partition=0), Record(b"1", headers=(("own", b"h"),), partition=0)])
     producer.close()
-    found = [tuple(record.headers) for record in scene.truth.records(topic)]
+    found = [tuple(record.headers) for record in context.truth.records(topic)]
     same(found, [(("intercepted", b"1"),), (("own", b"h"), ("intercepted", b"1"))], "stored headers")

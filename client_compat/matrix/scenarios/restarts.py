@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from client_compat.clients.options import ProducerOptions
 from client_compat.matrix.facades import Record, Sent, places
-from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario, together
+from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario, together
 
 ROUNDS = 12
 PER_ROUND = 100
@@ -12,10 +12,10 @@ PARTITIONS = 2
 SEND_TIMEOUT_MS = 60_000
 
 
-def _under_load(scene: Scene, *, kill: bool, options: ProducerOptions) -> tuple[list[tuple[Sent, int]], list[list[int]]]:
+def _under_load(context: ScenarioContext, *, kill: bool, options: ProducerOptions) -> tuple[list[tuple[Sent, int]], list[list[int]]]:
     """Send in rounds while the broker restarts; return each result with the number that its record carried, and the numbers in each log."""
-    topic = scene.topic(PARTITIONS)
-    producer = scene.producer(**options)
+    topic = context.topic(PARTITIONS)
+    producer = context.producer(**options)
     producer.send_ok(topic, [Record(b"-1", partition=index) for index in range(PARTITIONS)])
 
     def load() -> list[tuple[Sent, int]]:
@@ -28,22 +28,22 @@ def _under_load(scene: Scene, *, kill: bool, options: ProducerOptions) -> tuple[
 
     def go_and_come() -> list[tuple[Sent, int]]:
         if kill:
-            scene.broker.kill()
+            context.broker.kill()
         else:
-            scene.broker.stop()
-        scene.broker.start()
+            context.broker.stop()
+        context.broker.start()
         return []
 
     sent, _ = together(load, go_and_come)
     producer.close()
-    scene.truth.wait_until_led(topic, PARTITIONS)
-    logs = [[int(value or b"") for value in scene.truth.values(topic, index)] for index in range(PARTITIONS)]
+    context.truth.wait_until_led(topic, PARTITIONS)
+    logs = [[int(value or b"") for value in context.truth.values(topic, index)] for index in range(PARTITIONS)]
     return sent, logs
 
 
-def _each_once(scene: Scene, *, kill: bool) -> None:
+def _each_once(context: ScenarioContext, *, kill: bool) -> None:
     """Check that every record was acknowledged and is stored once, in order, at the acknowledged offset."""
-    sent, logs = _under_load(scene, kill=kill, options={"acks": "all", "idempotent": True, "retries": 1_000})
+    sent, logs = _under_load(context, kill=kill, options={"acks": "all", "idempotent": True, "retries": 1_000})
     places([one for one, _ in sent])
     for one, number in sent:
         if one.error is not None:
@@ -53,9 +53,9 @@ def _each_once(scene: Scene, *, kill: bool) -> None:
         same(log, [-1, *range(index, ROUNDS * PER_ROUND, PARTITIONS)], f"partition {index}")
 
 
-def _none_lost(scene: Scene, *, kill: bool) -> None:
+def _none_lost(context: ScenarioContext, *, kill: bool) -> None:
     """Check that every acknowledged record is stored; unacknowledged ones may be."""
-    sent, logs = _under_load(scene, kill=kill, options={"acks": "all", "idempotent": False, "retries": 1_000})
+    sent, logs = _under_load(context, kill=kill, options={"acks": "all", "idempotent": False, "retries": 1_000})
     acknowledged = {number for one, number in sent if one.error is None}
     expect(len(acknowledged) > ROUNDS * PER_ROUND // 2, f"only {len(acknowledged)} of {ROUNDS * PER_ROUND} records were acknowledged")
     lost = acknowledged - {number for log in logs for number in log}
@@ -63,52 +63,52 @@ def _none_lost(scene: Scene, *, kill: bool) -> None:
 
 
 @scenario("After a clean restart under load, an idempotent producer's records are stored once, in order.", durable=True, timeout_s=180.0)
-def restarts_idempotent(scene: Scene) -> None:
-    _each_once(scene, kill=False)
+def restarts_idempotent(context: ScenarioContext) -> None:
+    _each_once(context, kill=False)
 
 
 @scenario("After a SIGKILL under load, an idempotent producer's records are stored once, in order.", durable=True, timeout_s=180.0)
-def kills_idempotent(scene: Scene) -> None:
-    _each_once(scene, kill=True)
+def kills_idempotent(context: ScenarioContext) -> None:
+    _each_once(context, kill=True)
 
 
 @scenario("A clean restart under load loses no acknowledged record.", durable=True, timeout_s=180.0)
-def restarts(scene: Scene) -> None:
-    _none_lost(scene, kill=False)
+def restarts(context: ScenarioContext) -> None:
+    _none_lost(context, kill=False)
 
 
 @scenario("A SIGKILL under load loses no acknowledged record.", durable=True, timeout_s=180.0)
-def kills(scene: Scene) -> None:
-    _none_lost(scene, kill=True)
+def kills(context: ScenarioContext) -> None:
+    _none_lost(context, kill=True)
 
 
 @scenario("After a restart of the broker a consumer continues from its position.", durable=True)
-def consumer_after_a_restart(scene: Scene) -> None:
-    topic = scene.topic()
-    scene.truth.write_values(topic, [b"0", b"1"])
-    consumer = scene.consumer(reset="earliest")
+def consumer_after_a_restart(context: ScenarioContext) -> None:
+    topic = context.topic()
+    context.truth.write_values(topic, [b"0", b"1"])
+    consumer = context.consumer(reset="earliest")
     consumer.assign([(topic, 0)])
     poll_until(consumer, 2)
-    scene.broker.stop()
-    scene.broker.start()
-    scene.truth.wait_until_led(topic)
-    scene.truth.write_values(topic, [b"2", b"3"])
+    context.broker.stop()
+    context.broker.start()
+    context.truth.wait_until_led(topic)
+    context.truth.write_values(topic, [b"2", b"3"])
     same([one.value for one in poll_until(consumer, 2, timeout_ms=45_000)], [b"2", b"3"], "values after the restart")
     consumer.close()
 
 
 @scenario("A producer and a consumer that were idle during a restart refresh their metadata and continue.", durable=True)
-def idle_over_a_restart(scene: Scene) -> None:
-    topic = scene.topic()
-    producer, consumer = scene.producer(acks="all"), scene.consumer(reset="earliest")
+def idle_over_a_restart(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer, consumer = context.producer(acks="all"), context.consumer(reset="earliest")
     producer.send_ok(topic, [Record(b"before", partition=0)], mode="sync")
     consumer.assign([(topic, 0)])
     same([one.value for one in poll_until(consumer, 1)], [b"before"], "values before")
-    scene.broker.kill()
-    scene.broker.start()
-    scene.truth.wait_until_led(topic)
+    context.broker.kill()
+    context.broker.start()
+    context.truth.wait_until_led(topic)
     producer.send_ok(topic, [Record(b"after", partition=0)], mode="sync", timeout_ms=45_000)
     same([one.value for one in poll_until(consumer, 1, timeout_ms=45_000)], [b"after"], "values after")
-    same(scene.truth.values(topic), [b"before", b"after"], "the log's values")
+    same(context.truth.values(topic), [b"before", b"after"], "the log's values")
     producer.close()
     consumer.close()

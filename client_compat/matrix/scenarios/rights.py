@@ -13,7 +13,7 @@ from collections.abc import Callable
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Client, Consumer, Producer, numbered
 from client_compat.matrix.rights import Operation, Resource, Right
-from client_compat.matrix.scenario import Scene, expect, poll_until, same
+from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same
 from client_compat.matrix.scenarios.security import COUNT, PASSWORD, scenario, user
 
 PATIENCE_S = 20.0
@@ -23,8 +23,8 @@ FETCH_MS = 6_000
 """A Fetch that was authorized before the change may still be pending; no client here uses a longer wait."""
 
 
-def _guest(scene: Scene, name: str) -> Client:
-    return scene.guest("LOGIN", mechanism="SCRAM-SHA-256", user=name, password=PASSWORD)
+def _guest(context: ScenarioContext, name: str) -> Client:
+    return context.at_listener("LOGIN", mechanism="SCRAM-SHA-256", user=name, password=PASSWORD)
 
 
 def _said(call: Callable[[], object]) -> ClientError | None:
@@ -55,114 +55,114 @@ def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused:
         expect(time.monotonic() < until, f"{what}: {error or 'no error'}, after {PATIENCE_S:.0f} s")
 
 
-def _refused_write(scene: Scene, name: str, topic: str) -> None:
+def _refused_write(context: ScenarioContext, name: str, topic: str) -> None:
     """Let user `name`, who may write only to another topic, write to `topic`; record the client's error, and check that nothing is
     stored."""
-    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, scene.topic()))
-    producer = _guest(scene, name).producer()
-    scene.note(_sent(producer, topic))
+    context.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, context.topic()))
+    producer = _guest(context, name).producer()
+    context.note(_sent(producer, topic))
     producer.close()
-    same(scene.truth.end_offset(topic), 0, "the log's end")
+    same(context.truth.end_offset(topic), 0, "the log's end")
 
 
 @scenario("A user without WRITE on a topic gets an error that names the topic, and nothing is stored.", quick=True)
-def write_denied(scene: Scene) -> None:
-    name, topic = user(scene), scene.topic()
-    scene.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
-    _refused_write(scene, name, topic)
+def write_denied(context: ScenarioContext) -> None:
+    name, topic = user(context), context.topic()
+    context.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
+    _refused_write(context, name, topic)
 
 
 @scenario("A user without DESCRIBE on a topic gets an error that names the topic.")
-def unseen_topic(scene: Scene) -> None:
-    _refused_write(scene, user(scene), scene.topic())
+def unseen_topic(context: ScenarioContext) -> None:
+    _refused_write(context, user(context), context.topic())
 
 
 @scenario("A user without READ on a topic gets an error and no records.")
-def read_denied(scene: Scene) -> None:
-    name, topic = user(scene), scene.topic()
-    scene.truth.write_values(topic, [b"not for all"])
-    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
-    scene.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
-    consumer = _guest(scene, name).consumer(reset="earliest")
+def read_denied(context: ScenarioContext) -> None:
+    name, topic = user(context), context.topic()
+    context.truth.write_values(topic, [b"not for all"])
+    context.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
+    context.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
+    consumer = _guest(context, name).consumer(reset="earliest")
     taken: list[object] = []
 
     def read() -> None:
         consumer.assign([(topic, 0)])
         taken.extend(consumer.poll(1, POLL_MS))
 
-    scene.note(_said(read))
+    context.note(_said(read))
     _said(consumer.close)
     same(taken, [], "what was read")
 
 
 @scenario("A user without READ on a group gets an error.")
-def group_denied(scene: Scene) -> None:
-    name, topic = user(scene), scene.topic()
-    scene.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
-    consumer = _guest(scene, name).consumer(group=scene.name("group"), reset="earliest")
+def group_denied(context: ScenarioContext) -> None:
+    name, topic = user(context), context.topic()
+    context.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
+    consumer = _guest(context, name).consumer(group=context.name("group"), reset="earliest")
 
     def read() -> None:
         consumer.subscribe([topic])
         consumer.poll(1, POLL_MS)
 
-    scene.note(_said(read))
+    context.note(_said(read))
     _said(consumer.close)
 
 
 @scenario("A user without WRITE on a transactional id gets an error before anything is written.")
-def transactional_id_denied(scene: Scene) -> None:
-    name, topic = user(scene), scene.topic()
-    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
+def transactional_id_denied(context: ScenarioContext) -> None:
+    name, topic = user(context), context.topic()
+    context.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
 
     def begin() -> None:
-        producer = _guest(scene, name).producer(transactional_id=scene.name("tx"), timeout_ms=10_000)
+        producer = _guest(context, name).producer(transactional_id=context.name("tx"), timeout_ms=10_000)
         producer.begin()
 
-    scene.note(_said(begin))
-    same(scene.truth.end_offset(topic), 0, "the log's end")
+    context.note(_said(begin))
+    same(context.truth.end_offset(topic), 0, "the log's end")
 
 
 @scenario("A producer's WRITE permission is removed and restored: its records are rejected in between, and then it continues.", quick=True)
-def write_taken_away_and_given_back(scene: Scene) -> None:
-    name, topic = user(scene), scene.topic()
+def write_taken_away_and_given_back(context: ScenarioContext) -> None:
+    name, topic = user(context), context.topic()
     right = Right(name, Operation.WRITE, Resource.TOPIC, topic)
-    scene.rights.give(right)
-    producer = _guest(scene, name).producer()
+    context.rights.give(right)
+    producer = _guest(context, name).producer()
     same(_sent(producer, topic), None, "the first record's error")
-    scene.rights.take_away(right)
-    scene.note(_until_refused("sent without the right", lambda: _sent(producer, topic), refused=True), "without")
-    refused_at = scene.truth.end_offset(topic)
+    context.rights.take_away(right)
+    context.note(_until_refused("sent without the right", lambda: _sent(producer, topic), refused=True), "without")
+    refused_at = context.truth.end_offset(topic)
     same(_sent(producer, topic) is None, False, "whether it is sent without the right")
-    same(scene.truth.end_offset(topic), refused_at, "the log's end")
-    scene.rights.give(right)
-    scene.note(_until_refused("sent with the right again", lambda: _sent(producer, topic), refused=False), "again")
+    same(context.truth.end_offset(topic), refused_at, "the log's end")
+    context.rights.give(right)
+    context.note(_until_refused("sent with the right again", lambda: _sent(producer, topic), refused=False), "again")
     producer.close()
-    expect(scene.truth.end_offset(topic) > refused_at, "nothing more is stored")
+    expect(context.truth.end_offset(topic) > refused_at, "nothing more is stored")
 
 
 @scenario("A consumer's READ permission is removed and restored: it gets nothing in between, and then everything.")
-def read_taken_away_and_given_back(scene: Scene) -> None:
-    name, topic = user(scene), scene.topic()
+def read_taken_away_and_given_back(context: ScenarioContext) -> None:
+    name, topic = user(context), context.topic()
     right = Right(name, Operation.READ, Resource.TOPIC, topic)
-    scene.rights.give(right)
-    scene.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
-    scene.truth.write_values(topic, [b"before"])
-    consumer = _guest(scene, name).consumer(reset="earliest")
+    context.rights.give(right)
+    context.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
+    context.truth.write_values(topic, [b"before"])
+    consumer = _guest(context, name).consumer(reset="earliest")
     consumer.assign([(topic, 0)])
     same([one.value for one in poll_until(consumer, 1)], [b"before"], "what was read with the right")
-    scene.rights.take_away(right)
+    context.rights.take_away(right)
     first = _said(lambda: consumer.poll(1, FETCH_MS))
-    scene.truth.write_values(topic, [str(number).encode() for number in range(COUNT)])
+    context.truth.write_values(topic, [str(number).encode() for number in range(COUNT)])
     taken: list[bytes | None] = []
     second = _said(lambda: _read(consumer, taken, POLL_MS))
-    scene.note(first or second, "without")
+    context.note(first or second, "without")
     same(taken, [], "what was read without the right")
-    scene.rights.give(right)
+    context.rights.give(right)
     until = time.monotonic() + PATIENCE_S
     ended: ClientError | None = None
     while len(taken) < COUNT and time.monotonic() < until:
         ended = _said(lambda: _read(consumer, taken, POLL_MS))
-    scene.found.append("goes on" if len(taken) >= COUNT else f"does not go on by itself: {ended.code if ended else 'no error'}")
+    context.found.append("goes on" if len(taken) >= COUNT else f"does not go on by itself: {ended.code if ended else 'no error'}")
     same(taken, [str(number).encode() for number in range(COUNT)][: len(taken)], "what was read with the right again")
     _said(consumer.close)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Record, numbered
-from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
+from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario
 from client_compat.matrix.truth import TruthFailed
 
 NONE_BY_ITSELF = {"auto.create.topics.enable": "false"}
@@ -13,29 +13,29 @@ UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 @scenario("Sending to a topic that does not exist creates it if the broker's auto.create.topics.enable is true.", quick=True)
-def auto_creation(scene: Scene) -> None:
-    topic = scene.name("created")
-    producer = scene.producer(acks="all")
+def auto_creation(context: ScenarioContext) -> None:
+    topic = context.name("created")
+    producer = context.producer(acks="all")
     producer.send_ok(topic, [Record(b"first"), Record(b"second")], mode="sync")
     producer.close()
-    scene.truth.wait_until_led(topic)
-    same(scene.truth.values(topic), [b"first", b"second"], "the log's values")
+    context.truth.wait_until_led(topic)
+    same(context.truth.values(topic), [b"first", b"second"], "the log's values")
 
 
 @scenario(
     "With auto.create.topics.enable=false, sending to a topic that does not exist fails, and no topic appears.",
     settings=NONE_BY_ITSELF,
 )
-def no_auto_creation(scene: Scene) -> None:
-    topic = scene.name("absent")
-    producer = scene.producer(acks="all", timeout_ms=8_000)
+def no_auto_creation(context: ScenarioContext) -> None:
+    topic = context.name("absent")
+    producer = context.producer(acks="all", timeout_ms=8_000)
     try:
         (sent,) = producer.send(topic, [Record(b"v")], mode="sync", timeout_ms=10_000)
         expect(sent.error is not None, "the record was acknowledged")
     except ClientError as error:
         expect(bool(error.code), "the error has no code")
     try:
-        scene.truth.end_offset(topic)
+        context.truth.end_offset(topic)
     except TruthFailed as error:
         expect(UNKNOWN in str(error), str(error))
         return
@@ -43,36 +43,36 @@ def no_auto_creation(scene: Scene) -> None:
 
 
 @scenario("A producer continues when its topic is deleted and recreated with another id and more partitions.", settings=NONE_BY_ITSELF)
-def topic_made_again(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(acks="all")
+def topic_made_again(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(acks="all")
     producer.send_ok(topic, numbered(3, partition=0), mode="sync")
-    scene.truth.delete_topic(topic)
-    scene.truth.create_topic(topic, 2)
+    context.truth.delete_topic(topic)
+    context.truth.create_topic(topic, 2)
     producer.send_ok(topic, numbered(3, partition=0, start=3), mode="sync", timeout_ms=25_000)
     producer.close()
-    same(scene.truth.values(topic), [b"3", b"4", b"5"], "the new log's values")
+    same(context.truth.values(topic), [b"3", b"4", b"5"], "the new log's values")
 
 
 @scenario("A consumer gets the records of a deleted and recreated topic from its beginning.", settings=NONE_BY_ITSELF)
-def topic_made_again_under_a_consumer(scene: Scene) -> None:
-    topic = scene.topic()
-    scene.truth.write_values(topic, [b"old-%d" % n for n in range(5)])
-    consumer = scene.consumer(reset="earliest")
+def topic_made_again_under_a_consumer(context: ScenarioContext) -> None:
+    topic = context.topic()
+    context.truth.write_values(topic, [b"old-%d" % n for n in range(5)])
+    consumer = context.consumer(reset="earliest")
     consumer.assign([(topic, 0)])
     poll_until(consumer, 5)
-    scene.truth.delete_topic(topic)
-    scene.truth.create_topic(topic)
-    scene.truth.write_values(topic, [b"new-%d" % n for n in range(3)])
+    context.truth.delete_topic(topic)
+    context.truth.create_topic(topic)
+    context.truth.write_values(topic, [b"new-%d" % n for n in range(3)])
     same([one.value for one in poll_until(consumer, 3, timeout_ms=25_000)], [b"new-0", b"new-1", b"new-2"], "values of the new topic")
     consumer.close()
 
 
 @scenario("A topic's name may have all characters that Kafka allows, and a length of 249.")
-def topic_names(scene: Scene) -> None:
-    for name in (f"{scene.name()}.A_z-09", scene.name("long").ljust(249, "x")):
-        scene.truth.create_topic(name)
-        producer = scene.producer(acks="all")
+def topic_names(context: ScenarioContext) -> None:
+    for name in (f"{context.name()}.A_z-09", context.name("long").ljust(249, "x")):
+        context.truth.create_topic(name)
+        producer = context.producer(acks="all")
         producer.send_ok(name, [Record(b"v", partition=0)])
         producer.close()
-        same([one.value for one in scene.read(name, 1)], [b"v"], f"values of {name[:40]}")
+        same([one.value for one in context.read(name, 1)], [b"v"], f"values of {name[:40]}")

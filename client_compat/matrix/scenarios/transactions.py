@@ -7,7 +7,7 @@ from contextlib import suppress
 from client_compat.matrix.control import ClientError, Unsupported
 from client_compat.matrix.facades import Producer, Record, Taken, numbered
 from client_compat.matrix.membership import GroupTruth
-from client_compat.matrix.scenario import Scene, expect, poll_until, same, scenario
+from client_compat.matrix.scenario import ScenarioContext, expect, poll_until, same, scenario
 from client_compat.matrix.truth import until
 from ottla.protocol.records.control import ControlType
 
@@ -41,9 +41,9 @@ def _text(start: int, end: int) -> list[bytes]:
     return [b"%d" % number for number in range(start, end)]
 
 
-def _read(scene: Scene, topic: str, count: int, isolation: str = "read_committed", *, partitions: int = 1) -> list[Taken]:
+def _read(context: ScenarioContext, topic: str, count: int, isolation: str = "read_committed", *, partitions: int = 1) -> list[Taken]:
     """Return what a consumer reads from the beginning, and check that nothing follows."""
-    consumer = scene.consumer(reset="earliest", isolation="read_committed" if isolation == "read_committed" else "read_uncommitted")
+    consumer = context.consumer(reset="earliest", isolation="read_committed" if isolation == "read_committed" else "read_uncommitted")
     consumer.assign([(topic, index) for index in range(partitions)])
     taken = poll_until(consumer, count) if count else []
     same(_values(consumer.poll(1, 700)), [], f"what else a {isolation} consumer is given")
@@ -51,74 +51,74 @@ def _read(scene: Scene, topic: str, count: int, isolation: str = "read_committed
     return taken
 
 
-def _markers(scene: Scene, topic: str, partition: int = 0) -> list[ControlType]:
+def _markers(context: ScenarioContext, topic: str, partition: int = 0) -> list[ControlType]:
     """Return the types of the control records in a partition's log, in order."""
-    control = [batch for batch in scene.truth.batches(topic, partition) if batch.header.is_control]
+    control = [batch for batch in context.truth.batches(topic, partition) if batch.header.is_control]
     return [ControlType(int.from_bytes((batch.records[0].key or b"")[2:4])) for batch in control]
 
 
-def _wait_for_markers(scene: Scene, topic: str, wanted: list[ControlType]) -> None:
+def _wait_for_markers(context: ScenarioContext, topic: str, wanted: list[ControlType]) -> None:
     """Wait for the markers, because the coordinator answers EndTxn before it has written them."""
     for _ in until(f"the log's markers are {[one.name for one in wanted]}", EXPIRY_S):
-        if _markers(scene, topic) == wanted:
+        if _markers(context, topic) == wanted:
             return
 
 
 @scenario("A read_committed consumer reads a committed transaction's records in order.", quick=True)
-def transaction_commit(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(transactional_id=scene.name("txn"))
+def transaction_commit(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(transactional_id=context.name("txn"))
     _transact(producer, topic, numbered(COUNT, partition=0))
     producer.close()
-    same(_values(_read(scene, topic, COUNT)), _text(0, COUNT), "values")
-    _wait_for_markers(scene, topic, [COMMIT])
-    data = [batch.header for batch in scene.truth.batches(topic) if not batch.header.is_control]
+    same(_values(_read(context, topic, COUNT)), _text(0, COUNT), "values")
+    _wait_for_markers(context, topic, [COMMIT])
+    data = [batch.header for batch in context.truth.batches(topic) if not batch.header.is_control]
     expect(all(header.is_transactional for header in data), "there are batches that are not transactional")
 
 
 @scenario("A read_uncommitted consumer reads an aborted transaction's records, a read_committed consumer does not.", quick=True)
-def transaction_abort(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(transactional_id=scene.name("txn"))
+def transaction_abort(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(transactional_id=context.name("txn"))
     _transact(producer, topic, numbered(COUNT, partition=0), keep=False)
-    _wait_for_markers(scene, topic, [ABORT])
+    _wait_for_markers(context, topic, [ABORT])
     _transact(producer, topic, numbered(1, partition=0, start=COUNT))
     producer.close()
-    same(_values(_read(scene, topic, 1)), [b"%d" % COUNT], "values of a read_committed consumer")
-    same(_values(_read(scene, topic, COUNT + 1, "read_uncommitted")), _text(0, COUNT + 1), "values of a read_uncommitted consumer")
+    same(_values(_read(context, topic, 1)), [b"%d" % COUNT], "values of a read_committed consumer")
+    same(_values(_read(context, topic, COUNT + 1, "read_uncommitted")), _text(0, COUNT + 1), "values of a read_uncommitted consumer")
 
 
 @scenario("With transactions that alternately commit and abort, exactly the committed records are read.")
-def transactions_in_turn(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(transactional_id=scene.name("txn"))
+def transactions_in_turn(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(transactional_id=context.name("txn"))
     for round_ in range(6):
         _transact(producer, topic, numbered(COUNT, partition=0, start=round_ * COUNT), keep=round_ % 2 == 0)
     producer.close()
     wanted = [value for round_ in (0, 2, 4) for value in _text(round_ * COUNT, (round_ + 1) * COUNT)]
-    same(_values(_read(scene, topic, len(wanted))), wanted, "values")
-    _wait_for_markers(scene, topic, [COMMIT, ABORT] * 3)
+    same(_values(_read(context, topic, len(wanted))), wanted, "values")
+    _wait_for_markers(context, topic, [COMMIT, ABORT] * 3)
 
 
 @scenario("While a transaction is open, a read_committed consumer gets no records after the transaction's first one.")
-def open_transaction_hides(scene: Scene) -> None:
-    topic = scene.topic()
-    scene.truth.write_values(topic, [b"before"])
-    producer = scene.producer(transactional_id=scene.name("txn"))
+def open_transaction_hides(context: ScenarioContext) -> None:
+    topic = context.topic()
+    context.truth.write_values(topic, [b"before"])
+    producer = context.producer(transactional_id=context.name("txn"))
     producer.begin()
     producer.send_ok(topic, numbered(3, partition=0))
-    scene.truth.write_values(topic, [b"behind"])
-    same(_values(_read(scene, topic, 1)), [b"before"], "values while it is open")
-    same(len(_read(scene, topic, 5, "read_uncommitted")), 5, "records that a read_uncommitted consumer is given")
+    context.truth.write_values(topic, [b"behind"])
+    same(_values(_read(context, topic, 1)), [b"before"], "values while it is open")
+    same(len(_read(context, topic, 5, "read_uncommitted")), 5, "records that a read_uncommitted consumer is given")
     producer.commit()
-    same(_values(_read(scene, topic, 5)), [b"before", b"0", b"1", b"2", b"behind"], "values after its commit")
+    same(_values(_read(context, topic, 5)), [b"before", b"0", b"1", b"2", b"behind"], "values after its commit")
     producer.close()
 
 
 @scenario("A transaction over six partitions of two topics commits and aborts in all of them.")
-def transaction_over_partitions(scene: Scene) -> None:
-    topics = [scene.topic(3), scene.topic(3)]
-    producer = scene.producer(transactional_id=scene.name("txn"))
+def transaction_over_partitions(context: ScenarioContext) -> None:
+    topics = [context.topic(3), context.topic(3)]
+    producer = context.producer(transactional_id=context.name("txn"))
     for keep in (True, False, True):
         producer.begin()
         for topic in topics:
@@ -126,19 +126,19 @@ def transaction_over_partitions(scene: Scene) -> None:
         _end(producer, keep=keep)
     producer.close()
     for topic in topics:
-        taken = _read(scene, topic, 6, partitions=3)
+        taken = _read(context, topic, 6, partitions=3)
         same(sorted((one.partition, one.value) for one in taken), [(index, b"1") for index in (0, 0, 1, 1, 2, 2)], "partitions and values")
         for index in range(3):
-            same(_markers(scene, topic, index), [COMMIT, ABORT, COMMIT], f"markers of partition {index}")
+            same(_markers(context, topic, index), [COMMIT, ABORT, COMMIT], f"markers of partition {index}")
 
 
 @scenario("A newer producer with the same transactional id fences the older, whose open transaction is aborted.", quick=True)
-def transaction_fence(scene: Scene) -> None:
-    topic, name = scene.topic(), scene.name("txn")
-    older = scene.producer(transactional_id=name)
+def transaction_fence(context: ScenarioContext) -> None:
+    topic, name = context.topic(), context.name("txn")
+    older = context.producer(transactional_id=name)
     older.begin()
     older.send_ok(topic, [Record(b"older", partition=0)])
-    newer = scene.another().producer(transactional_id=name)
+    newer = context.another().producer(transactional_id=name)
     _transact(newer, topic, [Record(b"newer", partition=0)])
     fenced = _refusal(older, topic)
     expect(fenced is not None, "the older one goes on")
@@ -150,7 +150,7 @@ def transaction_fence(scene: Scene) -> None:
         older.close()
     _transact(newer, topic, [Record(b"again", partition=0)])
     newer.close()
-    same(_values(_read(scene, topic, 2)), [b"newer", b"again"], "values")
+    same(_values(_read(context, topic, 2)), [b"newer", b"again"], "values")
 
 
 def _refusal(producer: Producer, topic: str) -> ClientError | None:
@@ -164,44 +164,44 @@ def _refusal(producer: Producer, topic: str) -> ClientError | None:
 
 
 @scenario("When a program is killed in a transaction, its successor's initialisation aborts the transaction.")
-def killed_in_a_transaction(scene: Scene) -> None:
-    topic, name = scene.topic(), scene.name("txn")
-    survivor, killed = scene.client, scene.another()
+def killed_in_a_transaction(context: ScenarioContext) -> None:
+    topic, name = context.topic(), context.name("txn")
+    survivor, killed = context.client, context.another()
     older = killed.producer(transactional_id=name)
     older.begin()
     older.send_ok(topic, [Record(b"lost", partition=0)])
     killed.program.kill()
     newer = survivor.producer(transactional_id=name)
-    _wait_for_markers(scene, topic, [ABORT])
+    _wait_for_markers(context, topic, [ABORT])
     _transact(newer, topic, [Record(b"kept", partition=0)])
     newer.close()
-    same(_values(_read(scene, topic, 1)), [b"kept"], "values")
+    same(_values(_read(context, topic, 1)), [b"kept"], "values")
 
 
 @scenario("The broker aborts a transaction that is open for longer than its timeout, and it cannot be committed.", timeout_s=120.0)
-def transaction_timeout(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(transactional_id=scene.name("txn"), transaction_timeout_ms=2_000)
+def transaction_timeout(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(transactional_id=context.name("txn"), transaction_timeout_ms=2_000)
     producer.begin()
     producer.send_ok(topic, [Record(b"late", partition=0)])
-    _wait_for_markers(scene, topic, [ABORT])
+    _wait_for_markers(context, topic, [ABORT])
     try:
         producer.commit()
     except ClientError as error:
         expect(bool(error.code), "the error has no code")
     else:
         expect(False, "it was committed")
-    same(_values(_read(scene, topic, 0)), [], "values")
-    same(_markers(scene, topic), [ABORT], "markers")
+    same(_values(_read(context, topic, 0)), [], "values")
+    same(_markers(context, topic), [ABORT], "markers")
 
 
 @scenario("Consume, transform, produce: with offsets in the transaction, every record is transformed exactly once in spite of aborts.")
-def consume_transform_produce(scene: Scene) -> None:
-    source, target, group = scene.topic(), scene.topic(), scene.name("group")
-    scene.truth.write_values(source, _text(0, 4 * COUNT))
-    consumer = scene.consumer(group=group, reset="earliest", isolation="read_committed", auto_commit=False)
+def consume_transform_produce(context: ScenarioContext) -> None:
+    source, target, group = context.topic(), context.topic(), context.name("group")
+    context.truth.write_values(source, _text(0, 4 * COUNT))
+    consumer = context.consumer(group=group, reset="earliest", isolation="read_committed", auto_commit=False)
     consumer.subscribe([source])
-    producer = scene.producer(transactional_id=scene.name("txn"))
+    producer = context.producer(transactional_id=context.name("txn"))
     taken = poll_until(consumer, 4 * COUNT)
     for start in range(0, 4 * COUNT, COUNT):
         part = taken[start : start + COUNT]
@@ -210,27 +210,27 @@ def consume_transform_produce(scene: Scene) -> None:
             producer.send_ok(target, [Record(b"%d" % (2 * int(one.value or b"0")), partition=0) for one in part])
             producer.send_offsets(consumer, {(source, 0): part[-1].offset + 1})
             _end(producer, keep=keep)
-    same(_values(_read(scene, target, 4 * COUNT)), [b"%d" % (2 * number) for number in range(4 * COUNT)], "values")
-    truth = GroupTruth(scene.broker.process.port)
+    same(_values(_read(context, target, 4 * COUNT)), [b"%d" % (2 * number) for number in range(4 * COUNT)], "values")
+    truth = GroupTruth(context.broker.process.port)
     truth.wait_until_committed(group, {(source, 0): 4 * COUNT}, lambda: consumer.poll(1, 100))
     producer.close()
     consumer.close()
 
 
 @scenario("Offsets in an aborted transaction are not committed.")
-def offsets_of_an_abort(scene: Scene) -> None:
-    source, target, group = scene.topic(), scene.topic(), scene.name("group")
-    scene.truth.write_values(source, _text(0, COUNT))
-    consumer = scene.consumer(group=group, reset="earliest", auto_commit=False)
+def offsets_of_an_abort(context: ScenarioContext) -> None:
+    source, target, group = context.topic(), context.topic(), context.name("group")
+    context.truth.write_values(source, _text(0, COUNT))
+    consumer = context.consumer(group=group, reset="earliest", auto_commit=False)
     consumer.subscribe([source])
     poll_until(consumer, COUNT)
-    producer = scene.producer(transactional_id=scene.name("txn"))
+    producer = context.producer(transactional_id=context.name("txn"))
     producer.begin()
     producer.send_ok(target, [Record(b"x", partition=0)])
     producer.send_offsets(consumer, {(source, 0): 5})
     producer.abort()
-    _wait_for_markers(scene, target, [ABORT])
-    same(GroupTruth(scene.broker.process.port).offsets(group, [(source, 0)]), {(source, 0): -1}, "what is committed")
+    _wait_for_markers(context, target, [ABORT])
+    same(GroupTruth(context.broker.process.port).offsets(group, [(source, 0)]), {(source, 0): -1}, "what is committed")
     producer.close()
     consumer.close()
 
@@ -238,30 +238,30 @@ def offsets_of_an_abort(scene: Scene) -> None:
 @scenario(
     "A transaction that is open during a restart of the broker can be committed afterwards, as a whole.", durable=True, timeout_s=180.0
 )
-def transaction_over_a_restart(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(transactional_id=scene.name("txn"))
+def transaction_over_a_restart(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(transactional_id=context.name("txn"))
     producer.begin()
     producer.send_ok(topic, _partition_0(0, COUNT), mode="sync")
-    scene.broker.stop()
-    scene.broker.start()
-    scene.truth.wait_until_led(topic)
+    context.broker.stop()
+    context.broker.start()
+    context.truth.wait_until_led(topic)
     producer.send_ok(topic, _partition_0(COUNT, 2 * COUNT), timeout_ms=60_000)
     producer.commit()
     producer.close()
-    same(_values(_read(scene, topic, 2 * COUNT)), _text(0, 2 * COUNT), "values")
+    same(_values(_read(context, topic, 2 * COUNT)), _text(0, 2 * COUNT), "values")
 
 
 @scenario("A transactional producer rejects a send outside a transaction.")
-def send_outside_a_transaction(scene: Scene) -> None:
-    topic = scene.topic()
-    producer = scene.producer(transactional_id=scene.name("txn"))
+def send_outside_a_transaction(context: ScenarioContext) -> None:
+    topic = context.topic()
+    producer = context.producer(transactional_id=context.name("txn"))
     try:
         (sent,) = producer.send(topic, [Record(b"v", partition=0)], timeout_ms=10_000)
     except (ClientError, Unsupported):
         return
     expect(sent.error is not None, "the record was acknowledged")
-    same(scene.truth.values(topic), [], "the log's values")
+    same(context.truth.values(topic), [], "the log's values")
 
 
 def _partition_0(start: int, end: int) -> list[Record]:

@@ -60,13 +60,13 @@ def test_a_broker_that_cannot_register_stops_after_its_timeout() -> None:
 def started_with(caplog: pytest.LogCaptureFixture, of_controller: str | None, of_brokers: str | None) -> list[str]:
     """Start a broker with these values of min.insync.replicas; return its log lines about them."""
 
-    async def scene(cluster: OwnedCluster) -> None:
+    async def body(cluster: OwnedCluster) -> None:
         assert cluster.members[1].broker is not None
 
     controller = {} if of_controller is None else {"min.insync.replicas": of_controller}
     brokers = {} if of_brokers is None else {"min_insync_replicas": of_brokers}
     caplog.clear()
-    run_in_a_cluster(lambda: OwnedCluster(1, controller=controller, **brokers), scene)
+    run_in_a_cluster(lambda: OwnedCluster(1, controller=controller, **brokers), body)
     return [message for message in caplog.messages if "min.insync.replicas" in message]
 
 

@@ -21,13 +21,13 @@ from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, Update
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from ottla.protocol.principal import principal_bytes
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, in_an_owned_cluster, run_owned
-from tests.support.scenes import played_by
 
 
-def alone(scene: Callable[[OwnedCluster], Awaitable[None]]) -> None:
-    """Run the scene with a controller and no brokers."""
-    in_an_owned_cluster(scene, size=0)
+def alone(body: Callable[[OwnedCluster], Awaitable[None]]) -> None:
+    """Run the test with a controller and no brokers."""
+    in_an_owned_cluster(body, size=0)
 
 
 @played_by(run_owned, 0, {"max.connections": "1"})

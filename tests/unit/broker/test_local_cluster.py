@@ -78,13 +78,13 @@ class Machine:
         raise AssertionError("it never came to an end")
 
 
-def run(scene: Coroutine[Any, Any, None]) -> None:
+def run(body: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
-        runner.run(scene)
+        runner.run(body)
 
 
 def test_the_brokers_of_a_new_directory_form_one_cluster_over_a_restart() -> None:
-    async def scene() -> None:
+    async def body() -> None:
         machine = Machine()
         cluster = machine.cluster()
         await machine.done(cluster.start())
@@ -104,11 +104,11 @@ def test_the_brokers_of_a_new_directory_form_one_cluster_over_a_restart() -> Non
         await machine.done(again.stop())
         assert machine.exit_codes == []
 
-    run(scene())
+    run(body())
 
 
 def test_brokers_register_at_once_after_a_crash_of_the_process() -> None:
-    async def scene() -> None:
+    async def body() -> None:
         machine = Machine()
         cluster = machine.cluster()
         await machine.done(cluster.start())
@@ -121,7 +121,7 @@ def test_brokers_register_at_once_after_a_crash_of_the_process() -> None:
         assert not any(broker.fenced for broker in again.controller.role.newest.image.brokers.values())
         await machine.done(again.stop())
 
-    run(scene())
+    run(body())
 
 
 def test_an_invalid_security_setting_is_refused_before_the_start() -> None:
@@ -131,7 +131,7 @@ def test_an_invalid_security_setting_is_refused_before_the_start() -> None:
 
 
 def test_nodes_authenticate_to_each_other_with_sasl() -> None:
-    async def scene() -> None:
+    async def body() -> None:
         machine = Machine(authorizer_class_name=STANDARD_AUTHORIZER)
         lock = cluster_security(make_development_security(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
         machine.given |= {**lock.settings, "super.users": lock.super_users("User:alice"), "default.replication.factor": "3"}
@@ -155,11 +155,11 @@ def test_nodes_authenticate_to_each_other_with_sasl() -> None:
                 await machine.done(nobody.call(DescribeClusterRequest(endpoint_type=2), timeout_ms=10_000))
         await machine.done(cluster.stop())
 
-    run(scene())
+    run(body())
 
 
 def test_a_broker_with_a_wrong_password_retries_until_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene() -> None:
+    async def body() -> None:
         machine = Machine(initial_broker_registration_timeout_ms="6000")
         lock = cluster_security(make_development_security(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
         machine.given |= lock.settings
@@ -167,7 +167,7 @@ def test_a_broker_with_a_wrong_password_retries_until_its_timeout(caplog: pytest
         with pytest.raises(ConnectionError, match="could not join its cluster"):
             await machine.done(machine.cluster(1, listener=LISTENER).start())
 
-    run(scene())
+    run(body())
     why = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
     told = f"Connection to node -1 failed authentication due to: 127.0.0.1:9093: '{why}'"
     assert caplog.text.count(told) > 3
@@ -175,7 +175,7 @@ def test_a_broker_with_a_wrong_password_retries_until_its_timeout(caplog: pytest
 
 
 def test_with_port_0_all_nodes_get_free_ports_and_connect() -> None:
-    async def scene() -> None:
+    async def body() -> None:
         machine = Machine()
         for _ in range(2):
             cluster = machine.cluster(2, port=0)
@@ -183,11 +183,11 @@ def test_with_port_0_all_nodes_get_free_ports_and_connect() -> None:
             assert len({*cluster.ports, cluster.controller.address[1]} - {0}) == 3
             await machine.done(cluster.stop())
 
-    run(scene())
+    run(body())
 
 
 def test_a_node_that_fails_to_start_stops_the_others() -> None:
-    async def scene() -> None:
+    async def body() -> None:
         machine = Machine()
         taken = machine.network.listen("127.0.0.1", 9093)
         with pytest.raises(OSError, match=r"cannot listen on PLAINTEXT://127\.0\.0\.1:9093"):
@@ -198,18 +198,18 @@ def test_a_node_that_fails_to_start_stops_the_others() -> None:
         await machine.done(cluster.start())
         await machine.done(cluster.stop())
 
-    run(scene())
+    run(body())
 
 
 def test_a_single_nodes_directory_is_refused() -> None:
-    async def scene() -> None:
+    async def body() -> None:
         machine = Machine()
         machine.files.make_dir(DATA)
         machine.files.write(DATA / "meta.properties", b"", sync=True)
         with pytest.raises(StartError, match="is the directory of a single node"):
             await machine.done(machine.cluster().start())
 
-    run(scene())
+    run(body())
 
 
 def test_an_invalid_setting_is_refused_before_the_start() -> None:

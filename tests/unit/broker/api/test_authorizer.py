@@ -35,7 +35,7 @@ def acl(operation: Operation, permission: Permission = Permission.ALLOW, name: s
     )
 
 
-class Scene:
+class Harness:
     """An authorizer whose ACLs the test changes."""
 
     def __init__(self, *acls: AccessControlEntryRecord, super_users: tuple[str, ...] = (), is_open: bool = False) -> None:
@@ -61,29 +61,29 @@ def test_a_read_only_node_authorizes_reads_alone(super_users: tuple[str, ...]) -
 
 
 def test_super_users_are_authorized_against_acls() -> None:
-    assert Scene(acl(Operation.ALL, Permission.DENY), super_users=("User:ann",)).may()
-    assert not Scene(super_users=("User:Ann",)).may()
+    assert Harness(acl(Operation.ALL, Permission.DENY), super_users=("User:ann",)).may()
+    assert not Harness(super_users=("User:Ann",)).may()
 
 
 def test_an_acl_counts_while_it_is_in_the_newest_metadata_also_as_another_object_with_its_id() -> None:
-    scene = Scene(acl(Operation.READ), acl(Operation.WRITE))
-    assert scene.may()
-    scene.rule(acl(Operation.READ), acl(Operation.DELETE))
-    assert [scene.may(each) for each in (Operation.READ, Operation.WRITE, Operation.DELETE)] == [True, False, True]
-    scene.rule(acl(Operation.READ, name="others"))
-    assert (scene.may(), scene.may(name="others")) == (False, True)
-    scene.rule()
-    assert not scene.may(name="others")
+    harness = Harness(acl(Operation.READ), acl(Operation.WRITE))
+    assert harness.may()
+    harness.rule(acl(Operation.READ), acl(Operation.DELETE))
+    assert [harness.may(each) for each in (Operation.READ, Operation.WRITE, Operation.DELETE)] == [True, False, True]
+    harness.rule(acl(Operation.READ, name="others"))
+    assert (harness.may(), harness.may(name="others")) == (False, True)
+    harness.rule()
+    assert not harness.may(name="others")
 
 
 def test_decisions_on_names_longer_than_a_topics_are_not_cached() -> None:
     """A client without permissions names different resources of 32 KiB each: when they were cached, 20,000 decisions took 650 MiB."""
-    scene = Scene()
-    scene.may(name="orders")
+    harness = Harness()
+    harness.may(name="orders")
     tracemalloc.start()
     try:
         for number in range(1_000):
-            assert not scene.may(name=f"{number:05}" + "x" * 32_000, quietly=True)
+            assert not harness.may(name=f"{number:05}" + "x" * 32_000, quietly=True)
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -91,35 +91,35 @@ def test_decisions_on_names_longer_than_a_topics_are_not_cached() -> None:
 
 
 def test_with_allow_everyone_an_acl_closes_only_its_own_resource() -> None:
-    scene = Scene(acl(Operation.WRITE), is_open=True)
-    assert scene.may(name="others")
-    assert not scene.may()
+    harness = Harness(acl(Operation.WRITE), is_open=True)
+    assert harness.may(name="others")
+    assert not harness.may()
 
 
 def test_changed_acls_apply_to_the_next_check() -> None:
-    scene = Scene()
-    assert not scene.may()
-    scene.rule(acl(Operation.READ))
-    assert scene.may()
-    scene.rule()
-    assert not scene.may()
+    harness = Harness()
+    assert not harness.may()
+    harness.rule(acl(Operation.READ))
+    assert harness.may()
+    harness.rule()
+    assert not harness.may()
 
 
 def test_authorized_operations_are_bits_and_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, AUDIT)
-    scene = Scene(acl(Operation.READ), acl(Operation.ALTER_CONFIGS))
+    harness = Harness(acl(Operation.READ), acl(Operation.ALTER_CONFIGS))
     expected = bits([Operation.READ, Operation.DESCRIBE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS])
-    assert scene.authorizer.operations(Asking(), Resource.TOPIC, "orders") == expected
-    assert Scene(super_users=("User:ann",)).authorizer.operations(Asking(), Resource.TOPIC, "t") == bits(SUPPORTED[Resource.TOPIC])
-    assert not scene.may(Operation.WRITE, quietly=True)
+    assert harness.authorizer.operations(Asking(), Resource.TOPIC, "orders") == expected
+    assert Harness(super_users=("User:ann",)).authorizer.operations(Asking(), Resource.TOPIC, "t") == bits(SUPPORTED[Resource.TOPIC])
+    assert not harness.may(Operation.WRITE, quietly=True)
     assert caplog.messages == []
 
 
 def test_a_denial_is_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, AUDIT)
-    scene = Scene(acl(Operation.READ, Permission.DENY))
-    scene.may(count=3)
-    scene.may(name="others\nPrincipal = User:eve")
+    harness = Harness(acl(Operation.READ, Permission.DENY))
+    harness.may(count=3)
+    harness.may(name="others\nPrincipal = User:eve")
     head = "Principal = User:ann is Denied operation = READ from host = 10.0.0.9 on resource = Topic:LITERAL:"
     assert caplog.messages == [
         f"{head}orders for request = ListOffsets with resourceRefCount = 3 based on rule MatchingAcl(acl=StandardAcl[resourceType=TOPIC, "
@@ -130,13 +130,13 @@ def test_a_denial_is_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) ->
 
 def test_constant_denials_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, AUDIT)
-    scene = Scene()
+    harness = Harness()
     for number in range(10 * limits.DENIAL_LINES):
-        scene.may(name=f"topic-{number}")
-        scene.may(name="topic-0")
+        harness.may(name=f"topic-{number}")
+        harness.may(name="topic-0")
     assert len(caplog.messages) == limits.DENIAL_LINES
-    scene.clock.advance(limits.DENIAL_LINES_WINDOW_MS)
-    scene.may(name="topic-0")
+    harness.clock.advance(limits.DENIAL_LINES_WINDOW_MS)
+    harness.may(name="topic-0")
     assert caplog.messages[-2:-1] == [f"Suppressed {19 * limits.DENIAL_LINES} denials in the previous 60 s"]
     assert "topic-0 " in caplog.messages[-1]
 

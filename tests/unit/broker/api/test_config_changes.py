@@ -15,8 +15,8 @@ from ottla.protocol.messages import k33_alter_configs as alter
 from ottla.protocol.messages import k44_incremental_alter_configs as incremental
 from ottla.protocol.messages.alter_configs_resource_response import AlterConfigsResourceResponse
 from tests.support.cluster_members import MemberInMemory, enveloped, inside
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
-from tests.support.scenes import played_by
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
 LOGGER_NAME = "kafka.log.LogManager"
@@ -128,14 +128,14 @@ def at_the_controller(super_users: str, *asked: tuple[incremental.AlterConfigsRe
     """Send each change to the controller by itself, compare its response, and return the settings of all brokers."""
     found: dict[str, str] = {}
 
-    async def scene(cluster: OwnedCluster) -> None:
+    async def body(cluster: OwnedCluster) -> None:
         for resource, expected in asked:
             answer = await cluster.ask_controller(incremental.IncrementalAlterConfigsRequest([resource]))
             assert [(each.error_code, each.error_message) for each in answer.responses] == [expected], resource
         found.update(cluster.place.image.configs[BROKER, ""])
 
     guarded = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": super_users}
-    run_owned(scene, 0, guarded)
+    run_owned(body, 0, guarded)
     return found
 
 

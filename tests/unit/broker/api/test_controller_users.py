@@ -13,8 +13,8 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 )
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
-from tests.support.scenes import played_by
 
 LOOPBACK = bytes([127, 0, 0, 1])
 

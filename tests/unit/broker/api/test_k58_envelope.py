@@ -18,8 +18,8 @@ from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import OwnedCluster, run_owned
-from tests.support.scenes import played_by
 
 LOOPBACK = bytes([127, 0, 0, 1])
 CREATE_ACLS_VERSION = 3

@@ -30,7 +30,7 @@ from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
-from tests.support.partition_logs import TOPIC_ID, PartitionScene
+from tests.support.partition_logs import TOPIC_ID, PartitionHarness
 
 BATCH = build_batch([SimpleRecord(None, b"v" * 300, 0)])
 IN_A_TRANSACTION = build_batch([SimpleRecord(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
@@ -45,8 +45,8 @@ def produce(records: bytes | None = BATCH, *, acks: int = -1, index: int = 0, na
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[PartitionScene]:
-    made = PartitionScene(tmp_path / "data", VirtualClock(), LogConfig(), partitions=2)
+def harness(tmp_path: Path) -> Iterator[PartitionHarness]:
+    made = PartitionHarness(tmp_path / "data", VirtualClock(), LogConfig(), partitions=2)
     yield made
     made.close()
 
@@ -85,7 +85,7 @@ async def no_pause(ms: int) -> None:
 
 
 def lane(
-    scene: PartitionScene,
+    harness: PartitionHarness,
     max_bytes: int = 1 << 20,
     *,
     coordinator: Coordinator | None = None,
@@ -93,18 +93,18 @@ def lane(
     authorizer: Authorizer | None = None,
 ) -> ProduceLane:
     verification = TxnVerification(coordinator or Coordinator(), pause=no_pause, coordinator_is_local=coordinator_is_local)
-    return ProduceLane(scene.partitions, verification, authorizer, max_bytes)
+    return ProduceLane(harness.partitions, verification, authorizer, max_bytes)
 
 
-def ends(scene: PartitionScene) -> list[int]:
-    return [partition.log.log_end_offset for partition in scene.partitions]
+def ends(harness: PartitionHarness) -> list[int]:
+    return [partition.log.log_end_offset for partition in harness.partitions]
 
 
 @pytest.mark.parametrize("version", [9, 10, 11, 12, 13])
 @pytest.mark.parametrize("acks", [1, -1])
-def test_an_ordinary_produce_is_appended_and_answered_by_the_fast_path(scene: PartitionScene, version: int, acks: int) -> None:
+def test_an_ordinary_produce_is_appended_and_answered_by_the_fast_path(harness: PartitionHarness, version: int, acks: int) -> None:
     data = frame(produce(acks=acks, index=1), version)
-    found = lane(scene).answer(PEER, b"before" + data + b"after", 6)
+    found = lane(harness).answer(PEER, b"before" + data + b"after", 6)
     assert found is not None
     reply, at = found
     assert at == 6 + len(data)
@@ -114,15 +114,15 @@ def test_an_ordinary_produce_is_appended_and_answered_by_the_fast_path(scene: Pa
     (partition,) = topic.partition_responses
     assert (correlation_id, topic.name or topic.topic_id) == (7, TOPIC_ID if version == 13 else "t")
     assert (partition.index, partition.error_code, partition.base_offset, partition.log_append_time_ms) == (1, 0, 0, -1)
-    assert ends(scene) == [0, 1]
+    assert ends(harness) == [0, 1]
 
 
 @pytest.mark.parametrize("size", [10, 130, 20_000])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_batches_of_any_size_and_codec_use_the_fast_path(scene: PartitionScene, size: int, codec: Codec) -> None:
+def test_batches_of_any_size_and_codec_use_the_fast_path(harness: PartitionHarness, size: int, codec: Codec) -> None:
     batch = build_batch([SimpleRecord(None, bytes(range(256)) * (size // 256) + bytes(size % 256), 0)], codec=codec)
-    assert lane(scene).answer(PEER, frame(produce(batch), 9), 0) is not None
-    assert ends(scene) == [1, 0]
+    assert lane(harness).answer(PEER, frame(produce(batch), 9), 0) is not None
+    assert ends(harness) == [1, 0]
 
 
 UNUSUAL: dict[str, Any] = {
@@ -145,43 +145,43 @@ UNUSUAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("unusual", UNUSUAL)
-def test_an_unusual_request_is_left_to_the_normal_path_without_a_write(scene: PartitionScene, unusual: str) -> None:
-    assert lane(scene).answer(PEER, frame(*UNUSUAL[unusual]), 0) is None
-    assert ends(scene) == [0, 0]
+def test_an_unusual_request_is_left_to_the_normal_path_without_a_write(harness: PartitionHarness, unusual: str) -> None:
+    assert lane(harness).answer(PEER, frame(*UNUSUAL[unusual]), 0) is None
+    assert ends(harness) == [0, 0]
 
 
-def test_an_incomplete_frame_is_left_to_the_normal_path(scene: PartitionScene) -> None:
+def test_an_incomplete_frame_is_left_to_the_normal_path(harness: PartitionHarness) -> None:
     data = frame(produce(), 9)
     for end in range(len(data)):
-        assert lane(scene).answer(PEER, data[:end], 0) is None
-    assert lane(scene, max_bytes=len(data) - 5).answer(PEER, data, 0) is None
-    assert ends(scene) == [0, 0]
+        assert lane(harness).answer(PEER, data[:end], 0) is None
+    assert lane(harness, max_bytes=len(data) - 5).answer(PEER, data, 0) is None
+    assert ends(harness) == [0, 0]
 
 
-def test_tags_and_trailing_bytes_are_left_to_the_normal_path(scene: PartitionScene) -> None:
+def test_tags_and_trailing_bytes_are_left_to_the_normal_path(harness: PartitionHarness) -> None:
     data = frame(produce(), 9)
     longer = (len(data) - 3).to_bytes(4, "big") + data[4:] + b"\0"
     tagged = longer[:-2] + b"\1\0"
-    assert lane(scene).answer(PEER, longer, 0) is None
-    assert lane(scene).answer(PEER, tagged, 0) is None
+    assert lane(harness).answer(PEER, longer, 0) is None
+    assert lane(harness).answer(PEER, tagged, 0) is None
 
 
-def test_a_replicated_partition_uses_the_fast_path_with_acks_1(scene: PartitionScene) -> None:
-    first = next(iter(scene.partitions))
+def test_a_replicated_partition_uses_the_fast_path_with_acks_1(harness: PartitionHarness) -> None:
+    first = next(iter(harness.partitions))
     first.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
     told: list[int] = []
     first.end_watchers["a follower"] = told.append
-    assert lane(scene).answer(PEER, frame(produce(acks=1), 9), 0) is not None
-    assert (ends(scene), first.log.high_watermark, told) == ([1, 0], 0, [len(BATCH)])
+    assert lane(harness).answer(PEER, frame(produce(acks=1), 9), 0) is not None
+    assert (ends(harness), first.log.high_watermark, told) == ([1, 0], 0, [len(BATCH)])
 
 
-def test_a_request_is_charged_to_the_clients_quota_and_told_its_throttle_time(scene: PartitionScene) -> None:
+def test_a_request_is_charged_to_the_clients_quota_and_told_its_throttle_time(harness: PartitionHarness) -> None:
     quotas = Quotas(Windows(), Windows())
     quotas.change({frozenset({("client-id", "me")}): {"producer_byte_rate": 10.0}})
     throttling, paused_ms = Throttling(quotas, VirtualClock(), None), []
     peer = replace(PEER, throttle=paused_ms.append)
     data = frame(produce(), 9)
-    found = lane(scene).charged(peer, b"before" + data, 6, throttling)
+    found = lane(harness).charged(peer, b"before" + data, 6, throttling)
     assert found is not None
     reply, at = found
     _, answer = decode_response(0, 9, b"".join(reply)[4:])
@@ -190,85 +190,85 @@ def test_a_request_is_charged_to_the_clients_quota_and_told_its_throttle_time(sc
     assert paused_ms == [round(((len(data) - 4) / 10 - 10) / 10 * 10_000)]
 
 
-def test_a_request_within_its_quota_or_not_ordinary_is_not_throttled(scene: PartitionScene) -> None:
+def test_a_request_within_its_quota_or_not_ordinary_is_not_throttled(harness: PartitionHarness) -> None:
     quotas = Quotas(Windows(), Windows())
     quotas.change({frozenset({("client-id", None)}): {"producer_byte_rate": 1e9}})
     throttling = Throttling(quotas, VirtualClock(), None)
-    found = lane(scene).charged(PEER, frame(produce(), 9), 0, throttling)
+    found = lane(harness).charged(PEER, frame(produce(), 9), 0, throttling)
     assert found is not None
     assert decode_response(0, 9, b"".join(found[0])[4:])[1].throttle_time_ms == 0
     assert quotas.produce.measured == 1
     for unusual in UNUSUAL.values():
-        assert lane(scene).charged(PEER, frame(*unusual), 0, throttling) is None
-    assert lane(scene).charged(PEER, frame(produce(), 9).replace(b"me", b"\xff\xff", 1), 0, throttling) is None
-    assert (ends(scene), quotas.produce.measured) == ([1, 0], 1)
+        assert lane(harness).charged(PEER, frame(*unusual), 0, throttling) is None
+    assert lane(harness).charged(PEER, frame(produce(), 9).replace(b"me", b"\xff\xff", 1), 0, throttling) is None
+    assert (ends(harness), quotas.produce.measured) == ([1, 0], 1)
 
 
-def test_a_partition_that_waits_for_syncs_or_replicas_is_left_to_the_normal_path(scene: PartitionScene) -> None:
-    synced, shared = scene.partitions
+def test_a_partition_that_waits_for_syncs_or_replicas_is_left_to_the_normal_path(harness: PartitionHarness) -> None:
+    synced, shared = harness.partitions
     synced.reconfigure(replace(synced.log.config, flush_messages=1))
     shared.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
     for index in (0, 1):
-        assert lane(scene).answer(PEER, frame(produce(index=index), 9), 0) is None
-    assert ends(scene) == [0, 0]
+        assert lane(harness).answer(PEER, frame(produce(index=index), 9), 0) is None
+    assert ends(harness) == [0, 0]
 
 
 @pytest.mark.parametrize("version", [9, 11, 12, 13])
-def test_a_transactional_batch_uses_the_fast_path_if_it_is_verified_at_once(scene: PartitionScene, version: int) -> None:
+def test_a_transactional_batch_uses_the_fast_path_if_it_is_verified_at_once(harness: PartitionHarness, version: int) -> None:
     coordinator = Coordinator()
-    assert lane(scene, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), version), 0) is not None
-    assert ends(scene) == [1, 0]
-    assert next(iter(scene.partitions)).has_open_transaction(1, 0)
+    assert lane(harness, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), version), 0) is not None
+    assert ends(harness) == [1, 0]
+    assert next(iter(harness.partitions)).has_open_transaction(1, 0)
     adds = version >= 12
     assert (coordinator.added, coordinator.asked) == ([("x", 1, 0, {("t", 0)}, 2)] if adds else [], 0 if adds else 1)
 
 
-def test_a_partition_with_the_open_transaction_needs_no_verification(scene: PartitionScene) -> None:
+def test_a_partition_with_the_open_transaction_needs_no_verification(harness: PartitionHarness) -> None:
     coordinator = Coordinator()
-    assert lane(scene, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
+    assert lane(harness, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
     second = build_batch([SimpleRecord(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
-    assert lane(scene, coordinator=coordinator).answer(PEER, frame(produce(second, txn="x"), 10), 0) is not None
-    assert (ends(scene), coordinator.asked) == ([2, 0], 1)
+    assert lane(harness, coordinator=coordinator).answer(PEER, frame(produce(second, txn="x"), 10), 0) is not None
+    assert (ends(harness), coordinator.asked) == ([2, 0], 1)
 
 
 @pytest.mark.parametrize("version", [10, 12])
-async def test_an_unverified_batch_is_left_to_the_normal_path(scene: PartitionScene, version: int) -> None:
+async def test_an_unverified_batch_is_left_to_the_normal_path(harness: PartitionHarness, version: int) -> None:
     unknown: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     asked = frame(produce(IN_A_TRANSACTION, txn="x"), version)
     for answer in (unknown, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS):
-        assert lane(scene, coordinator=Coordinator(answer)).answer(PEER, asked, 0) is None
-    assert ends(scene) == [0, 0]
+        assert lane(harness, coordinator=Coordinator(answer)).answer(PEER, asked, 0) is None
+    assert ends(harness) == [0, 0]
 
 
-def test_the_fast_path_does_not_contact_another_coordinator(scene: PartitionScene) -> None:
+def test_the_fast_path_does_not_contact_another_coordinator(harness: PartitionHarness) -> None:
     coordinator = Coordinator()
     assert (
-        lane(scene, coordinator=coordinator, coordinator_is_local=False).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0)
+        lane(harness, coordinator=coordinator, coordinator_is_local=False).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0)
         is None
     )
-    assert (ends(scene), coordinator.asked) == ([0, 0], 0)
+    assert (ends(harness), coordinator.asked) == ([0, 0], 0)
 
 
-def test_a_transactional_id_that_is_not_utf8_is_left_to_the_normal_path(scene: PartitionScene) -> None:
+def test_a_transactional_id_that_is_not_utf8_is_left_to_the_normal_path(harness: PartitionHarness) -> None:
     data = frame(produce(IN_A_TRANSACTION, txn="x"), 10)
-    assert lane(scene).answer(PEER, data.replace(b"\x02x", b"\x02\xff", 1), 0) is None
-    assert ends(scene) == [0, 0]
+    assert lane(harness).answer(PEER, data.replace(b"\x02x", b"\x02\xff", 1), 0) is None
+    assert ends(harness) == [0, 0]
 
 
 def test_a_produce_that_the_authorizer_denies_is_not_handled_by_the_fast_path(
-    scene: PartitionScene, caplog: pytest.LogCaptureFixture
+    harness: PartitionHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, transactional_id = b"a" * 16, b"b" * 16
     acls = {topic: may_write(Resource.TOPIC, "t"), transactional_id: may_write(Resource.TRANSACTIONAL_ID, "x")}
     now: dict[bytes, AccessControlEntryRecord] = {}
-    judged = lane(scene, coordinator=Coordinator(), authorizer=Authorizer((), False, lambda: now, VirtualClock()))
+    judged = lane(harness, coordinator=Coordinator(), authorizer=Authorizer((), False, lambda: now, VirtualClock()))
     plain, transactional = frame(produce(), 10), frame(produce(IN_A_TRANSACTION, txn="x"), 10)
     assert judged.answer(PEER, plain, 0) is None
     now = {topic: acls[topic]}
     assert judged.answer(PEER, plain, 0) is not None
     assert judged.answer(replace(PEER, principal=Principal("User", "bob")), plain, 0) is None
     assert judged.answer(PEER, transactional, 0) is None
-    assert ends(scene) == [1, 0]
+    assert ends(harness) == [1, 0]
     now = acls
     assert judged.answer(PEER, transactional, 0) is not None
     assert not caplog.records, "the general path logs each denial, once"

@@ -16,8 +16,8 @@ from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegation
 from ottla.protocol.messages.k41_describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import OwnedCluster, run_in_a_cluster
-from tests.support.scenes import played_by
 
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 SECRET = {"delegation.token.secret.key": "s", "delegation.token.expiry.check.interval.ms": "5000"}
@@ -25,9 +25,9 @@ ANN = Principal("User", "ann")
 CHANGES = (CreateDelegationTokenRequest(), RenewDelegationTokenRequest(b"x"), ExpireDelegationTokenRequest(b"x"))
 
 
-def run(scene: Any, size: int) -> None:
+def run(body: Any, size: int) -> None:
     given = {name.replace(".", "_"): value for name, value in SECRET.items()}
-    run_in_a_cluster(lambda: OwnedCluster(size, controller=SECRET, **given), scene)
+    run_in_a_cluster(lambda: OwnedCluster(size, controller=SECRET, **given), body)
 
 
 async def ask(

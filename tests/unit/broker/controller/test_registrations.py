@@ -182,7 +182,7 @@ def test_a_new_incarnation_has_left_every_isr_and_leadership(controller: LiveCon
     assert controller.state.sessions.state(1) is BrokerState.FENCED
 
 
-def elr_scene() -> tuple[LiveController, int]:
+def controller_with_elr() -> tuple[LiveController, int]:
     """A controller with a partition whose ISR is broker 2 and whose ELR is broker 1, and min.insync.replicas=2; return it and broker 1's
     epoch."""
     controller = LiveController(features={ELR_VERSION: 1})
@@ -194,14 +194,14 @@ def elr_scene() -> tuple[LiveController, int]:
 
 
 def test_a_cleanly_stopped_broker_stays_in_the_elr() -> None:
-    controller, epoch = elr_scene()
+    controller, epoch = controller_with_elr()
     controller.run(decide(controller, registration(incarnation_id=SECOND, previous_broker_epoch=epoch)))
     assert controller.partition("a").elr == (1,)
 
 
 @pytest.mark.parametrize("told", [-1, 1_000, None])
 def test_an_uncleanly_stopped_broker_leaves_the_elr(told: int | None) -> None:
-    controller, epoch = elr_scene()
+    controller, epoch = controller_with_elr()
     request = registration(incarnation_id=SECOND, previous_broker_epoch=epoch if told is None else told)
     controller.run(decide(controller, request, tells_last_epoch=told is not None))
     assert controller.partition("a").elr == ()

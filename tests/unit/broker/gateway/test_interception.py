@@ -37,7 +37,7 @@ BOOK = AddressBook([], lambda node_id: 20_000 + node_id)
 TOPIC_ID = bytes(range(16))
 
 
-class Scene:
+class Harness:
     """One connection through a gateway with fault rules; the test plays the client and the cluster."""
 
     def __init__(self, *rules: str) -> None:
@@ -84,45 +84,45 @@ ODDLY_BEATEN = struct.pack(">i", len(BEATEN)) + BEATEN[4:-1] + b"\x01\x63\x02ab"
 
 
 async def test_a_request_is_met_only_while_there_are_rules() -> None:
-    scene = Scene("error:api=Heartbeat,code=27,name=e")
-    await scene.ask(BEAT)
-    assert (scene.to_cluster, scene.to_client) == (b"", response(HeartbeatResponse(error_code=27), 4, 1))
-    scene.faults.reset()
-    await scene.ask(BEAT)
-    assert scene.to_cluster == BEAT
+    harness = Harness("error:api=Heartbeat,code=27,name=e")
+    await harness.ask(BEAT)
+    assert (harness.to_cluster, harness.to_client) == (b"", response(HeartbeatResponse(error_code=27), 4, 1))
+    harness.faults.reset()
+    await harness.ask(BEAT)
+    assert harness.to_cluster == BEAT
 
 
 async def test_unknown_apis_and_authentication_pass_beside_rules() -> None:
-    scene = Scene("drop-request")
+    harness = Harness("drop-request")
     sasl = struct.pack(">ihhih", 10, 36, 2, 8, -1)
-    await scene.ask(ANY + sasl)
-    assert scene.to_cluster == ANY + sasl
+    await harness.ask(ANY + sasl)
+    assert harness.to_cluster == ANY + sasl
 
 
 async def test_an_intercepted_request_waits_for_the_responses_before_it_and_others_wait_behind_it() -> None:
-    scene = Scene("throttle:api=Heartbeat,ms=5")
-    await scene.ask(ANY + BEAT + ANY)
-    assert scene.to_cluster == ANY
-    await scene.answer(struct.pack(">ii", 4, 7))
-    assert scene.to_cluster == ANY + BEAT
-    await scene.answer(BEATEN)
-    assert scene.to_cluster == ANY + BEAT + ANY
-    assert scene.to_client == struct.pack(">ii", 4, 7) + response(HeartbeatResponse(throttle_time_ms=5), 4, 1)
+    harness = Harness("throttle:api=Heartbeat,ms=5")
+    await harness.ask(ANY + BEAT + ANY)
+    assert harness.to_cluster == ANY
+    await harness.answer(struct.pack(">ii", 4, 7))
+    assert harness.to_cluster == ANY + BEAT
+    await harness.answer(BEATEN)
+    assert harness.to_cluster == ANY + BEAT + ANY
+    assert harness.to_client == struct.pack(">ii", 4, 7) + response(HeartbeatResponse(throttle_time_ms=5), 4, 1)
 
 
 async def test_a_response_that_no_rule_hits_keeps_its_bytes() -> None:
-    scene = Scene("drop-ack:api=Produce")
-    await scene.ask(BEAT)
-    await scene.answer(ODDLY_BEATEN)
-    assert scene.to_client == ODDLY_BEATEN
+    harness = Harness("drop-ack:api=Produce")
+    await harness.ask(BEAT)
+    await harness.answer(ODDLY_BEATEN)
+    assert harness.to_client == ODDLY_BEATEN
 
 
 async def test_observers_get_the_size_of_a_response_as_it_arrived() -> None:
-    scene, seen = Scene("throttle:ms=5,after=1"), list[Exchange]()
-    scene.faults.observe(seen.append)
+    harness, seen = Harness("throttle:ms=5,after=1"), list[Exchange]()
+    harness.faults.observe(seen.append)
     for _ in range(2):
-        await scene.ask(BEAT)
-        await scene.answer(ODDLY_BEATEN)
+        await harness.ask(BEAT)
+        await harness.answer(ODDLY_BEATEN)
     assert [document(each)["response_bytes"] for each in seen] == [len(ODDLY_BEATEN), len(BEATEN)], "the second one was changed by a rule"
 
 
@@ -130,32 +130,32 @@ async def test_observers_get_the_size_of_a_response_as_it_arrived() -> None:
     "rule", ["error:api=Fetch,code=3", "corrupt", "error:api=Heartbeat,group=other,code=27", "refuse-connection", "stale-metadata:ms=9"]
 )
 async def test_a_response_that_no_rule_can_hit_passes_undecoded_and_requests_are_not_answered_one_by_one(rule: str) -> None:
-    scene, undecodable = Scene(rule), struct.pack(">ii", 6, 1) + b"\xff\xff"
-    await scene.ask(BEAT + ANY)
-    assert scene.to_cluster == BEAT + ANY
-    await scene.answer(undecodable)
-    assert scene.to_client == undecodable
+    harness, undecodable = Harness(rule), struct.pack(">ii", 6, 1) + b"\xff\xff"
+    await harness.ask(BEAT + ANY)
+    assert harness.to_cluster == BEAT + ANY
+    await harness.answer(undecodable)
+    assert harness.to_client == undecodable
 
 
 async def test_a_request_without_a_response_is_sent_and_the_next_one_follows() -> None:
-    scene, seen = Scene(), list[Exchange]()
-    scene.faults.observe(seen.append)
+    harness, seen = Harness(), list[Exchange]()
+    harness.faults.observe(seen.append)
     silent = request(ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, b"r")])]), 9, 3)
-    await scene.ask(silent + BEAT)
-    await scene.answer(BEATEN)
-    assert scene.to_cluster == silent + BEAT
-    assert scene.to_client == BEATEN
+    await harness.ask(silent + BEAT)
+    await harness.answer(BEATEN)
+    assert harness.to_cluster == silent + BEAT
+    assert harness.to_client == BEATEN
     assert [(each.subject.api.name, each.response is None) for each in seen] == [("PRODUCE", True), ("HEARTBEAT", False)]
 
 
 async def test_rules_know_topics_by_the_ids_that_metadata_named() -> None:
-    scene = Scene("error:api=Produce,topic=orders,code=NOT_LEADER_OR_FOLLOWER")
+    harness = Harness("error:api=Produce,topic=orders,code=NOT_LEADER_OR_FOLLOWER")
     named = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 1)], topics=[MetadataResponseTopic(name="orders", topic_id=TOPIC_ID)])
     produced = ProduceRequest(acks=-1, topic_data=[TopicProduceData(topic_id=TOPIC_ID, partition_data=[PartitionProduceData(0, b"r")])])
-    await scene.ask(request(MetadataRequest(None), 12, 1))
-    await scene.answer(response(named, 12, 1))
-    await scene.ask(request(produced, 13, 2))
-    assert scene.faults.rules[0].hits == 1
+    await harness.ask(request(MetadataRequest(None), 12, 1))
+    await harness.answer(response(named, 12, 1))
+    await harness.ask(request(produced, 13, 2))
+    assert harness.faults.rules[0].hits == 1
 
 
 def large_metadata() -> MetadataResponse:
@@ -193,68 +193,68 @@ async def threads() -> HeldThreads:
 
 
 async def test_other_connections_are_served_while_a_response_of_10000_partitions_is_decoded_and_encoded(threads: HeldThreads) -> None:
-    scene, other = Scene("throttle:ms=5"), Scene("throttle:ms=5")
-    await scene.ask(request(MetadataRequest(None), 12, 1) + BEAT)
-    await scene.answer(response(large_metadata(), 12, 1))
+    harness, other = Harness("throttle:ms=5"), Harness("throttle:ms=5")
+    await harness.ask(request(MetadataRequest(None), 12, 1) + BEAT)
+    await harness.answer(response(large_metadata(), 12, 1))
     for _ in ("decode", "encode"):
         other.to_client = b""
         await other.ask(BEAT)
         await other.answer(BEATEN)
         assert other.to_client == response(HeartbeatResponse(throttle_time_ms=5), 4, 1)
-        assert (scene.to_client, BEAT in scene.to_cluster) == (b"", False)
+        assert (harness.to_client, BEAT in harness.to_cluster) == (b"", False)
         threads.run()
-        await scene.settled()
-    got = decode_response(3, 12, scene.to_client[4:])[1]
+        await harness.settled()
+    got = decode_response(3, 12, harness.to_client[4:])[1]
     assert (got.throttle_time_ms, got.brokers[0].host, got.topics) == (5, "gw", large_metadata().topics)
-    assert BEAT in scene.to_cluster
+    assert BEAT in harness.to_cluster
 
 
 @pytest.mark.parametrize("size", [20, 20_000])
 async def test_a_response_that_cannot_be_decoded_ends_the_connection(threads: HeldThreads, size: int) -> None:
-    scene = Scene("throttle:api=Heartbeat,ms=5")
-    await scene.ask(BEAT)
-    await scene.answer(struct.pack(">ii", size, 1) + b"\xff" * (size - 4))
+    harness = Harness("throttle:api=Heartbeat,ms=5")
+    await harness.ask(BEAT)
+    await harness.answer(struct.pack(">ii", size, 1) + b"\xff" * (size - 4))
     if size > limits.DECODED_AT_ONCE_BYTES:
         threads.run()
-        await scene.settled()
-    assert (scene.passage.ends, scene.to_client) == (True, b"")
+        await harness.settled()
+    assert (harness.passage.ends, harness.to_client) == (True, b"")
 
 
 async def test_a_late_request_needs_the_cluster_until_it_is_answered() -> None:
-    scene = Scene("late-request:api=Heartbeat,name=late")
-    await scene.ask(BEAT)
-    assert (scene.passage.ends, scene.passage.needs_cluster, scene.to_cluster) == (True, True, b"")
-    scene.faults.release("late")
-    await scene.settled()
-    assert scene.to_cluster == BEAT
-    await scene.answer(BEATEN)
-    assert not scene.passage.needs_cluster
-    assert scene.to_client == b""
+    harness = Harness("late-request:api=Heartbeat,name=late")
+    await harness.ask(BEAT)
+    assert (harness.passage.ends, harness.passage.needs_cluster, harness.to_cluster) == (True, True, b"")
+    harness.faults.release("late")
+    await harness.settled()
+    assert harness.to_cluster == BEAT
+    await harness.answer(BEATEN)
+    assert not harness.passage.needs_cluster
+    assert harness.to_client == b""
 
 
 @pytest.mark.parametrize("when", ["asked", "held"])
 async def test_a_cluster_that_closes_ends_what_is_asked_of_it(when: str) -> None:
-    scene = Scene("hold-request:name=h" if when == "held" else "throttle:ms=1")
-    await scene.ask(BEAT)
-    scene.passage.lose_cluster()
-    scene.faults.release()
-    await scene.settled()
-    assert scene.passage.ends
-    assert not scene.passage.needs_cluster
+    harness = Harness("hold-request:name=h" if when == "held" else "throttle:ms=1")
+    await harness.ask(BEAT)
+    harness.passage.lose_cluster()
+    harness.faults.release()
+    await harness.settled()
+    assert harness.passage.ends
+    assert not harness.passage.needs_cluster
 
 
 async def test_api_versions_of_an_older_cluster_is_answered_in_its_version() -> None:
-    scene = Scene("throttle:api=Produce,ms=1")
+    harness = Harness("throttle:api=Produce,ms=1")
     refused = struct.pack(">iihi", 10, 5, 35, 0)
-    await scene.ask(request(ApiVersionsRequest("a", "1"), 4, 5))
-    await scene.answer(refused)
-    assert scene.to_client == refused
+    await harness.ask(request(ApiVersionsRequest("a", "1"), 4, 5))
+    await harness.answer(refused)
+    assert harness.to_client == refused
 
 
 async def test_a_stop_ends_everything_that_waits() -> None:
-    scene = Scene("swallow")
-    await scene.ask(BEAT)
-    await scene.answer(BEATEN)
-    await scene.interception.stop()
-    await scene.settled()
-    assert scene.passage.ends
+    harness = Harness("swallow")
+    await harness.ask(BEAT)
+    await harness.answer(BEATEN)
+    await harness.interception.stop()
+    await harness.settled()
+    assert harness.passage.ends

@@ -87,7 +87,7 @@ class Clocked:
 
 
 @pytest.fixture
-async def scene() -> Clocked:
+async def harness() -> Clocked:
     return Clocked(limit=HELD)
 
 
@@ -96,103 +96,103 @@ def begun(size: int) -> bytes:
     return (LARGEST.to_bytes(4, "big") + bytes(LARGEST))[:size]
 
 
-async def test_a_slow_reader_is_closed_when_memory_is_short_and_a_fast_one_is_not(scene: Clocked) -> None:
+async def test_a_slow_reader_is_closed_when_memory_is_short_and_a_fast_one_is_not(harness: Clocked) -> None:
     slow, quick, other = Pipe(), Pipe(), Pipe()
-    slow.connect(scene.shared).data_received(b"\0\0\0\4much")
-    quick.connect(scene.shared).data_received(b"\0\0\0\4much")
-    other.connect(scene.shared).data_received(begun(100))
-    assert other.connection in scene.shared.starved
+    slow.connect(harness.shared).data_received(b"\0\0\0\4much")
+    quick.connect(harness.shared).data_received(b"\0\0\0\4much")
+    other.connect(harness.shared).data_received(begun(100))
+    assert other.connection in harness.shared.starved
     slow.take(1_000)
     quick.take(HELD // limits.MOVED_PART)
-    scene.look()
+    harness.look()
     assert (slow.aborted, quick.aborted, other.aborted) == (True, False, False)
 
 
-async def test_memory_that_a_slow_peer_releases_lets_others_continue(scene: Clocked) -> None:
+async def test_memory_that_a_slow_peer_releases_lets_others_continue(harness: Clocked) -> None:
     slow, other = Pipe(), Pipe()
-    slow.connect(scene.shared).data_received(b"\0\0\0\4much")
-    other.connect(scene.shared).data_received(begun(100))
+    slow.connect(harness.shared).data_received(b"\0\0\0\4much")
+    other.connect(harness.shared).data_received(begun(100))
     slow.take(HELD // 2)
-    scene.look()
-    assert other.connection not in scene.shared.starved
+    harness.look()
+    assert other.connection not in harness.shared.starved
     assert not slow.aborted
-    assert scene.shared.budget.used == HELD // 2 + 100
+    assert harness.shared.budget.used == HELD // 2 + 100
 
 
-async def test_a_slowly_sent_request_is_closed_when_memory_is_short_and_waiting_ones_continue(scene: Clocked) -> None:
+async def test_a_slowly_sent_request_is_closed_when_memory_is_short_and_waiting_ones_continue(harness: Clocked) -> None:
     trickling, other = Pipe(), Pipe()
-    trickling.connect(scene.shared).data_received(begun(LARGEST - 1_000))
-    scene.shared.budget.used += HELD - LARGEST  # a third connection's
-    scene.shared.budget.limit -= 2_000
-    other.connect(scene.shared).data_received(begun(100))
-    assert other.connection in scene.shared.starved
+    trickling.connect(harness.shared).data_received(begun(LARGEST - 1_000))
+    harness.shared.budget.used += HELD - LARGEST  # a third connection's
+    harness.shared.budget.limit -= 2_000
+    other.connect(harness.shared).data_received(begun(100))
+    assert other.connection in harness.shared.starved
     trickling.connection.data_received(b"x")
-    scene.look()
+    harness.look()
     assert (trickling.aborted, other.aborted) == (True, False)
-    assert other.connection not in scene.shared.starved
+    assert other.connection not in harness.shared.starved
 
 
-async def test_a_quickly_sent_request_is_read_to_its_end_while_memory_is_short(scene: Clocked) -> None:
+async def test_a_quickly_sent_request_is_read_to_its_end_while_memory_is_short(harness: Clocked) -> None:
     quick = Pipe()
-    quick.connect(scene.shared).data_received(begun(1_000))
-    scene.shared.budget.used += HELD  # a third connection's
+    quick.connect(harness.shared).data_received(begun(1_000))
+    harness.shared.budget.used += HELD  # a third connection's
     quick.connection.data_received(b"x")
     whole = begun(LARGEST + 4)
     part = LARGEST // 8
     for at in range(1_001, len(whole), part):
         quick.connection.data_received(whole[at : at + part])
-        scene.look()
+        harness.look()
     assert not quick.aborted
     assert quick.kept == len(b"pong")
 
 
-async def test_small_requests_are_answered_while_memory_is_short(scene: Clocked) -> None:
-    scene.shared.budget.used += HELD
+async def test_small_requests_are_answered_while_memory_is_short(harness: Clocked) -> None:
+    harness.shared.budget.used += HELD
     other = Pipe()
-    connection = other.connect(scene.shared)
+    connection = other.connect(harness.shared)
     for _ in range(3):
         connection.data_received(PING)
     assert other.kept == 3 * len(b"pong")
 
 
-async def test_slow_connections_are_closed_after_even_a_short_shortage(scene: Clocked) -> None:
+async def test_slow_connections_are_closed_after_even_a_short_shortage(harness: Clocked) -> None:
     trickling, other = Pipe(), Pipe()
-    trickling.connect(scene.shared).data_received(begun(LARGEST - 1_000))
-    scene.shared.budget.limit = LARGEST
-    other.connect(scene.shared).data_received(begun(2_000))
+    trickling.connect(harness.shared).data_received(begun(LARGEST - 1_000))
+    harness.shared.budget.limit = LARGEST
+    other.connect(harness.shared).data_received(begun(2_000))
     other.connection.connection_lost(None)
-    assert not scene.shared.budget.is_exhausted()
-    scene.look()
+    assert not harness.shared.budget.is_exhausted()
+    harness.look()
     assert trickling.aborted
 
 
-async def test_a_connection_is_not_idle_while_a_request_is_pending_or_just_answered(scene: Clocked) -> None:
+async def test_a_connection_is_not_idle_while_a_request_is_pending_or_just_answered(harness: Clocked) -> None:
     pipe = Pipe()
-    connection = pipe.connect(scene.shared)
+    connection = pipe.connect(harness.shared)
     connection.data_received(b"\0\0\0\4wait")
-    scene.clock.advance(600_000)
+    harness.clock.advance(600_000)
     assert not connection.idle
-    scene.pending.set_result([b"late"])
+    harness.pending.set_result([b"late"])
     await asyncio.sleep(0)
     assert connection.idle
-    assert connection.last_active_ms == scene.clock.mono_ms()
+    assert connection.last_active_ms == harness.clock.mono_ms()
     assert pipe.kept == 4
 
 
-async def test_data_behind_a_pending_request_is_shed_when_memory_is_short(scene: Clocked) -> None:
+async def test_data_behind_a_pending_request_is_shed_when_memory_is_short(harness: Clocked) -> None:
     waiting, other = Pipe(), Pipe()
-    waiting.connect(scene.shared).data_received(b"\0\0\0\4wait" + 25 * PING)
-    scene.shared.budget.used += HELD - 200  # a third connection's
-    other.connect(scene.shared).data_received(begun(100))
-    assert other.connection in scene.shared.starved
+    waiting.connect(harness.shared).data_received(b"\0\0\0\4wait" + 25 * PING)
+    harness.shared.budget.used += HELD - 200  # a third connection's
+    other.connect(harness.shared).data_received(begun(100))
+    assert other.connection in harness.shared.starved
     other.connection.data_received(begun(0))
-    scene.look()
+    harness.look()
     assert waiting.aborted
 
 
-async def test_a_fast_sender_is_read_again_after_other_connections_had_their_turn(scene: Clocked) -> None:
+async def test_a_fast_sender_is_read_again_after_other_connections_had_their_turn(harness: Clocked) -> None:
     pipe = Pipe()
-    connection = pipe.connect(scene.shared)
+    connection = pipe.connect(harness.shared)
     whole = begun(LARGEST + 4)
     for at in range(limits.FULL_READS_PER_TURN):
         assert pipe.reading
@@ -202,9 +202,9 @@ async def test_a_fast_sender_is_read_again_after_other_connections_had_their_tur
     assert pipe.reading
 
 
-async def test_a_connection_with_a_pending_request_is_not_read_in_the_next_turn(scene: Clocked) -> None:
+async def test_a_connection_with_a_pending_request_is_not_read_in_the_next_turn(harness: Clocked) -> None:
     pipe = Pipe()
-    connection = pipe.connect(scene.shared)
+    connection = pipe.connect(harness.shared)
     connection.data_received(b"\0\0\0\4wait")
     for _ in range(limits.FULL_READS_PER_TURN):
         connection.data_received(bytes(limits.FULL_READ_BYTES))
@@ -222,22 +222,22 @@ class Caller(asyncio.Protocol):
         self.gone.set_result(None)
 
 
-async def test_a_connection_that_arrives_after_the_listener_closed_is_closed(scene: Clocked) -> None:
+async def test_a_connection_that_arrives_after_the_listener_closed_is_closed(harness: Clocked) -> None:
     network = MemoryNetwork()
     server = Server(network, [Listener("PLAINTEXT", "here", 0)], backlog=1)
     server.bind()
-    await server.start(scene.shared)
+    await server.start(harness.shared)
     caller = Caller()
     await network.connect("here", server.listeners[0].port, lambda: caller)
     server.close()
     await asyncio.wait_for(caller.gone, 5)
-    await asyncio.wait_for(scene.shared.until_empty(), 5)
+    await asyncio.wait_for(harness.shared.until_empty(), 5)
 
 
-async def test_aborting_all_connections_during_a_request_drops_it_and_those_behind_it(scene: Clocked) -> None:
+async def test_aborting_all_connections_during_a_request_drops_it_and_those_behind_it(harness: Clocked) -> None:
     server = Server(Sockets(), [Listener("PLAINTEXT", "127.0.0.1", 0)], backlog=1)
     server.bind()
-    await server.start(scene.shared)
+    await server.start(harness.shared)
     handled: list[bytes] = []
     failed: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
@@ -246,12 +246,12 @@ async def test_aborting_all_connections_during_a_request_drops_it_and_those_behi
         handled.append(frame)
         server.abort()
 
-    scene.on_frame = cut
+    harness.on_frame = cut
     reader, writer = await asyncio.open_connection("127.0.0.1", server.listeners[0].port)
     writer.write(2 * PING)
     with suppress(ConnectionError):
         assert not await asyncio.wait_for(reader.read(), 5)
-    await asyncio.wait_for(scene.shared.until_empty(), 5)
+    await asyncio.wait_for(harness.shared.until_empty(), 5)
     writer.close()
     assert not failed
     assert handled == [b"ping"]

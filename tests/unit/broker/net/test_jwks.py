@@ -69,7 +69,7 @@ def served() -> Iterator[KeyServer]:
     server.close()
 
 
-class Scene:
+class Harness:
     """A key set at the server's URL, and a clock that the test advances."""
 
     def __init__(self, served: KeyServer) -> None:
@@ -91,79 +91,81 @@ class Scene:
 
 
 async def test_keys_are_fetched_at_the_start_and_at_intervals(served: KeyServer) -> None:
-    scene = Scene(served)
-    assert (scene.ids, served.asked) == (["a"], 1)
+    harness = Harness(served)
+    assert (harness.ids, served.asked) == (["a"], 1)
     served.text = key_set(jwk(rsa_key(), "b"))
-    scene.pass_ms(RHYTHM.refresh_ms - 1)
+    harness.pass_ms(RHYTHM.refresh_ms - 1)
     assert served.asked == 1
     for text, ids in ((served.text, ["b"]), (key_set(), [])):
         served.text = text
-        scene.pass_ms(RHYTHM.refresh_ms)
-        await scene.until(lambda ids=ids: scene.ids == ids)
+        harness.pass_ms(RHYTHM.refresh_ms)
+        await harness.until(lambda ids=ids: harness.ids == ids)
 
 
 async def test_an_unknown_key_triggers_a_fetch_once_in_a_minute(served: KeyServer) -> None:
-    scene = Scene(served)
+    harness = Harness(served)
     served.text = key_set(jwk(rsa_key(), "b"))
     for kid in ("b", "b", "x" * (limits.JWKS_KID_CHARS + 1)):
-        scene.keys.missed(kid)
-    await scene.until(lambda: scene.ids == ["b"])
+        harness.keys.missed(kid)
+    await harness.until(lambda: harness.ids == ["b"])
     assert served.asked == 2
     served.text = key_set(jwk(rsa_key(), "z"))
-    scene.pass_ms(limits.JWKS_PAUSE_MS - 1)
-    scene.keys.missed("made up")
-    scene.pass_ms(1)
-    scene.keys.missed("c")
-    await scene.until(lambda: scene.ids == ["z"])
+    harness.pass_ms(limits.JWKS_PAUSE_MS - 1)
+    harness.keys.missed("made up")
+    harness.pass_ms(1)
+    harness.keys.missed("c")
+    await harness.until(lambda: harness.ids == ["z"])
     assert served.asked == 3
     served.text = key_set(jwk(rsa_key(), "c"))
-    scene.pass_ms(limits.JWKS_MISSED_MS - 1)
-    scene.keys.missed("c")
+    harness.pass_ms(limits.JWKS_MISSED_MS - 1)
+    harness.keys.missed("c")
     await asyncio.to_thread(fetcher(served.url, {}, Path.read_bytes))  # a request that were sent now would be answered before this one
-    assert (scene.ids, served.asked) == (["z"], 4)
-    scene.pass_ms(1)
-    scene.keys.missed("c")
-    await scene.until(lambda: scene.ids == ["c"])
+    assert (harness.ids, served.asked) == (["z"], 4)
+    harness.pass_ms(1)
+    harness.keys.missed("c")
+    await harness.until(lambda: harness.ids == ["c"])
 
 
 async def test_a_failed_fetch_is_retried_and_the_previous_keys_stay_in_use(served: KeyServer, caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene(served)
+    harness = Harness(served)
     served.status = 500
-    scene.keys.missed("b")
+    harness.keys.missed("b")
     waits = []
     for tries in range(2, 30):
-        await scene.until(lambda tries=tries: served.asked == tries and (len(scene.timers) == 2 or "Cannot fetch the keys" in caplog.text))
+        await harness.until(
+            lambda tries=tries: served.asked == tries and (len(harness.timers) == 2 or "Cannot fetch the keys" in caplog.text)
+        )
         if "Cannot fetch the keys" in caplog.text:
             break
-        wait_ms = (scene.timers.next_deadline() or 0) - scene.clock.mono_ms()
+        wait_ms = (harness.timers.next_deadline() or 0) - harness.clock.mono_ms()
         waits.append(wait_ms)
-        scene.pass_ms(wait_ms)
+        harness.pass_ms(wait_ms)
     assert waits == [100, 200, 400, 800, 1_600, 3_200, 3_700]
-    assert scene.ids == ["a"]
+    assert harness.ids == ["a"]
     served.status, served.text = 200, key_set(jwk(rsa_key(), "b"))
-    scene.pass_ms(limits.JWKS_MISSED_MS)
-    scene.keys.missed("b")
-    await scene.until(lambda: scene.ids == ["b"])
+    harness.pass_ms(limits.JWKS_MISSED_MS)
+    harness.keys.missed("b")
+    await harness.until(lambda: harness.ids == ["b"])
 
 
 async def test_a_response_that_does_not_end_is_abandoned_when_the_next_fetch_is_due(served: KeyServer) -> None:
-    scene = Scene(served)
+    harness = Harness(served)
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
     held = threading.Event()
     ended, served.ends = served.ends, held
-    scene.keys.missed("b")
-    await scene.until(lambda: served.asked == 2)
+    harness.keys.missed("b")
+    await harness.until(lambda: served.asked == 2)
     served.text, served.ends = key_set(jwk(rsa_key(), "b")), ended
-    scene.pass_ms(RHYTHM.backoff_max_ms + limits.JWKS_FETCH_MS)
-    scene.keys.missed("too early")
-    scene.pass_ms(limits.JWKS_PAUSE_MS)
-    scene.keys.missed("another")
-    await scene.until(lambda: scene.ids == ["b"])
+    harness.pass_ms(RHYTHM.backoff_max_ms + limits.JWKS_FETCH_MS)
+    harness.keys.missed("too early")
+    harness.pass_ms(limits.JWKS_PAUSE_MS)
+    harness.keys.missed("another")
+    await harness.until(lambda: harness.ids == ["b"])
     held.set()
-    await scene.until(lambda: not any(thread.name == "jwks" for thread in threading.enumerate()))
+    await harness.until(lambda: not any(thread.name == "jwks" for thread in threading.enumerate()))
     await asyncio.sleep(0)
-    assert (scene.ids, served.asked, failures) == (["b"], 3, [])
+    assert (harness.ids, served.asked, failures) == (["b"], 3, [])
 
 
 @pytest.mark.parametrize("case", ["too large", "no set", "gone", "elsewhere"])
@@ -172,7 +174,7 @@ def test_unusable_responses_raise(served: KeyServer, case: str) -> None:
     served.status = {"gone": 404, "elsewhere": 302}.get(case, 200)
     served.location = "https://127.0.0.1:1/keys" if case == "elsewhere" else ""
     with pytest.raises((OSError, ValueError)):
-        Scene(served)
+        Harness(served)
 
 
 def test_an_https_url_requires_a_trusted_certificate(tmp_path: Path) -> None:

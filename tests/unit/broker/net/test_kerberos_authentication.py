@@ -44,7 +44,7 @@ def given(realm: Realm) -> dict[str, str]:
     return {**KERBEROS, JAAS: realm.jaas(BROKER)}
 
 
-def locked(given: dict[str, str], env: dict[str, str] | None = None) -> MakeMechanism:
+def mechanism_of(given: dict[str, str], env: dict[str, str] | None = None) -> MakeMechanism:
     settings = load(given, env or {}, None).settings
     sasl = listener_authentication(settings, listeners_of(settings), AROUND)["SECURE"].sasl
     assert sasl is not None
@@ -66,7 +66,7 @@ def begun(realm: Realm, user: str = "ann") -> tuple[Any, bytes]:
 
 
 def test_a_ticket_identifies_the_client_and_no_security_layer_is_offered(realm: Realm, given: dict[str, str]) -> None:
-    mechanism = locked(given)()
+    mechanism = mechanism_of(given)()
     context, token = begun(realm)
     context.step(mechanism.evaluate(token))
     offer = mechanism.evaluate(b"")
@@ -77,7 +77,7 @@ def test_a_ticket_identifies_the_client_and_no_security_layer_is_offered(realm: 
 
 
 def test_a_ticket_cannot_be_used_twice(realm: Realm, given: dict[str, str]) -> None:
-    make = locked(given)
+    make = mechanism_of(given)
     _, token = begun(realm)
     make().evaluate(token)
     with pytest.raises(Failed, match="replay"):
@@ -89,7 +89,7 @@ def test_a_ticket_cannot_be_used_twice(realm: Realm, given: dict[str, str]) -> N
     [("DEFAULT", "eve/x", "eve"), ("RULE:[2:$1.$2]/U, DEFAULT", "eve/x", "EVE.X"), ("RULE:[2:$1]", "ann", None)],
 )
 def test_rules_map_the_principal_to_a_user(realm: Realm, given: dict[str, str], rules: str, user: str, named: str | None) -> None:
-    mechanism = locked({**given, f"listener.name.secure.{RULES}": rules})()
+    mechanism = mechanism_of({**given, f"listener.name.secure.{RULES}": rules})()
     context, token = begun(realm, user)
     context.step(mechanism.evaluate(token))
     mechanism.evaluate(b"")
@@ -113,12 +113,12 @@ def test_an_invalid_ticket_is_rejected(
 ) -> None:
     _, token = begun(realm)
     with pytest.raises(error):
-        locked(given)().evaluate(spoil(token))
+        mechanism_of(given)().evaluate(spoil(token))
 
 
 @pytest.mark.parametrize(("choice", "error"), [(b"", Broken), (b"\1\0\0", Broken), (b"\2\0\0\0", Failed), (None, Failed)])
 def test_a_client_must_choose_the_offered_layer(realm: Realm, given: dict[str, str], choice: bytes | None, error: type[Exception]) -> None:
-    mechanism = locked(given)()
+    mechanism = mechanism_of(given)()
     context, token = begun(realm)
     context.step(mechanism.evaluate(token))
     mechanism.evaluate(b"")
@@ -156,15 +156,15 @@ def test_an_unusable_key_stops_the_start_with_the_settings_name(
     assert change[0] in given[setting]
     given[setting] = given[setting].replace(*change)
     if words is None:
-        assert locked(given)
+        assert mechanism_of(given)
     else:
         with pytest.raises(SettingsError, match=words):
-            locked(given)
+            mechanism_of(given)
 
 
 def test_a_rewritten_keytab_is_read_at_the_next_authentication(tmp_path: Path) -> None:
     with realm_or_skip(tmp_path, [BROKER, "ann", "bob"]) as realm:
-        make = locked({**KERBEROS, JAAS: realm.jaas(BROKER)})
+        make = mechanism_of({**KERBEROS, JAAS: realm.jaas(BROKER)})
         for user in ("ann", "bob"):
             mechanism = make()
             context, token = begun(realm, user)
@@ -189,7 +189,7 @@ def test_a_node_authenticates_at_others_with_its_own_key(realm: Realm, given: di
     log_in = elsewhere(realm)
     try:
         for _ in range(2):
-            mechanism, tokens, said = locked(given)(), log_in.tokens("localhost"), None
+            mechanism, tokens, said = mechanism_of(given)(), log_in.tokens("localhost"), None
             while not mechanism.complete:
                 said = mechanism.evaluate(next(tokens) if said is None else tokens.send(said))
             assert mechanism.user == "kafka"
@@ -220,7 +220,7 @@ def test_a_node_rejects_a_peer_without_the_hosts_key(realm: Realm, given: dict[s
         next(tokens)
         with pytest.raises(NotTrusted):
             tokens.send(said)
-    tokens, mechanism = elsewhere(realm).tokens("localhost"), locked(given)()
+    tokens, mechanism = elsewhere(realm).tokens("localhost"), mechanism_of(given)()
     tokens.send(mechanism.evaluate(next(tokens)) or b"")
     with pytest.raises(NotTrusted):
         tokens.send(b"\1\1\0\0")  # which any peer could send
@@ -243,14 +243,14 @@ def test_a_node_without_usable_client_credentials_does_not_start(realm: Realm, c
 
 def test_an_invalid_rule_stops_the_start(given: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match=rf"{RULES} at SECURE: Invalid rule: default"):
-        locked({**given, RULES: "default"})
+        mechanism_of({**given, RULES: "default"})
 
 
 def test_the_krb5_conf_of_kafka_opts_is_used_without_contacting_a_kdc(given: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "other.conf"
     file.write_text("[libdefaults]\ndefault_realm = ELSEWHERE\n")
     with in_environment({"KRB5_CONFIG": os.environ["KRB5_CONFIG"]}):
-        locked(given, {"KAFKA_OPTS": f"-Djava.security.krb5.conf={file}"})
+        mechanism_of(given, {"KAFKA_OPTS": f"-Djava.security.krb5.conf={file}"})
         assert os.environ["KRB5_CONFIG"] == str(file)
         from ottla.broker.security.kerberos import default_realm
 

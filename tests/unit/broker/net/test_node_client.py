@@ -140,7 +140,7 @@ async def test_a_timeout_breaks_the_connection_for_all_calls(place: Place) -> No
 
 
 def test_a_response_that_arrived_while_the_loop_was_busy_is_in_time() -> None:
-    async def scene() -> None:
+    async def body() -> None:
         place = Place()
         peer = await place.peer(lambda request: held)
         held: asyncio.Future[BrokerHeartbeatResponse] = asyncio.get_running_loop().create_future()
@@ -155,11 +155,11 @@ def test_a_response_that_arrived_while_the_loop_was_busy_is_in_time() -> None:
         assert call.result().throttle_time_ms == 1
 
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
-        runner.run(scene())
+        runner.run(body())
 
 
 def test_a_silent_peer_times_out_although_the_loop_is_busy() -> None:
-    async def scene() -> None:
+    async def body() -> None:
         place = Place()
         await place.peer(lambda request: None)
         call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
@@ -170,7 +170,7 @@ def test_a_silent_peer_times_out_although_the_loop_is_busy() -> None:
         assert isinstance(await place.outcome(call), LinkBroken)
 
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
-        runner.run(scene())
+        runner.run(body())
 
 
 def stall(place: Place, ms: int) -> None:

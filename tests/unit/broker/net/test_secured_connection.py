@@ -47,7 +47,7 @@ class Telling:
         return None
 
 
-class Scene:
+class Harness:
     def __init__(self, given: dict[str, str]) -> None:
         self.clock = VirtualClock()
         self.timers = Timers()
@@ -68,10 +68,10 @@ class Scene:
 
 
 @asynccontextmanager
-async def connected(scene: Scene) -> AsyncIterator[Callable[[bytes], asyncio.Future[bytes]]]:
+async def connected(harness: Harness) -> AsyncIterator[Callable[[bytes], asyncio.Future[bytes]]]:
     """Open a connection; yield a function that sends bytes and returns a future of the next line, or of the data before the end."""
-    await scene.start()
-    reader, writer = await asyncio.open_connection("127.0.0.1", scene.server.listeners[0].port)
+    await harness.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", harness.server.listeners[0].port)
 
     def ask(data: bytes) -> asyncio.Future[bytes]:
         writer.write(data)
@@ -79,7 +79,7 @@ async def connected(scene: Scene) -> AsyncIterator[Callable[[bytes], asyncio.Fut
 
     yield ask
     writer.close()
-    scene.server.abort()
+    harness.server.abort()
 
 
 def frame(request: Message, version: int = 1) -> bytes:
@@ -90,43 +90,43 @@ LOG_IN = frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(pl
 
 
 async def test_a_request_has_the_authenticated_principal() -> None:
-    async with connected(Scene(secured())) as ask:
+    async with connected(Harness(secured())) as ask:
         assert (await ask(LOG_IN + WHO)).endswith(str(Principal("User", "ann")).encode() + b"\n")
 
 
 async def test_the_response_to_a_failed_authentication_is_delayed_and_dropped_with_its_connection() -> None:
-    scene = Scene(secured())
-    async with connected(scene) as ask:
+    harness = Harness(secured())
+    async with connected(harness) as ask:
         wrong = ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))) + WHO)
-        while not (held := [each for each in scene.shared.connections if not each.idle]):  # noqa: ASYNC110 # no event signals this
+        while not (held := [each for each in harness.shared.connections if not each.idle]):  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
-        scene.pass_ms(99)
+        harness.pass_ms(99)
         assert not held[0].idle
-        scene.pass_ms(1)
+        harness.pass_ms(1)
         assert b"Invalid username or password" in await wrong
 
 
 async def test_a_closed_connection_cancels_the_delayed_response() -> None:
-    scene = Scene(secured())
-    async with connected(scene) as ask:
+    harness = Harness(secured())
+    async with connected(harness) as ask:
         ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))))
-        while all(each.idle for each in scene.shared.connections):  # noqa: ASYNC110 # no event signals this
+        while all(each.idle for each in harness.shared.connections):  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
-        assert scene.timers.next_deadline() == scene.clock.mono_ms() + 100
-    await scene.shared.until_empty()
-    assert scene.timers.next_deadline() is None
+        assert harness.timers.next_deadline() == harness.clock.mono_ms() + 100
+    await harness.shared.until_empty()
+    assert harness.timers.next_deadline() is None
 
 
 @pytest.mark.parametrize("password", ["pass word", "nope"])
 async def test_a_closed_connection_is_freed_without_the_garbage_collector(password: str) -> None:
     """The garbage collector runs seldom, so a reference cycle would let failed authentications fill the memory."""
-    scene = Scene(secured(connection_failed_authentication_delay_ms="0"))
+    harness = Harness(secured(connection_failed_authentication_delay_ms="0"))
     gc.disable()
     try:
-        async with connected(scene) as ask:
+        async with connected(harness) as ask:
             await ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password=password))) + WHO)
-            connection = weakref.ref(next(iter(scene.shared.connections)))
-        while scene.shared.connections:  # noqa: ASYNC110 # no event signals this
+            connection = weakref.ref(next(iter(harness.shared.connections)))
+        while harness.shared.connections:  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
         await asyncio.sleep(0)  # the transport lets go of its protocol in the next turn
         assert connection() is None
@@ -135,48 +135,48 @@ async def test_a_closed_connection_is_freed_without_the_garbage_collector(passwo
 
 
 async def test_a_session_is_valid_until_it_expires() -> None:
-    scene = Scene(secured(connections_max_reauth_ms="1000"))
-    async with connected(scene) as ask:
+    harness = Harness(secured(connections_max_reauth_ms="1000"))
+    async with connected(harness) as ask:
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
-        scene.pass_ms(1_000)
+        harness.pass_ms(1_000)
         assert await ask(WHO) == b"User:ann\n"
-        scene.pass_ms(1)
+        harness.pass_ms(1)
         assert await ask(WHO) == b""
 
 
 async def test_reauthentication_extends_a_session_but_not_twice_in_a_second() -> None:
-    scene = Scene(secured(connections_max_reauth_ms="1500"))
-    async with connected(scene) as ask:
+    harness = Harness(secured(connections_max_reauth_ms="1500"))
+    async with connected(harness) as ask:
         await ask(LOG_IN + WHO)
-        scene.pass_ms(1_000)
+        harness.pass_ms(1_000)
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
-        scene.pass_ms(999)
+        harness.pass_ms(999)
         # treated as an ordinary request, which the dispatcher refuses
         assert await ask(frame(SaslHandshakeRequest("PLAIN"))) == b"User:ann\n"
-        scene.pass_ms(1)
+        harness.pass_ms(1)
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
-        scene.pass_ms(1_500)
+        harness.pass_ms(1_500)
         assert await ask(WHO) == b"User:ann\n"
 
 
 async def test_expired_credentials_authorize_no_request_not_even_a_pipelined_one() -> None:
     options = 'required unsecuredValidatorAllowableClockSkewMs="5000"'
     jaas = f"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule {options};"
-    scene = Scene({**secured(sasl_enabled_mechanisms="OAUTHBEARER"), "listener.name.secure.oauthbearer.sasl.jaas.config": jaas})
-    claims = json.dumps({"sub": "ann", "exp": scene.clock.now_ms() / 1000 - 1}).encode()
+    harness = Harness({**secured(sasl_enabled_mechanisms="OAUTHBEARER"), "listener.name.secure.oauthbearer.sasl.jaas.config": jaas})
+    claims = json.dumps({"sub": "ann", "exp": harness.clock.now_ms() / 1000 - 1}).encode()
     header, claims = (base64.urlsafe_b64encode(text).rstrip(b"=") for text in (b'{"alg":"none"}', claims))
     token = b"n,,\x01auth=Bearer " + header + b"." + claims + b".\x01\x01"
-    async with connected(scene) as ask:
+    async with connected(harness) as ask:
         answered = await ask(frame(SaslHandshakeRequest("OAUTHBEARER")) + frame(SaslAuthenticateRequest(token)) + WHO)
         assert answered[27:].endswith(bytes(10)), "the log-in is good, for no time"
         assert b"User:ann" not in answered
 
 
 async def test_an_expired_session_can_still_reauthenticate() -> None:
-    scene = Scene(secured(connections_max_reauth_ms="1000"))
-    async with connected(scene) as ask:
+    harness = Harness(secured(connections_max_reauth_ms="1000"))
+    async with connected(harness) as ask:
         await ask(LOG_IN + WHO)
-        scene.pass_ms(5_000)
+        harness.pass_ms(5_000)
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
 
 
@@ -184,53 +184,53 @@ async def test_a_secured_listener_is_not_served_without_its_security() -> None:
     server = Server(Sockets(), [Listener("S", "127.0.0.1", 0, protocol=SecurityProtocol.SASL_PLAINTEXT)], 5)
     server.bind()
     with pytest.raises(AssertionError, match="must have its security configuration"):
-        await server.start(Scene(secured()).shared)
+        await server.start(Harness(secured()).shared)
     server.close()
 
 
 async def test_a_slow_authentication_is_closed() -> None:
-    scene = Scene(secured())
-    async with connected(scene) as ask:
+    harness = Harness(secured())
+    async with connected(harness) as ask:
         begun = ask(b"\0\0\1\0" + bytes(10))
-        while not scene.shared.budget.used:  # noqa: ASYNC110 # no event signals this
+        while not harness.shared.budget.used:  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
-        scene.pass_ms(limits.LOG_IN_MS - 1)
-        assert not next(iter(scene.shared.connections)).session.finished
-        scene.pass_ms(1)
+        harness.pass_ms(limits.LOG_IN_MS - 1)
+        assert not next(iter(harness.shared.connections)).session.finished
+        harness.pass_ms(1)
         with suppress(ConnectionError):
             assert await begun == b""
-    await scene.shared.until_empty()
-    assert scene.shared.budget.used == 0
-    assert scene.timers.next_deadline() is None
+    await harness.shared.until_empty()
+    assert harness.shared.budget.used == 0
+    assert harness.timers.next_deadline() is None
 
 
 async def test_a_client_that_authenticated_in_time_is_not_closed() -> None:
-    scene = Scene(secured())
-    async with connected(scene) as ask:
+    harness = Harness(secured())
+    async with connected(harness) as ask:
         await ask(LOG_IN + WHO)
-        assert scene.timers.next_deadline() is None
-        scene.pass_ms(2 * limits.LOG_IN_MS)
+        assert harness.timers.next_deadline() is None
+        harness.pass_ms(2 * limits.LOG_IN_MS)
         assert b"ann" in await ask(WHO)
 
 
 async def test_an_authentication_that_waits_for_the_broker_is_not_timed_out() -> None:
-    scene = Scene(secured(connection_failed_authentication_delay_ms="30000"))
-    async with connected(scene) as ask:
+    harness = Harness(secured(connection_failed_authentication_delay_ms="30000"))
+    async with connected(harness) as ask:
         wrong = ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))) + WHO)
-        while all(each.idle for each in scene.shared.connections):  # noqa: ASYNC110 # no event signals this
+        while all(each.idle for each in harness.shared.connections):  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
-        scene.pass_ms(limits.LOG_IN_MS)
-        scene.pass_ms(20_000)
+        harness.pass_ms(limits.LOG_IN_MS)
+        harness.pass_ms(20_000)
         assert b"Invalid username or password" in await wrong
 
 
 @pytest.mark.parametrize(("given", "most"), [({}, limits.LOG_IN_BYTES), ({"sasl_server_max_receive_size": "524288"}, 524_288)])
 async def test_requests_before_authentication_are_limited_to_64_kib_unless_configured(given: dict[str, str], most: int) -> None:
     for size, is_closed in [(most, False), (most + 1, True)]:
-        scene = Scene(secured(**given))
-        async with connected(scene) as ask:
+        harness = Harness(secured(**given))
+        async with connected(harness) as ask:
             answer = ask(struct.pack(">i", size) + b"x" * 1_000)
-            while not scene.shared.budget.used and not answer.done():  # noqa: ASYNC110 # no event signals this
+            while not harness.shared.budget.used and not answer.done():  # noqa: ASYNC110 # no event signals this
                 await asyncio.sleep(0)
             assert answer.done() is is_closed
             answer.cancel()

@@ -12,15 +12,15 @@ LIMIT, LARGEST = 16_000, 4_000
 class Holder:
     """A connection as Shedding sees it; `move` simulates the arrival of data from its peer."""
 
-    def __init__(self, scene: Scene, held: int) -> None:
-        self._scene = scene
+    def __init__(self, harness: Harness, held: int) -> None:
+        self._harness = harness
         self.held = self._moved = 0
         self.move(held)
 
     def move(self, size: int) -> None:
         self.held += size
         self._moved += size
-        self._scene.budget.used += size
+        self._harness.budget.used += size
 
     def held_bytes(self) -> int:
         return self.held
@@ -30,12 +30,12 @@ class Holder:
         return moved
 
     def abort(self) -> None:
-        self._scene.closed.append(self)
-        self._scene.budget.used -= self.held
+        self._harness.closed.append(self)
+        self._harness.budget.used -= self.held
         self.held = 0
 
 
-class Scene:
+class Harness:
     def __init__(self, *held: int) -> None:
         self.clock, self.timers, self.budget = VirtualClock(), Timers(), ByteBudget(LIMIT)
         self.closed: list[Holder] = []
@@ -59,66 +59,66 @@ class Scene:
 
 
 def test_the_largest_slow_connections_are_closed_until_part_of_the_budget_is_free() -> None:
-    scene = Scene(100, 3_000, 9_000, 2_000, 2_000)
-    scene.is_short()
-    scene.holders[2].move(9_000 // 8)
-    scene.look()
-    assert scene.closed_ones == [1, 3]
-    assert scene.budget.used <= LIMIT - LIMIT // limits.FREED_PART
-    assert scene.woken == 1
+    harness = Harness(100, 3_000, 9_000, 2_000, 2_000)
+    harness.is_short()
+    harness.holders[2].move(9_000 // 8)
+    harness.look()
+    assert harness.closed_ones == [1, 3]
+    assert harness.budget.used <= LIMIT - LIMIT // limits.FREED_PART
+    assert harness.woken == 1
 
 
 def test_no_connection_is_closed_while_all_deliver() -> None:
-    scene = Scene(8_000, 7_000, 1_000)
-    scene.is_short()
+    harness = Harness(8_000, 7_000, 1_000)
+    harness.is_short()
     for _ in range(3):
-        for holder in scene.holders:
+        for holder in harness.holders:
             holder.move(holder.held // 14)
-        scene.look()
-    assert scene.closed == []
+        harness.look()
+    assert harness.closed == []
 
 
 def test_a_byte_now_and_then_does_not_count_as_delivering() -> None:
-    scene = Scene(8_000, 8_000)
-    scene.is_short()
-    for holder in scene.holders:
+    harness = Harness(8_000, 8_000)
+    harness.is_short()
+    for holder in harness.holders:
         holder.move(1)
-    scene.look()
-    assert scene.closed_ones == [0]
+    harness.look()
+    assert harness.closed_ones == [0]
 
 
 def test_data_delivered_before_the_shortage_does_not_count() -> None:
-    scene = Scene(16_000)
-    scene.is_short()
-    scene.look()
-    assert scene.closed_ones == [0]
+    harness = Harness(16_000)
+    harness.is_short()
+    harness.look()
+    assert harness.closed_ones == [0]
 
 
 def test_slow_connections_are_closed_although_the_shortage_was_short() -> None:
-    scene = Scene(15_000, 1_000)
-    scene.is_short()
-    scene.holders[1].abort()
-    scene.closed.clear()
-    scene.look()
-    assert scene.closed_ones == [0]
+    harness = Harness(15_000, 1_000)
+    harness.is_short()
+    harness.holders[1].abort()
+    harness.closed.clear()
+    harness.look()
+    assert harness.closed_ones == [0]
 
 
 def test_the_watch_lasts_as_long_as_the_shortage() -> None:
-    scene = Scene(16_000)
-    scene.is_short()
-    scene.is_short()
-    scene.holders[0].move(2_000)
-    scene.look()
-    assert scene.closed == []
-    scene.look()
-    assert scene.closed_ones == [0]
-    assert scene.timers.next_deadline() is None
+    harness = Harness(16_000)
+    harness.is_short()
+    harness.is_short()
+    harness.holders[0].move(2_000)
+    harness.look()
+    assert harness.closed == []
+    harness.look()
+    assert harness.closed_ones == [0]
+    assert harness.timers.next_deadline() is None
 
 
 def test_beyond_the_excess_the_largest_are_closed_at_once() -> None:
-    scene = Scene(7_000, 9_000, 4_000)
-    scene.is_short()
-    assert scene.closed == []
-    scene.holders[1].move(1)
-    scene.is_short()
-    assert scene.closed_ones == [1]
+    harness = Harness(7_000, 9_000, 4_000)
+    harness.is_short()
+    assert harness.closed == []
+    harness.holders[1].move(1)
+    harness.is_short()
+    assert harness.closed_ones == [1]

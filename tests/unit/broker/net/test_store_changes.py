@@ -37,7 +37,7 @@ KEYSTORE, TRUSTSTORE = (f"listener.name.s.ssl.{name}.location" for name in ("key
 REFUSED = ErrorCode.INVALID_REQUEST
 
 
-class Scene:
+class Harness:
     """A broker with TLS, and a client that stays connected."""
 
     def __init__(self, directory: Path, **others: str) -> None:
@@ -76,32 +76,32 @@ def certificate(file: Path) -> bytes:
 
 
 def test_a_new_certificate_applies_to_new_connections_and_after_a_restart(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    second = scene.made.of("second", HOST, "localhost", "more", unit="broker")
-    with scene.broker as broker, scene.connect() as client:
-        assert scene.shown() == certificate(scene.server)
-        assert scene.alter(client, KEYSTORE, str(second), validate_only=True).error_code == 0
-        assert scene.shown() == certificate(scene.server)
-        assert scene.alter(client, KEYSTORE, str(second)).error_code == 0
-        assert scene.shown() == certificate(second)
+    harness = Harness(tmp_path)
+    second = harness.made.of("second", HOST, "localhost", "more", unit="broker")
+    with harness.broker as broker, harness.connect() as client:
+        assert harness.shown() == certificate(harness.server)
+        assert harness.alter(client, KEYSTORE, str(second), validate_only=True).error_code == 0
+        assert harness.shown() == certificate(harness.server)
+        assert harness.alter(client, KEYSTORE, str(second)).error_code == 0
+        assert harness.shown() == certificate(second)
         assert client.call(MetadataRequest(topics=[]), 1).brokers, "who is connected stays"
         broker.restart()
-        assert scene.shown() == certificate(second)
-        with scene.connect() as other:
-            fewer = scene.alter(other, KEYSTORE, None)
+        assert harness.shown() == certificate(second)
+        with harness.connect() as other:
+            fewer = harness.alter(other, KEYSTORE, None)
             assert (fewer.error_code, "SubjectAltNames do not match" in fewer.error_message) == (REFUSED, True), "back at the first"
-        assert scene.shown() == certificate(second)
+        assert harness.shown() == certificate(second)
 
 
 def test_a_modified_file_is_read_again_when_any_setting_of_the_broker_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    scene = Scene(tmp_path)
-    second, stranger = scene.made.of("second", HOST, "localhost", unit="broker"), scene.made.of("stranger", HOST, "localhost")
-    with scene.broker, scene.connect() as client:
+    harness = Harness(tmp_path)
+    second, stranger = harness.made.of("second", HOST, "localhost", unit="broker"), harness.made.of("stranger", HOST, "localhost")
+    with harness.broker, harness.connect() as client:
         for now, (content, seen) in enumerate(((second, second), (stranger, second), (second, second)), 1):
-            scene.server.write_bytes(content.read_bytes())
-            os.utime(scene.server, (now, now))
-            assert scene.alter(client, "max.connections", "1000").error_code == 0
-            assert scene.shown() == certificate(seen)
+            harness.server.write_bytes(content.read_bytes())
+            os.utime(harness.server, (now, now))
+            assert harness.alter(client, "max.connections", "1000").error_code == 0
+            assert harness.shown() == certificate(seen)
         assert (
             "Cannot reload the stores of listener S; the previous ones stay in use: Keystore DistinguishedName does not match"
             in caplog.text
@@ -109,49 +109,49 @@ def test_a_modified_file_is_read_again_when_any_setting_of_the_broker_changes(tm
 
 
 def test_a_certificate_for_another_name_or_a_missing_one_is_rejected(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    other = scene.made.of("other", HOST, "localhost", unit="another")
-    fewer = scene.made.of("fewer", HOST, unit="broker")
-    with scene.broker, scene.connect() as client:
+    harness = Harness(tmp_path)
+    other = harness.made.of("other", HOST, "localhost", unit="another")
+    fewer = harness.made.of("fewer", HOST, unit="broker")
+    with harness.broker, harness.connect() as client:
         for value, words in (
             (str(other), "Keystore DistinguishedName does not match"),
             (str(fewer), "Keystore SubjectAltNames do not match"),
             (str(tmp_path / "none"), "No such file"),
-            (str(scene.made.ca), "Private key"),
+            (str(harness.made.ca), "Private key"),
             ("", "ssl.keystore.location"),
         ):
-            refused = scene.alter(client, KEYSTORE, value)
+            refused = harness.alter(client, KEYSTORE, value)
             assert refused.error_code == REFUSED, value
             assert words.lower() in refused.error_message.lower(), refused.error_message
-        assert scene.alter(client, "listener.name.other.ssl.keystore.location", "/nowhere").error_code == 0, "there is no such listener"
-        assert scene.shown() == certificate(scene.server)
+        assert harness.alter(client, "listener.name.other.ssl.keystore.location", "/nowhere").error_code == 0, "there is no such listener"
+        assert harness.shown() == certificate(harness.server)
 
 
 def test_a_certificate_for_another_name_can_be_allowed(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, ssl_allow_dn_changes="true", ssl_allow_san_changes="true")
-    other = scene.made.of("other", HOST, unit="another")
-    with scene.broker, scene.connect() as client:
-        assert scene.alter(client, KEYSTORE, str(other)).error_code == 0
-        assert scene.shown() == certificate(other)
+    harness = Harness(tmp_path, ssl_allow_dn_changes="true", ssl_allow_san_changes="true")
+    other = harness.made.of("other", HOST, unit="another")
+    with harness.broker, harness.connect() as client:
+        assert harness.alter(client, KEYSTORE, str(other)).error_code == 0
+        assert harness.shown() == certificate(other)
 
 
 def test_the_truststore_can_change_at_run_time(tmp_path: Path) -> None:
-    scene = Scene(tmp_path)
-    with scene.broker, scene.connect() as client:
-        with pytest.raises((ssl.SSLError, ConnectionError)), scene.connect(scene.strangers.client) as stranger:
+    harness = Harness(tmp_path)
+    with harness.broker, harness.connect() as client:
+        with pytest.raises((ssl.SSLError, ConnectionError)), harness.connect(harness.strangers.client) as stranger:
             stranger.call(MetadataRequest(topics=[]), 1)
         both = tmp_path / "both.pem"
-        both.write_bytes(scene.made.ca.read_bytes() + scene.strangers.ca.read_bytes())
-        assert scene.alter(client, TRUSTSTORE, str(both)).error_code == 0
-        with scene.connect(scene.strangers.client) as stranger:
+        both.write_bytes(harness.made.ca.read_bytes() + harness.strangers.ca.read_bytes())
+        assert harness.alter(client, TRUSTSTORE, str(both)).error_code == 0
+        with harness.connect(harness.strangers.client) as stranger:
             assert stranger.call(MetadataRequest(topics=[]), 1).brokers
 
 
 def test_a_client_without_alter_permission_learns_nothing_about_files(tmp_path: Path) -> None:
-    scene = Scene(tmp_path, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:nobody")
-    with scene.broker, scene.connect() as client:
-        for file in (scene.made.ca, tmp_path / "none"):
-            assert scene.alter(client, KEYSTORE, str(file)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    harness = Harness(tmp_path, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:nobody")
+    with harness.broker, harness.connect() as client:
+        for file in (harness.made.ca, tmp_path / "none"):
+            assert harness.alter(client, KEYSTORE, str(file)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def test_a_controllers_listeners_follow_store_changes(tmp_path: Path) -> None:

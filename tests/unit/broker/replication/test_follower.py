@@ -19,7 +19,7 @@ from ottla.broker.storage.partition_log import Origin
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
 from tests.support.list_log import Entry, ListLog
-from tests.support.partition_logs import PartitionScene, one_batch
+from tests.support.partition_logs import PartitionHarness, one_batch
 
 
 def follower(*epochs: int, leader_epoch: int = 7, high_watermark: int = 0) -> tuple[Follower, ListLog]:
@@ -206,8 +206,8 @@ def test_two_logs_that_never_saw_each_others_epochs_meet_in_several_rounds() -> 
 
 
 def test_the_log_of_a_partition_is_one_that_can_be_followed(tmp_path: Path) -> None:
-    scene = PartitionScene(tmp_path, VirtualClock())
-    log = scene.partitions.get("t", 0).log
+    harness = PartitionHarness(tmp_path, VirtualClock())
+    log = harness.partitions.get("t", 0).log
     made = Follower(log, 7)
     made.truncated()
     log.append(one_batch(b"a"), origin=Origin.CLIENT, leader_epoch=2, now_ms=0)
@@ -217,4 +217,4 @@ def test_the_log_of_a_partition_is_one_that_can_be_followed(tmp_path: Path) -> N
     log.truncate_to(2, now_ms=0)
     made.truncated()
     assert (made.fetch_offset, made.last_fetched_epoch) == (1, 2), "the batch that held the offset went whole"
-    scene.close()
+    harness.close()

@@ -61,7 +61,7 @@ class Replica:
         self.log.append(bytes(data), origin=Origin.REPLICATION, leader_epoch=leader.replica.leader_epoch, now_ms=NOW_MS)
 
 
-class Scene:
+class Harness:
     """Two replicas on brokers, their controller, and the judge."""
 
     def __init__(self, *, unclean: bool = True) -> None:
@@ -102,94 +102,94 @@ class Scene:
 
 
 def test_two_unclean_elections_may_bring_back_in_the_place_of_what_was_committed_what_the_first_of_them_had_lost() -> None:
-    scene = Scene()
-    scene.both_have_one_record_and_the_second_goes_on_alone()
-    scene.the_first_is_elected_uncleanly()
-    assert scene.watch.lost_from(scene.first) == 1
-    scene.second.leads(scene.decides([2], 2), b"e")
-    scene.watch.look()
-    assert (scene.watch.lost_from(scene.second), scene.watch.unclean_elections) == (1, 2)
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.the_first_is_elected_uncleanly()
+    assert harness.watch.lost_from(harness.first) == 1
+    harness.second.leads(harness.decides([2], 2), b"e")
+    harness.watch.look()
+    assert (harness.watch.lost_from(harness.second), harness.watch.unclean_elections) == (1, 2)
 
 
 def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_election() -> None:
-    scene = Scene()
-    scene.both_have_one_record_and_the_second_goes_on_alone()
-    scene.the_first_is_elected_uncleanly()
-    scene.second.leads(scene.decides([2], 2), b"e")
-    scene.watch.look()
-    scene.decides([2, 1], 2)
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.the_first_is_elected_uncleanly()
+    harness.second.leads(harness.decides([2], 2), b"e")
+    harness.watch.look()
+    harness.decides([2, 1], 2)
     with pytest.raises(Violation, match=r"node 1 joins the ISR of t-0 with log end 3; committed is up to 5"):
-        scene.watch.look()
-    scene.second.replica.leads = False
-    scene.first.leads(scene.decides([1], 1))
+        harness.watch.look()
+    harness.second.replica.leads = False
+    harness.first.leads(harness.decides([1], 1))
     with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 5 without the committed \[1, 2, 3, 4\]"):
-        scene.watch.look()
+        harness.watch.look()
 
 
 def test_cancelling_a_reassignment_whose_adding_replicas_are_the_isr_is_an_unclean_election() -> None:
-    scene = Scene()
-    scene.both_have_one_record_and_the_second_goes_on_alone()
-    scene.tells(PartitionChangeRecord(0, TOPIC_ID, adding_replicas=[2]))
-    scene.tells(PartitionChangeRecord(0, TOPIC_ID, isr=[1], replicas=[1], adding_replicas=[], leader=NO_LEADER))
-    scene.first.leads(scene.decides([1], 1), b"x")
-    scene.watch.look()
-    assert (scene.watch.lost_from(scene.first), scene.watch.unclean_elections) == (1, 1)
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.tells(PartitionChangeRecord(0, TOPIC_ID, adding_replicas=[2]))
+    harness.tells(PartitionChangeRecord(0, TOPIC_ID, isr=[1], replicas=[1], adding_replicas=[], leader=NO_LEADER))
+    harness.first.leads(harness.decides([1], 1), b"x")
+    harness.watch.look()
+    assert (harness.watch.lost_from(harness.first), harness.watch.unclean_elections) == (1, 1)
 
 
 def test_what_both_logs_held_in_one_epoch_may_not_be_other_after_an_unclean_election() -> None:
-    scene = Scene()
-    scene.both_have_one_record_and_the_second_goes_on_alone()
-    scene.first.log = Replica(1).log
-    scene.first.log.append(one_batch(b"other"), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.first.log = Replica(1).log
+    harness.first.log.append(one_batch(b"other"), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
     with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2 without the committed \[0\]"):
-        scene.the_first_is_elected_uncleanly()
+        harness.the_first_is_elected_uncleanly()
 
 
 def test_nothing_may_be_lost_where_unclean_elections_are_not_allowed() -> None:
-    scene = Scene(unclean=False)
-    scene.both_have_one_record_and_the_second_goes_on_alone()
+    harness = Harness(unclean=False)
+    harness.both_have_one_record_and_the_second_goes_on_alone()
     with pytest.raises(Violation, match=r"node 1 joins the ISR of t-0 with log end 3; committed is up to 4"):
-        scene.the_first_is_elected_uncleanly()
+        harness.the_first_is_elected_uncleanly()
     with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2 without the committed \[1, 2, 3\]"):
-        scene.watch.look()
-    assert scene.watch.lost_from(scene.first) == INT64_MAX
+        harness.watch.look()
+    assert harness.watch.lost_from(harness.first) == INT64_MAX
 
 
-def cut(scene: Scene, node: Any, offset: int, epoch: int) -> None:
+def cut(harness: Harness, node: Any, offset: int, epoch: int) -> None:
     """Let the node become a follower in this leader epoch and truncate its log to `offset`; then let the judge look."""
     node.replica.leads, node.replica.leader_epoch = False, epoch
     node.log.truncate_to(offset, NOW_MS)
     node.replica.high_watermark = min(node.replica.high_watermark, offset)
-    scene.watch.look()
+    harness.watch.look()
 
 
 def test_a_follower_may_be_cut_below_what_it_had_committed_after_an_unclean_election_and_not_again() -> None:
-    scene = Scene()
-    scene.both_have_one_record_and_the_second_goes_on_alone()
-    scene.the_first_is_elected_uncleanly()
-    cut(scene, scene.second, 1, 2)
-    assert scene.watch.cuts_below == 1
-    scene.second.follows(scene.first)
-    scene.second.replica.high_watermark = 3
-    scene.watch.look()
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.the_first_is_elected_uncleanly()
+    cut(harness, harness.second, 1, 2)
+    assert harness.watch.cuts_below == 1
+    harness.second.follows(harness.first)
+    harness.second.replica.high_watermark = 3
+    harness.watch.look()
     with pytest.raises(Violation, match=r"node 2: t-0 is truncated to 1 in epoch 2, below its high watermark 3 of epoch 2, without"):
-        cut(scene, scene.second, 1, 2)
+        cut(harness, harness.second, 1, 2)
 
 
 def test_a_follower_may_be_cut_above_what_it_knows_to_be_committed() -> None:
-    scene = Scene()
-    scene.both_have_one_record_and_the_second_goes_on_alone()
-    scene.first.follows(scene.second)
-    scene.first.replica.high_watermark = 2
-    scene.watch.look()
-    cut(scene, scene.first, 2, 1)
-    assert scene.watch.cuts_below == 0
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
+    harness.first.follows(harness.second)
+    harness.first.replica.high_watermark = 2
+    harness.watch.look()
+    cut(harness, harness.first, 2, 1)
+    assert harness.watch.cuts_below == 0
 
 
 def test_another_process_of_a_broker_may_have_lost_what_was_not_on_its_disk() -> None:
-    scene = Scene()
-    scene.both_have_one_record_and_the_second_goes_on_alone()
+    harness = Harness()
+    harness.both_have_one_record_and_the_second_goes_on_alone()
     again = Replica(2)
-    scene.second.broker.services.partitions = again
-    scene.watch.look()
-    assert scene.watch.cuts_below == 0
+    harness.second.broker.services.partitions = again
+    harness.watch.look()
+    assert harness.watch.cuts_below == 0

@@ -9,7 +9,7 @@ import pytest
 from ottla.broker.sim.loop import Process, SimLoop
 from ottla.broker.sim.sim_cluster import sleep
 from ottla.broker.sim.sim_network import SimNetwork
-from tests.support.scenes import played_by
+from tests.support.coroutine_tests import played_by
 
 
 class End(asyncio.Protocol):
@@ -54,12 +54,12 @@ class Pair:
         await sleep(self.loop, ms)
 
 
-def run(scene: Callable[[Pair], Awaitable[None]]) -> None:
+def run(body: Callable[[Pair], Awaitable[None]]) -> None:
     pair = Pair()
 
     async def whole() -> None:
         await pair.connect()
-        await scene(pair)
+        await body(pair)
 
     pair.loop.run_until_complete(whole())
 

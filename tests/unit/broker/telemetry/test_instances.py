@@ -23,7 +23,7 @@ ZERO, ONE = bytes(16), bytes(15) + b"\x01"
 MAX_BYTES = 1_000
 
 
-class Scene:
+class Harness:
     """ClientTelemetry with a clock that the test advances."""
 
     def __init__(self, **of_release: bool) -> None:
@@ -51,161 +51,161 @@ def pusher(connection: int, client_id: str = "c") -> Pusher:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_a_client_without_an_instance_id_gets_a_unique_one(scene: Scene) -> None:
-    given = {scene.telemetry.get(ZERO, pusher(1))[0] for _ in range(50)}
+def test_a_client_without_an_instance_id_gets_a_unique_one(harness: Harness) -> None:
+    given = {harness.telemetry.get(ZERO, pusher(1))[0] for _ in range(50)}
     assert len(given) == 50
     assert not given & {ZERO, ONE}
 
 
-def test_a_client_may_push_at_once_after_a_get_and_then_once_in_an_interval(scene: Scene) -> None:
-    wanted = scene.get()
-    assert scene.push(wanted.subscription_id) is ErrorCode.NONE
-    scene.pass_time(PUSH_INTERVAL_MS - 1)
-    assert scene.push(wanted.subscription_id) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    scene.pass_time(1)
-    assert scene.push(wanted.subscription_id) is ErrorCode.NONE
-    assert (scene.telemetry.counts.pushed, scene.telemetry.counts.pushed_bytes) == (2, 8)
+def test_a_client_may_push_at_once_after_a_get_and_then_once_in_an_interval(harness: Harness) -> None:
+    wanted = harness.get()
+    assert harness.push(wanted.subscription_id) is ErrorCode.NONE
+    harness.pass_time(PUSH_INTERVAL_MS - 1)
+    assert harness.push(wanted.subscription_id) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    harness.pass_time(1)
+    assert harness.push(wanted.subscription_id) is ErrorCode.NONE
+    assert (harness.telemetry.counts.pushed, harness.telemetry.counts.pushed_bytes) == (2, 8)
 
 
-def test_a_client_may_get_its_subscription_once_in_an_interval(scene: Scene) -> None:
-    scene.get()
-    scene.pass_time(PUSH_INTERVAL_MS - 1)
+def test_a_client_may_get_its_subscription_once_in_an_interval(harness: Harness) -> None:
+    harness.get()
+    harness.pass_time(PUSH_INTERVAL_MS - 1)
     with pytest.raises(Rejected) as refused:
-        scene.get()
+        harness.get()
     assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    scene.pass_time(1)
-    subscription_id = scene.get().subscription_id
-    assert scene.telemetry.counts.refused == {ErrorCode.THROTTLING_QUOTA_EXCEEDED: 1}
-    scene.pass_time(PUSH_INTERVAL_MS - 1)
-    assert scene.push(subscription_id) is ErrorCode.NONE
-    scene.pass_time(1)
+    harness.pass_time(1)
+    subscription_id = harness.get().subscription_id
+    assert harness.telemetry.counts.refused == {ErrorCode.THROTTLING_QUOTA_EXCEEDED: 1}
+    harness.pass_time(PUSH_INTERVAL_MS - 1)
+    assert harness.push(subscription_id) is ErrorCode.NONE
+    harness.pass_time(1)
     with pytest.raises(Rejected):  # a push counts, too
-        scene.get()
+        harness.get()
 
 
 @pytest.mark.parametrize(
     ("mistake", "code"),
     [({"subscription_id": 0}, ErrorCode.UNKNOWN_SUBSCRIPTION_ID), ({"compression_type": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)],
 )
-def test_a_client_may_get_at_once_after_an_error_that_a_get_resolves(scene: Scene, mistake: dict[str, int], code: ErrorCode) -> None:
-    wanted = scene.get()
-    assert scene.push(**{"subscription_id": wanted.subscription_id, **mistake}) is code
-    assert scene.get() == wanted
+def test_a_client_may_get_at_once_after_an_error_that_a_get_resolves(harness: Harness, mistake: dict[str, int], code: ErrorCode) -> None:
+    wanted = harness.get()
+    assert harness.push(**{"subscription_id": wanted.subscription_id, **mistake}) is code
+    assert harness.get() == wanted
     with pytest.raises(Rejected):
-        scene.get()
+        harness.get()
 
 
-def test_a_terminating_push_may_come_at_once_and_is_the_last(scene: Scene) -> None:
-    subscription_id = scene.get().subscription_id
-    assert scene.push(subscription_id) is ErrorCode.NONE
-    assert scene.push(subscription_id, terminating=True) is ErrorCode.NONE
-    assert scene.push(subscription_id, terminating=True) is ErrorCode.INVALID_REQUEST
-    assert scene.push(subscription_id) is ErrorCode.INVALID_REQUEST
-    assert scene.push(subscription_id) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "as in Kafka, where a refused push unsays the end"
+def test_a_terminating_push_may_come_at_once_and_is_the_last(harness: Harness) -> None:
+    subscription_id = harness.get().subscription_id
+    assert harness.push(subscription_id) is ErrorCode.NONE
+    assert harness.push(subscription_id, terminating=True) is ErrorCode.NONE
+    assert harness.push(subscription_id, terminating=True) is ErrorCode.INVALID_REQUEST
+    assert harness.push(subscription_id) is ErrorCode.INVALID_REQUEST
+    assert harness.push(subscription_id) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "as in Kafka, where a refused push unsays the end"
 
 
 @pytest.mark.parametrize("reserved", [ZERO, ONE])
-def test_a_reserved_instance_id_is_rejected(scene: Scene, reserved: bytes) -> None:
-    assert scene.push(0, reserved) is ErrorCode.INVALID_REQUEST
-    assert len(scene.telemetry) == 0
+def test_a_reserved_instance_id_is_rejected(harness: Harness, reserved: bytes) -> None:
+    assert harness.push(0, reserved) is ErrorCode.INVALID_REQUEST
+    assert len(harness.telemetry) == 0
 
 
-def test_a_changed_subscription_takes_effect_with_the_next_request(scene: Scene) -> None:
-    before = scene.get()
-    scene.telemetry.subscriptions.change("s", {"metrics": "a"})
-    now = scene.get()
+def test_a_changed_subscription_takes_effect_with_the_next_request(harness: Harness) -> None:
+    before = harness.get()
+    harness.telemetry.subscriptions.change("s", {"metrics": "a"})
+    now = harness.get()
     assert now.metrics == ("a",)
-    assert scene.push(now.subscription_id) is ErrorCode.NONE
-    scene.telemetry.subscriptions.change("s", {})
-    assert scene.push(now.subscription_id) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
-    assert scene.get() == before
-    assert scene.push(before.subscription_id) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "as in Kafka, where such a get opens no way to push"
+    assert harness.push(now.subscription_id) is ErrorCode.NONE
+    harness.telemetry.subscriptions.change("s", {})
+    assert harness.push(now.subscription_id) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    assert harness.get() == before
+    assert harness.push(before.subscription_id) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "as in Kafka, where such a get opens no way to push"
 
 
-def test_a_client_is_matched_by_its_attributes_at_the_first_request(scene: Scene) -> None:
-    scene.get(client_id="first")
-    scene.telemetry.subscriptions.change("s", {"metrics": "a", "match": "client_id=first"})
-    assert scene.get(client_id="second").metrics == ("a",)
+def test_a_client_is_matched_by_its_attributes_at_the_first_request(harness: Harness) -> None:
+    harness.get(client_id="first")
+    harness.telemetry.subscriptions.change("s", {"metrics": "a", "match": "client_id=first"})
+    assert harness.get(client_id="second").metrics == ("a",)
 
 
-def test_the_size_limit_applies_before_and_after_decompression(scene: Scene) -> None:
-    subscription_id = scene.get().subscription_id
-    assert scene.push(subscription_id, metrics=bytes(MAX_BYTES + 1)) is ErrorCode.TELEMETRY_TOO_LARGE
+def test_the_size_limit_applies_before_and_after_decompression(harness: Harness) -> None:
+    subscription_id = harness.get().subscription_id
+    assert harness.push(subscription_id, metrics=bytes(MAX_BYTES + 1)) is ErrorCode.TELEMETRY_TOO_LARGE
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
         bomb = compress(codec, bytes(MAX_BYTES + 1))
-        assert scene.push(subscription_id, metrics=bomb, compression_type=codec, terminating=True) is ErrorCode.INVALID_RECORD
-        scene.telemetry.disconnected(1)
-    assert len(scene.telemetry.payloads) == 0
+        assert harness.push(subscription_id, metrics=bomb, compression_type=codec, terminating=True) is ErrorCode.INVALID_RECORD
+        harness.telemetry.disconnected(1)
+    assert len(harness.telemetry.payloads) == 0
 
 
-def test_a_payload_outlives_its_instance(scene: Scene) -> None:
-    scene.push(scene.get().subscription_id, metrics=compress(Codec.ZSTD, b"otlp"), compression_type=Codec.ZSTD, terminating=True)
-    scene.telemetry.disconnected(1)
-    (kept,) = scene.telemetry.payloads.newest_first()
+def test_a_payload_outlives_its_instance(harness: Harness) -> None:
+    harness.push(harness.get().subscription_id, metrics=compress(Codec.ZSTD, b"otlp"), compression_type=Codec.ZSTD, terminating=True)
+    harness.telemetry.disconnected(1)
+    (kept,) = harness.telemetry.payloads.newest_first()
     assert (kept.instance_id, kept.codec, kept.size_bytes, kept.terminating) == (ANN, Codec.ZSTD, 4, True)
-    assert ANN not in scene.telemetry
+    assert ANN not in harness.telemetry
 
 
-def test_an_instance_is_removed_with_the_connection_on_which_it_was_created(scene: Scene) -> None:
-    scene.get(ANN, 1)
-    scene.push(0, ANN, 2)
-    scene.telemetry.disconnected(2)
-    assert ANN in scene.telemetry
-    scene.telemetry.disconnected(1)
-    assert ANN not in scene.telemetry
-    scene.telemetry.disconnected(1)
+def test_an_instance_is_removed_with_the_connection_on_which_it_was_created(harness: Harness) -> None:
+    harness.get(ANN, 1)
+    harness.push(0, ANN, 2)
+    harness.telemetry.disconnected(2)
+    assert ANN in harness.telemetry
+    harness.telemetry.disconnected(1)
+    assert ANN not in harness.telemetry
+    harness.telemetry.disconnected(1)
 
 
 def test_an_instance_outlives_its_connection_in_a_release_before_4_0() -> None:
-    scene = Scene(forgets_closed=False)
-    scene.get(ANN, 1)
-    scene.telemetry.disconnected(1)
-    assert ANN in scene.telemetry
-    scene.pass_time(3 * PUSH_INTERVAL_MS)
-    assert ANN not in scene.telemetry
+    harness = Harness(forgets_closed=False)
+    harness.get(ANN, 1)
+    harness.telemetry.disconnected(1)
+    assert ANN in harness.telemetry
+    harness.pass_time(3 * PUSH_INTERVAL_MS)
+    assert ANN not in harness.telemetry
 
 
-def test_an_instance_that_is_silent_for_three_intervals_and_a_minute_is_removed(scene: Scene) -> None:
-    scene.get(ANN, 1)
-    scene.telemetry.subscriptions.change("often", {"interval.ms": "100", "match": "client_id=often"})
-    scene.get(BOB, 2, client_id="often")
-    scene.pass_time(limits.TELEMETRY_IDLE_MS - 1)
-    assert len(scene.telemetry) == 2
-    scene.pass_time(1)
-    assert (ANN in scene.telemetry, BOB in scene.telemetry) == (True, False)
-    scene.pass_time(3 * PUSH_INTERVAL_MS)
-    assert len(scene.telemetry) == 0
-    assert len(scene.timers) == 0
+def test_an_instance_that_is_silent_for_three_intervals_and_a_minute_is_removed(harness: Harness) -> None:
+    harness.get(ANN, 1)
+    harness.telemetry.subscriptions.change("often", {"interval.ms": "100", "match": "client_id=often"})
+    harness.get(BOB, 2, client_id="often")
+    harness.pass_time(limits.TELEMETRY_IDLE_MS - 1)
+    assert len(harness.telemetry) == 2
+    harness.pass_time(1)
+    assert (ANN in harness.telemetry, BOB in harness.telemetry) == (True, False)
+    harness.pass_time(3 * PUSH_INTERVAL_MS)
+    assert len(harness.telemetry) == 0
+    assert len(harness.timers) == 0
 
 
-def test_a_request_renews_an_instances_expiry(scene: Scene) -> None:
+def test_a_request_renews_an_instances_expiry(harness: Harness) -> None:
     for _ in range(5):
-        scene.get()
-        scene.pass_time(2 * PUSH_INTERVAL_MS)
-    assert ANN in scene.telemetry
-    assert len(scene.timers) == 1
+        harness.get()
+        harness.pass_time(2 * PUSH_INTERVAL_MS)
+    assert ANN in harness.telemetry
+    assert len(harness.timers) == 1
 
 
-def test_the_instance_that_was_silent_longest_is_removed_for_a_new_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_instance_that_was_silent_longest_is_removed_for_a_new_one(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TELEMETRY_INSTANCES", 3)
     ids = [bytes([number]) * 16 for number in range(1, 6)]
     for number, instance_id in enumerate(ids[:3]):
-        scene.get(instance_id, number)
-    scene.push(0, ids[0])
+        harness.get(instance_id, number)
+    harness.push(0, ids[0])
     for instance_id in ids[3:]:
-        scene.get(instance_id, 9)
-    assert [instance_id in scene.telemetry for instance_id in ids] == [True, False, False, True, True]
-    assert len(scene.timers) == 3
+        harness.get(instance_id, 9)
+    assert [instance_id in harness.telemetry for instance_id in ids] == [True, False, False, True, True]
+    assert len(harness.timers) == 3
 
 
-def test_the_memory_of_client_names_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_client_names_is_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TELEMETRY_NAMES_BYTES", 10_000)
     for number in range(1, 20):
-        scene.get(bytes([number]) * 16, client_id="x" * 3_000)
-    assert len(scene.telemetry) == 3
-    scene.get(BOB, client_id="y" * 30_000)
-    assert (len(scene.telemetry), BOB in scene.telemetry) == (1, True)
+        harness.get(bytes([number]) * 16, client_id="x" * 3_000)
+    assert len(harness.telemetry) == 3
+    harness.get(BOB, client_id="y" * 30_000)
+    assert (len(harness.telemetry), BOB in harness.telemetry) == (1, True)

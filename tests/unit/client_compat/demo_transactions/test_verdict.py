@@ -11,10 +11,10 @@ from client_compat.demo_transactions.run import KILLS, PipelineResult
 from client_compat.demo_transactions.verdict import TRANSACTION_RULES, promises
 from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 
-Scene = tuple[PipelineResult, PipelineResult, DirectoryVerdict]
+Results = tuple[PipelineResult, PipelineResult, DirectoryVerdict]
 
 
-def scene() -> Scene:
+def results() -> Results:
     def run(*, transactional: bool, judgement: Judgement, written: int) -> PipelineResult:
         return PipelineResult(transactional, judgement, written, True, 0, [50, 50], 8, 6, 0, [0.5] * KILLS, 9.0)
 
@@ -24,61 +24,61 @@ def scene() -> Scene:
     return run(transactional=True, judgement=right, written=35), run(transactional=False, judgement=wrong, written=33), log
 
 
-def broken(scene: Scene) -> list[str]:
-    exact, plain, log = scene
+def broken(results: Results) -> list[str]:
+    exact, plain, log = results
     return [promise.text for promise in promises(exact, plain, Verdict([log])) if not promise.kept]
 
 
 def test_a_run_as_it_should_be_keeps_every_promise() -> None:
-    assert broken(scene()) == []
+    assert broken(results()) == []
 
 
-def set_wrong_count(scene: Scene) -> None:
-    scene[0].judgement.wrong = 1
+def set_wrong_count(results: Results) -> None:
+    results[0].judgement.wrong = 1
 
 
-def set_counted_twice(scene: Scene) -> None:
-    scene[0].judgement.once = 99
+def set_counted_twice(results: Results) -> None:
+    results[0].judgement.once = 99
 
 
-def set_lag(scene: Scene) -> None:
-    scene[1].lag = 1
+def set_lag(results: Results) -> None:
+    results[1].lag = 1
 
 
-def set_missing_kill(scene: Scene) -> None:
-    scene[0].restart_seconds.pop()
+def set_missing_kill(results: Results) -> None:
+    results[0].restart_seconds.pop()
 
 
-def set_peace(scene: Scene) -> None:
-    scene[0].fenced = 0
+def set_peace(results: Results) -> None:
+    results[0].fenced = 0
 
 
-def set_idle_client(scene: Scene) -> None:
-    scene[1].counted[0] = 0
+def set_idle_client(results: Results) -> None:
+    results[1].counted[0] = 0
 
 
-def set_readers_that_differ(scene: Scene) -> None:
-    scene[0].readers_agree = False
+def set_readers_that_differ(results: Results) -> None:
+    results[0].readers_agree = False
 
 
-def set_nothing_aborted(scene: Scene) -> None:
-    scene[0].written = 30
+def set_nothing_aborted(results: Results) -> None:
+    results[0].written = 30
 
 
-def set_exact_twin(scene: Scene) -> None:
-    scene[1].judgement = scene[0].judgement
+def set_exact_twin(results: Results) -> None:
+    results[1].judgement = results[0].judgement
 
 
-def set_violation(scene: Scene) -> None:
-    scene[2].rules["zombie-batch"].violations = 1
+def set_violation(results: Results) -> None:
+    results[2].rules["zombie-batch"].violations = 1
 
 
-def set_hanging_warning(scene: Scene) -> None:
-    scene[2].rules["hanging-transaction"].warnings = 1
+def set_hanging_warning(results: Results) -> None:
+    results[2].rules["hanging-transaction"].warnings = 1
 
 
-def set_rule_not_judged(scene: Scene) -> None:
-    scene[2].rules["torn-transaction"].judged = False
+def set_rule_not_judged(results: Results) -> None:
+    results[2].rules["torn-transaction"].judged = False
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def set_rule_not_judged(scene: Scene) -> None:
         (set_rule_not_judged, "no torn transaction"),
     ],
 )
-def test_what_is_not_as_promised_is_told(spoil: Callable[[Scene], None], words: str) -> None:
-    spoiled = scene()
+def test_what_is_not_as_promised_is_told(spoil: Callable[[Results], None], words: str) -> None:
+    spoiled = results()
     spoil(spoiled)
     told = broken(spoiled)
     assert any(words in text for text in told), told

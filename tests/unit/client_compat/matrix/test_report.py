@@ -10,7 +10,7 @@ from client_compat.matrix.outcomes import Cell, Outcome, plain
 from client_compat.matrix.report import Versions, as_json, differences, json_text, markdown
 from client_compat.matrix.scenario import Scenario
 
-SCENARIOS = [Scenario(name, "area", f"The promise of {name}.", lambda scene: None) for name in ("one", "two")]
+SCENARIOS = [Scenario(name, "area", f"The promise of {name}.", lambda context: None) for name in ("one", "two")]
 VERSIONS = Versions({"Ottla": "0.1", "Apache Kafka": "9.9"}, {"quick": Ready("quick", "1.0", "go"), "slow": Ready("slow", "2.0", "jvm")})
 CELLS = [
     Cell("quick", "area/one", OURS, Outcome.PASS, "", 1.5),

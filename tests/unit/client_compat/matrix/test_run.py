@@ -17,7 +17,7 @@ from client_compat.matrix.control import ClientError, Unsupported
 from client_compat.matrix.outcomes import Cell, Outcome
 from client_compat.matrix.pool import Lease, Pool
 from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen, take_part
-from client_compat.matrix.scenario import Scenario, Scene, expect, same, together
+from client_compat.matrix.scenario import Scenario, ScenarioContext, expect, same, together
 from tests.support import fake_program
 
 RunOne = Callable[..., Cell]
@@ -43,41 +43,41 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
 def run_one(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> RunOne:
     matrix = Matrix(tmp_path, pool, brokers, ())
 
-    def run(scenario: Callable[[Scene], None], client: str = FAKE, broker: str = OURS, **needs: object) -> Cell:
+    def run(scenario: Callable[[ScenarioContext], None], client: str = FAKE, broker: str = OURS, **needs: object) -> Cell:
         return matrix.run_cell(client, Scenario("s", "area", "It holds.", scenario, **needs), broker)  # type: ignore[arg-type]  # fields by name
 
     return run
 
 
-def unsupported(scene: Scene) -> None:
+def unsupported(context: ScenarioContext) -> None:
     raise Unsupported("it has none")
 
 
-def refused(scene: Scene) -> None:
+def refused(context: ScenarioContext) -> None:
     raise ClientError("NOT_COORDINATOR", "ask elsewhere")
 
 
-def misshapen(scene: Scene) -> None:
-    scene.client.consumer().poll(1)
+def misshapen(context: ScenarioContext) -> None:
+    context.client.consumer().poll(1)
 
 
-def dies(scene: Scene) -> None:
-    scene.client.program.call("die")
+def dies(context: ScenarioContext) -> None:
+    context.client.program.call("die")
 
 
 @pytest.mark.parametrize(
     ("scenario", "outcome", "reason"),
     [
-        (lambda scene: None, Outcome.PASS, ""),
+        (lambda context: None, Outcome.PASS, ""),
         (unsupported, Outcome.UNSUPPORTED, "it has none"),
         (refused, Outcome.FAIL, "NOT_COORDINATOR: ask elsewhere"),
-        (lambda scene: expect(False, "nothing is right"), Outcome.FAIL, "nothing is right"),
+        (lambda context: expect(False, "nothing is right"), Outcome.FAIL, "nothing is right"),
         (misshapen, Outcome.FAIL, "did not answer consumer.open, but wrote"),
         (dies, Outcome.FAIL, "ended with 3"),
     ],
 )
 def test_how_a_scenario_ends_is_its_cells_outcome(
-    run_one: RunOne, scenario: Callable[[Scene], None], outcome: Outcome, reason: str
+    run_one: RunOne, scenario: Callable[[ScenarioContext], None], outcome: Outcome, reason: str
 ) -> None:
     cell = run_one(scenario)
     assert (cell.outcome, cell.scenario, cell.broker) == (outcome, "area/s", OURS)
@@ -85,36 +85,36 @@ def test_how_a_scenario_ends_is_its_cells_outcome(
 
 
 def test_a_missing_toolchain_skips_the_cell_and_says_what_to_install(run_one: RunOne) -> None:
-    cell = run_one(lambda scene: None, client="none")
+    cell = run_one(lambda context: None, client="none")
     assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, "no no-such-tool here (get it)")
 
 
 def test_a_toolchain_that_is_too_old_skips_the_cell_in_its_own_words(run_one: RunOne, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     old = Language("go", (sys.executable,), "get a newer one", probe=(sys.executable, "-c", "raise SystemExit('it wants 9.9')"))
     monkeypatch.setitem(clients.CLIENTS, FAKE, replace(clients.CLIENTS[FAKE], language=old))  # type: ignore[arg-type]  # a dict underneath
-    cell = run_one(lambda scene: None, client=FAKE)
+    cell = run_one(lambda context: None, client=FAKE)
     assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, f"{sys.executable} is too old here: it wants 9.9 (get a newer one)")
 
 
 def test_a_missing_python_skips_the_cells_of_an_older_library(run_one: RunOne, monkeypatch: pytest.MonkeyPatch) -> None:
     old = Language("library-1.0", (), "get it", pythons=("2.99",), pins=("library==1.0",))
     monkeypatch.setitem(clients.CLIENTS, "library-1.0", replace(clients.CLIENTS[FAKE], language=old))  # type: ignore[arg-type]  # a dict underneath
-    cell = run_one(lambda scene: None, client="library-1.0")
+    cell = run_one(lambda context: None, client="library-1.0")
     assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, "no Python 2.99 here (get it)")
 
 
 def test_a_broker_that_keeps_nothing_is_not_asked_to_remember(run_one: RunOne) -> None:
-    assert run_one(lambda scene: None, broker=TANSU, durable=True, own_broker=True).outcome is Outcome.UNSUPPORTED
+    assert run_one(lambda context: None, broker=TANSU, durable=True, own_broker=True).outcome is Outcome.UNSUPPORTED
 
 
 def test_a_program_is_used_again_after_a_cell_that_ended_well_and_not_after_another(run_one: RunOne) -> None:
     used: list[object] = []
 
-    def note(scene: Scene) -> None:
-        used.append(scene.client.program)
+    def note(context: ScenarioContext) -> None:
+        used.append(context.client.program)
 
-    def note_and_fail(scene: Scene) -> None:
-        note(scene)
+    def note_and_fail(context: ScenarioContext) -> None:
+        note(context)
         raise ClientError("X")
 
     for scenario in (note, note, note_and_fail, note):
@@ -143,19 +143,19 @@ def test_the_time_that_another_clients_build_takes_is_not_the_cells(tmp_path: Pa
 
 
 def test_a_scenarios_own_broker_has_its_settings_and_can_be_restarted(run_one: RunOne) -> None:
-    def restart(scene: Scene) -> None:
-        topic = scene.topic()
-        scene.truth.write_values(topic, [b"kept"])
-        scene.broker.kill()
-        scene.broker.start()
-        scene.truth.wait_until_led(topic)
-        same(scene.truth.values(topic), [b"kept"], "values")
+    def restart(context: ScenarioContext) -> None:
+        topic = context.topic()
+        context.truth.write_values(topic, [b"kept"])
+        context.broker.kill()
+        context.broker.start()
+        context.truth.wait_until_led(topic)
+        same(context.truth.values(topic), [b"kept"], "values")
 
     assert run_one(restart, own_broker=True, settings={"auto.create.topics.enable": "false"}).outcome is Outcome.PASS
 
 
 def test_all_jobs_of_a_run_come_back_cell_by_cell(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> None:
-    scenarios = [Scenario(f"s{number}", "area", "It holds.", lambda scene: None) for number in range(4)]
+    scenarios = [Scenario(f"s{number}", "area", "It holds.", lambda context: None) for number in range(4)]
     told: list[Cell] = []
     cells = Matrix(tmp_path, pool, brokers, ()).run([Job(FAKE, one, (OURS,)) for one in scenarios], 2, told.append)
     assert {cell.scenario for cell in cells} == {f"area/s{number}" for number in range(4)}
@@ -190,10 +190,10 @@ def test_jobs_of_a_client_that_takes_every_core_are_run_one_at_a_time(
     monkeypatch.setitem(clients.CLIENTS, FAKE, replace(kind, language=replace(kind.language, busy=True)))  # type: ignore[arg-type]  # a dict underneath
     alone = threading.Lock()
 
-    def work(scene: Scene) -> None:
+    def work(context: ScenarioContext) -> None:
         expect(alone.acquire(blocking=False), "another one is at work")
         try:
-            scene.truth.create_topic(scene.name())
+            context.truth.create_topic(context.name())
         finally:
             alone.release()
 

@@ -17,7 +17,7 @@ from tests.support.other_brokers import BrokerOne, T
 SERVED = {int(ApiKey.LIST_OFFSETS): (1, 11)}
 
 
-class Scene(BrokerOne):
+class Harness(BrokerOne):
     def __init__(self) -> None:
         super().__init__()
         led: Any = SimpleNamespace(get=lambda *_: SimpleNamespace(log=SimpleNamespace(high_watermark=7)))
@@ -37,19 +37,19 @@ def answered(error: ErrorCode) -> Any:
 
 
 async def test_the_leader_knows_the_end_offset() -> None:
-    scene = Scene()
-    leader = await scene.other(2, answered(ErrorCode.NONE), SERVED)
-    assert (await scene.end_offsets.of(T, 0), await scene.end_offsets.of(T, 1)) == (7, 42)
+    harness = Harness()
+    leader = await harness.other(2, answered(ErrorCode.NONE), SERVED)
+    assert (await harness.end_offsets.of(T, 0), await harness.end_offsets.of(T, 1)) == (7, 42)
     (asked,) = leader.asked[0].body.topics[0].partitions
     assert (asked.partition_index, asked.timestamp) == (1, -1)
 
 
 async def test_a_leader_that_does_not_know_it_is_an_error() -> None:
-    scene = Scene()
-    await scene.other(2, answered(ErrorCode.NOT_LEADER_OR_FOLLOWER), SERVED)
-    await scene.other(3, lambda _: HANG_UP, SERVED)
-    assert await scene.failure(T, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert await scene.failure(T, 2) is ErrorCode.NETWORK_EXCEPTION
-    assert await scene.failure(T, 3) is ErrorCode.LEADER_NOT_AVAILABLE
-    assert await scene.failure(T, 9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await scene.failure(bytes(16), 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    harness = Harness()
+    await harness.other(2, answered(ErrorCode.NOT_LEADER_OR_FOLLOWER), SERVED)
+    await harness.other(3, lambda _: HANG_UP, SERVED)
+    assert await harness.failure(T, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await harness.failure(T, 2) is ErrorCode.NETWORK_EXCEPTION
+    assert await harness.failure(T, 3) is ErrorCode.LEADER_NOT_AVAILABLE
+    assert await harness.failure(T, 9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await harness.failure(bytes(16), 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -28,7 +28,7 @@ HERE, AT_2, AT_3, NOWHERE = (("t", n) for n in range(4))
 MARKER = TxnMarker(7, 5, True, 9, 2)
 
 
-class Scene(BrokerOne):
+class Harness(BrokerOne):
     """The markers that broker 1 sends. `codes` are the errors of other brokers by partition; while `held` is set, their responses wait for
     it."""
 
@@ -72,18 +72,18 @@ async def code_of(sent: asyncio.Future[None]) -> ErrorCode:
 
 
 @pytest.fixture
-async def scene() -> Scene:
-    return Scene()
+async def harness() -> Harness:
+    return Harness()
 
 
-async def test_a_partition_led_by_this_broker_gets_its_marker_at_once(scene: Scene) -> None:
-    assert scene.markers.send(HERE, MARKER) is None
-    assert scene.written == [(HERE, MARKER)]
+async def test_a_partition_led_by_this_broker_gets_its_marker_at_once(harness: Harness) -> None:
+    assert harness.markers.send(HERE, MARKER) is None
+    assert harness.written == [(HERE, MARKER)]
 
 
-async def test_a_remote_partitions_marker_is_sent_with_all_its_fields(scene: Scene) -> None:
-    two, three = await scene.other(2, scene.answer), await scene.other(3, scene.answer)
-    sent = [scene.send(AT_2), scene.send(AT_3)]
+async def test_a_remote_partitions_marker_is_sent_with_all_its_fields(harness: Harness) -> None:
+    two, three = await harness.other(2, harness.answer), await harness.other(3, harness.answer)
+    sent = [harness.send(AT_2), harness.send(AT_3)]
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE, ErrorCode.NONE]
     for node, index in ((two, 1), (three, 2)):
         (request,) = node.asked
@@ -91,67 +91,67 @@ async def test_a_remote_partitions_marker_is_sent_with_all_its_fields(scene: Sce
         assert request.header.api_version == 2
         assert (told.producer_id, told.producer_epoch, told.transaction_result, told.coordinator_epoch) == (7, 5, True, 9)
         assert (told.transaction_version, [(topic.name, topic.partition_indexes) for topic in told.topics]) == (2, [("t", [index])])
-    assert scene.written == []
+    assert harness.written == []
 
 
-async def test_the_transaction_version_is_omitted_for_older_brokers(scene: Scene) -> None:
-    two = await scene.other(2, scene.answer, {ApiKey.WRITE_TXN_MARKERS: (1, 1)})
-    assert await code_of(scene.send(AT_2)) is ErrorCode.NONE
+async def test_the_transaction_version_is_omitted_for_older_brokers(harness: Harness) -> None:
+    two = await harness.other(2, harness.answer, {ApiKey.WRITE_TXN_MARKERS: (1, 1)})
+    assert await code_of(harness.send(AT_2)) is ErrorCode.NONE
     assert two.asked[0].header.api_version == 1
 
 
-async def test_each_broker_has_one_marker_request_in_flight(scene: Scene) -> None:
-    scene.held = asyncio.Event()
-    two = await scene.other(2, scene.answer)
-    sent = [scene.send(AT_2)]
+async def test_each_broker_has_one_marker_request_in_flight(harness: Harness) -> None:
+    harness.held = asyncio.Event()
+    two = await harness.other(2, harness.answer)
+    sent = [harness.send(AT_2)]
     await settle()
-    sent += [scene.send(AT_2, TxnMarker(producer_id, 5, False, 9, 2)) for producer_id in (8, 9)]
+    sent += [harness.send(AT_2, TxnMarker(producer_id, 5, False, 9, 2)) for producer_id in (8, 9)]
     await settle()
     assert len(two.asked) == 1
-    scene.held.set()
+    harness.held.set()
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE] * 3
     assert [[marker.producer_id for marker in request.body.markers] for request in two.asked] == [[7], [8, 9]]
 
 
-async def test_a_request_contains_each_producer_once(scene: Scene) -> None:
-    two = await scene.other(2, scene.answer)
-    sent = [scene.send(AT_2), scene.send(AT_2, TxnMarker(7, 6, False, 9, 2))]
+async def test_a_request_contains_each_producer_once(harness: Harness) -> None:
+    two = await harness.other(2, harness.answer)
+    sent = [harness.send(AT_2), harness.send(AT_2, TxnMarker(7, 6, False, 9, 2))]
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE] * 2
     assert [[marker.producer_epoch for marker in request.body.markers] for request in two.asked] == [[5], [6]]
 
 
-async def test_each_partition_gets_its_own_marker_error(scene: Scene) -> None:
-    scene.moved(T, 2, 2)
-    scene.codes[AT_2] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    await scene.other(2, scene.answer)
-    sent = [scene.send(AT_2), scene.send(AT_3)]
+async def test_each_partition_gets_its_own_marker_error(harness: Harness) -> None:
+    harness.moved(T, 2, 2)
+    harness.codes[AT_2] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    await harness.other(2, harness.answer)
+    sent = [harness.send(AT_2), harness.send(AT_3)]
     assert [await code_of(each) for each in sent] == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.NONE]
 
 
-async def test_a_partition_missing_from_the_response_has_failed(scene: Scene) -> None:
-    await scene.other(2, lambda _: WriteTxnMarkersResponse())
-    assert await code_of(scene.send(AT_2)) is ErrorCode.UNKNOWN_SERVER_ERROR
+async def test_a_partition_missing_from_the_response_has_failed(harness: Harness) -> None:
+    await harness.other(2, lambda _: WriteTxnMarkersResponse())
+    assert await code_of(harness.send(AT_2)) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_a_marker_is_refused_without_a_leader_and_sent_to_a_new_one(scene: Scene) -> None:
+async def test_a_marker_is_refused_without_a_leader_and_sent_to_a_new_one(harness: Harness) -> None:
     with pytest.raises(Rejected) as refused:
-        scene.markers.send(NOWHERE, MARKER)
+        harness.markers.send(NOWHERE, MARKER)
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
-    scene.moved(T, 3, 2)
-    await scene.other(2, scene.answer)
-    assert await code_of(scene.send(NOWHERE)) is ErrorCode.NONE
+    harness.moved(T, 3, 2)
+    await harness.other(2, harness.answer)
+    assert await code_of(harness.send(NOWHERE)) is ErrorCode.NONE
 
 
-async def test_an_unreachable_broker_fails_the_marker_with_a_network_error(scene: Scene) -> None:
-    assert await code_of(scene.send(AT_2)) is ErrorCode.NETWORK_EXCEPTION
-    await scene.other(3, lambda _: HANG_UP)
-    assert await code_of(scene.send(AT_3)) is ErrorCode.NETWORK_EXCEPTION
+async def test_an_unreachable_broker_fails_the_marker_with_a_network_error(harness: Harness) -> None:
+    assert await code_of(harness.send(AT_2)) is ErrorCode.NETWORK_EXCEPTION
+    await harness.other(3, lambda _: HANG_UP)
+    assert await code_of(harness.send(AT_3)) is ErrorCode.NETWORK_EXCEPTION
 
 
-async def test_after_a_stop_nobody_waits(scene: Scene) -> None:
-    scene.held = asyncio.Event()
-    await scene.other(2, scene.answer)
-    sent = scene.send(AT_2)
+async def test_after_a_stop_nobody_waits(harness: Harness) -> None:
+    harness.held = asyncio.Event()
+    await harness.other(2, harness.answer)
+    sent = harness.send(AT_2)
     await settle()
-    await scene.nursery.stop()
+    await harness.nursery.stop()
     assert await code_of(sent) is ErrorCode.NETWORK_EXCEPTION

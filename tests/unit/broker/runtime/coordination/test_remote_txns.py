@@ -39,7 +39,7 @@ class Here:
         return ErrorCode.TRANSACTION_ABORTABLE
 
 
-class Scene(BrokerOne):
+class Harness(BrokerOne):
     def __init__(self) -> None:
         super().__init__()
         self.here = Here()
@@ -65,14 +65,14 @@ class Scene(BrokerOne):
 
 
 @pytest.fixture
-async def scene() -> Scene:
-    return Scene()
+async def harness() -> Harness:
+    return Harness()
 
 
-async def test_each_partition_gets_its_own_verification_result(scene: Scene) -> None:
-    scene.codes[B] = ErrorCode.TRANSACTION_ABORTABLE
-    coordinator = await scene.other(2, scene.answer)
-    assert await scene.verified() == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
+async def test_each_partition_gets_its_own_verification_result(harness: Harness) -> None:
+    harness.codes[B] = ErrorCode.TRANSACTION_ABORTABLE
+    coordinator = await harness.other(2, harness.answer)
+    assert await harness.verified() == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
     (request,) = coordinator.asked
     (told,) = request.body.transactions
     assert request.header.api_version == 5
@@ -80,41 +80,41 @@ async def test_each_partition_gets_its_own_verification_result(scene: Scene) -> 
     assert [(topic.name, topic.partitions) for topic in told.topics] == [("t", [0]), ("u", [3])]
 
 
-async def test_a_transaction_version_2_producer_adds_its_partitions(scene: Scene) -> None:
-    coordinator = await scene.other(2, scene.answer)
-    answer = scene.txns.add_partitions("tx", 7, 5, PLACES, 2)
+async def test_a_transaction_version_2_producer_adds_its_partitions(harness: Harness) -> None:
+    coordinator = await harness.other(2, harness.answer)
+    answer = harness.txns.add_partitions("tx", 7, 5, PLACES, 2)
     assert isinstance(answer, asyncio.Future)
     assert await answer == dict.fromkeys(PLACES, ErrorCode.NONE)
     assert not coordinator.asked[0].body.transactions[0].verify_only
 
 
-async def test_a_local_coordinator_needs_no_request(scene: Scene) -> None:
-    scene.moved(STATE, 0, 1)
-    assert scene.txns.add_partitions("tx", 7, 5, PLACES, 2) is ErrorCode.PRODUCER_FENCED
-    assert scene.txns.verify_partitions("tx", 7, 5, PLACES) is ErrorCode.TRANSACTION_ABORTABLE
-    assert scene.here.asked == [("tx", 7, 5, PLACES, 2), ("tx", 7, 5, PLACES)]
+async def test_a_local_coordinator_needs_no_request(harness: Harness) -> None:
+    harness.moved(STATE, 0, 1)
+    assert harness.txns.add_partitions("tx", 7, 5, PLACES, 2) is ErrorCode.PRODUCER_FENCED
+    assert harness.txns.verify_partitions("tx", 7, 5, PLACES) is ErrorCode.TRANSACTION_ABORTABLE
+    assert harness.here.asked == [("tx", 7, 5, PLACES, 2), ("tx", 7, 5, PLACES)]
 
 
-async def test_no_reachable_coordinator_is_coordinator_not_available(scene: Scene) -> None:
-    assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    await scene.other(2, scene.answer)
-    scene.moved(STATE, 0, NO_LEADER)
-    assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+async def test_no_reachable_coordinator_is_coordinator_not_available(harness: Harness) -> None:
+    assert await harness.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await harness.other(2, harness.answer)
+    harness.moved(STATE, 0, NO_LEADER)
+    assert await harness.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_missing_transactions_topic_is_coordinator_not_available(scene: Scene) -> None:
-    scene.catalog.apply([RemoveTopicRecord(STATE)])
-    assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+async def test_a_missing_transactions_topic_is_coordinator_not_available(harness: Harness) -> None:
+    harness.catalog.apply([RemoveTopicRecord(STATE)])
+    assert await harness.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_failed_verification_request_is_a_network_exception(scene: Scene) -> None:
-    await scene.other(2, lambda _: HANG_UP)
-    assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NETWORK_EXCEPTION)
+async def test_a_failed_verification_request_is_a_network_exception(harness: Harness) -> None:
+    await harness.other(2, lambda _: HANG_UP)
+    assert await harness.verified() == dict.fromkeys(PLACES, ErrorCode.NETWORK_EXCEPTION)
 
 
-async def test_a_partition_missing_from_the_verification_is_a_network_exception(scene: Scene) -> None:
-    await scene.other(2, lambda _: AddPartitionsToTxnResponse())
-    assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NETWORK_EXCEPTION)
+async def test_a_partition_missing_from_the_verification_is_a_network_exception(harness: Harness) -> None:
+    await harness.other(2, lambda _: AddPartitionsToTxnResponse())
+    assert await harness.verified() == dict.fromkeys(PLACES, ErrorCode.NETWORK_EXCEPTION)
 
 
 @pytest.mark.parametrize(
@@ -124,34 +124,34 @@ async def test_a_partition_missing_from_the_verification_is_a_network_exception(
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-async def test_a_top_level_error_applies_to_every_partition(scene: Scene, whole: ErrorCode, told: ErrorCode) -> None:
-    await scene.other(2, lambda _: AddPartitionsToTxnResponse(error_code=whole))
-    assert await scene.verified() == dict.fromkeys(PLACES, told)
+async def test_a_top_level_error_applies_to_every_partition(harness: Harness, whole: ErrorCode, told: ErrorCode) -> None:
+    await harness.other(2, lambda _: AddPartitionsToTxnResponse(error_code=whole))
+    assert await harness.verified() == dict.fromkeys(PLACES, told)
 
 
-async def test_a_coordinator_without_verification_support_is_trusted(scene: Scene) -> None:
-    await scene.other(2, scene.answer, {27: (1, 2)})
-    assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NONE)
+async def test_a_coordinator_without_verification_support_is_trusted(harness: Harness) -> None:
+    await harness.other(2, harness.answer, {27: (1, 2)})
+    assert await harness.verified() == dict.fromkeys(PLACES, ErrorCode.NONE)
 
 
-async def test_one_verification_is_in_flight_and_has_each_id_once(scene: Scene) -> None:
-    scene.held = asyncio.Event()
-    coordinator = await scene.other(2, scene.answer)
-    asking = [asyncio.ensure_future(scene.verified())]
+async def test_one_verification_is_in_flight_and_has_each_id_once(harness: Harness) -> None:
+    harness.held = asyncio.Event()
+    coordinator = await harness.other(2, harness.answer)
+    asking = [asyncio.ensure_future(harness.verified())]
     await settle()
-    asking += [asyncio.ensure_future(scene.verified(*producer)) for producer in (("tx", 5), ("tx", 6), ("other", 0))]
+    asking += [asyncio.ensure_future(harness.verified(*producer)) for producer in (("tx", 5), ("tx", 6), ("other", 0))]
     await settle()
     assert len(coordinator.asked) == 1
-    scene.held.set()
+    harness.held.set()
     assert await asyncio.gather(*asking) == [dict.fromkeys(PLACES, ErrorCode.NONE)] * 4
     told = [[(txn.transactional_id, txn.producer_epoch) for txn in request.body.transactions] for request in coordinator.asked]
     assert told == [[("tx", 5)], [("tx", 5), ("other", 0)], [("tx", 6)]]
 
 
-async def test_after_a_stop_nobody_waits(scene: Scene) -> None:
-    await scene.other(2, lambda _: None)
-    answer = scene.txns.verify_partitions("tx", 7, 5, PLACES)
+async def test_after_a_stop_nobody_waits(harness: Harness) -> None:
+    await harness.other(2, lambda _: None)
+    answer = harness.txns.verify_partitions("tx", 7, 5, PLACES)
     assert isinstance(answer, asyncio.Future)
     await settle()
-    await scene.nursery.stop()
+    await harness.nursery.stop()
     assert answer.done()

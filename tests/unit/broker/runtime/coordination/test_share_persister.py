@@ -68,7 +68,7 @@ class Here:
         return late
 
 
-class Scene(BrokerOne):
+class Harness(BrokerOne):
     """The persister on broker 1. Broker 2 leads `__share_group_state-0` unless `leader` says otherwise."""
 
     def __init__(self, leader: int = 2) -> None:
@@ -100,9 +100,9 @@ async def result(begun: Any) -> Any:
 
 
 async def test_every_operation_reaches_another_brokers_coordinator() -> None:
-    scene = Scene()
-    coordinator = await scene.other(2, scene.answer, SERVED)
-    persister = scene.persister
+    harness = Harness()
+    coordinator = await harness.other(2, harness.answer, SERVED)
+    persister = harness.persister
     assert await result(persister.initialize(KEY, 1, -1)) is None
     assert await result(persister.read(KEY, 6)) == ReadState(5, 3, [BATCH])
     assert await result(persister.write(KEY, WRITTEN)) is None
@@ -120,33 +120,33 @@ async def test_every_operation_reaches_another_brokers_coordinator() -> None:
 
 
 async def test_operations_that_wait_are_sent_in_one_request() -> None:
-    scene = Scene()
-    coordinator = await scene.other(2, scene.answer, SERVED)
+    harness = Harness()
+    coordinator = await harness.other(2, harness.answer, SERVED)
     keys = [KEY._replace(partition=index) for index in range(4)] + [KEY, KEY._replace(group_id="h")]
-    await asyncio.gather(*(result(scene.persister.write(key, WRITTEN)) for key in keys))
+    await asyncio.gather(*(result(harness.persister.write(key, WRITTEN)) for key in keys))
     sent = [(request.body.group_id, len(request.body.topics[0].partitions)) for request in coordinator.asked]
     assert sorted(sent) == [("g", 1), ("g", 4), ("h", 1)], "one group, and each share partition once"
 
 
 async def test_a_local_coordinator_answers_in_the_same_turn() -> None:
-    scene = Scene(leader=1)
-    assert scene.persister.write(KEY, WRITTEN) is None
-    assert await result(scene.persister.summary(KEY)) == StateSummary(9)
-    assert len(scene.here.asked) == 2
+    harness = Harness(leader=1)
+    assert harness.persister.write(KEY, WRITTEN) is None
+    assert await result(harness.persister.summary(KEY)) == StateSummary(9)
+    assert len(harness.here.asked) == 2
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 async def test_what_a_coordinator_cannot_do_now_is_tried_again(code: ErrorCode) -> None:
-    scene = Scene()
-    scene.codes = [code, code]
-    await scene.other(2, scene.answer, SERVED)
-    written = scene.persister.write(KEY, WRITTEN)
+    harness = Harness()
+    harness.codes = [code, code]
+    await harness.other(2, harness.answer, SERVED)
+    written = harness.persister.write(KEY, WRITTEN)
     assert isinstance(written, asyncio.Future)
-    await scene.after(100, 199)
+    await harness.after(100, 199)
     assert not written.done()
-    await scene.after(1)
+    await harness.after(1)
     assert await written is None
-    local = Scene(leader=1)
+    local = Harness(leader=1)
     local.here.codes = [code]
     written = local.persister.write(KEY, WRITTEN)
     await local.after(100)
@@ -154,12 +154,12 @@ async def test_what_a_coordinator_cannot_do_now_is_tried_again(code: ErrorCode) 
 
 
 async def test_other_errors_are_final() -> None:
-    scene = Scene(leader=1)
-    scene.here.codes = [ErrorCode.FENCED_STATE_EPOCH]
+    harness = Harness(leader=1)
+    harness.here.codes = [ErrorCode.FENCED_STATE_EPOCH]
     with pytest.raises(Rejected) as fenced:
-        scene.persister.write(KEY, WRITTEN)
+        harness.persister.write(KEY, WRITTEN)
     assert fenced.value.code is ErrorCode.FENCED_STATE_EPOCH
-    remote = Scene()
+    remote = Harness()
     remote.codes = [ErrorCode.FENCED_LEADER_EPOCH]
     await remote.other(2, remote.answer, SERVED)
     with pytest.raises(Rejected) as fenced:
@@ -168,31 +168,31 @@ async def test_other_errors_are_final() -> None:
 
 
 async def test_a_coordinator_that_stays_away_ends_the_attempts() -> None:
-    scene = Scene(leader=NO_LEADER)
-    written = scene.persister.write(KEY, WRITTEN)
+    harness = Harness(leader=NO_LEADER)
+    written = harness.persister.write(KEY, WRITTEN)
     assert isinstance(written, asyncio.Future)
-    await scene.after(*(100 << attempt for attempt in range(ATTEMPTS - 2)))
+    await harness.after(*(100 << attempt for attempt in range(ATTEMPTS - 2)))
     assert not written.done()
-    await scene.after(100 << ATTEMPTS - 2)
+    await harness.after(100 << ATTEMPTS - 2)
     with pytest.raises(Rejected) as failed:
         await written
     assert failed.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_a_broken_connection_is_tried_again() -> None:
-    scene = Scene()
-    await scene.other(2, lambda _: HANG_UP, SERVED)
-    written = scene.persister.write(KEY, WRITTEN)
+    harness = Harness()
+    await harness.other(2, lambda _: HANG_UP, SERVED)
+    written = harness.persister.write(KEY, WRITTEN)
     await settle()
     assert isinstance(written, asyncio.Future)
     assert not written.done()
-    await scene.nursery.stop()
+    await harness.nursery.stop()
     assert written.done(), "nothing waits for a broker that has stopped"
 
 
 async def test_the_first_operation_creates_the_topic() -> None:
-    scene = Scene()
-    scene.here.exist = False
-    await scene.other(2, scene.answer, SERVED)
-    await result(scene.persister.write(KEY, WRITTEN))
-    assert scene.here.exist
+    harness = Harness()
+    harness.here.exist = False
+    await harness.other(2, harness.answer, SERVED)
+    await result(harness.persister.write(KEY, WRITTEN))
+    assert harness.here.exist

@@ -11,60 +11,60 @@ from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.partition_logs import PartitionScene, append_verified
+from tests.support.partition_logs import PartitionHarness, append_verified
 from tests.support.txn_dirs import TxnDir
 
 PLACE = ("t", 0)
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[PartitionScene]:
-    opened = PartitionScene(tmp_path / "data", VirtualClock())
+def harness(tmp_path: Path) -> Iterator[PartitionHarness]:
+    opened = PartitionHarness(tmp_path / "data", VirtualClock())
     yield opened
     opened.close()
 
 
-def local(scene: PartitionScene) -> LocalMarkers:
-    return LocalMarkers(scene.partitions, groups=None)  # type: ignore[arg-type]  # no marker of these tests is for an offsets partition
+def local(harness: PartitionHarness) -> LocalMarkers:
+    return LocalMarkers(harness.partitions, groups=None)  # type: ignore[arg-type]  # no marker of these tests is for an offsets partition
 
 
-def begin(scene: PartitionScene) -> None:
+def begin(harness: PartitionHarness) -> None:
     batch = build_batch([SimpleRecord(None, b"x", 1)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-    append_verified(scene.partitions.get(*PLACE), batch)
+    append_verified(harness.partitions.get(*PLACE), batch)
 
 
-async def test_a_marker_ends_the_transaction_of_its_producer(scene: PartitionScene) -> None:
-    begin(scene)
-    assert scene.partitions.get(*PLACE).has_open_transaction(7, 0)
-    assert local(scene).write(PLACE, TxnMarker(7, 0, True, 3, 0)) is None
-    assert not scene.partitions.get(*PLACE).has_open_transaction(7, 0)
+async def test_a_marker_ends_the_transaction_of_its_producer(harness: PartitionHarness) -> None:
+    begin(harness)
+    assert harness.partitions.get(*PLACE).has_open_transaction(7, 0)
+    assert local(harness).write(PLACE, TxnMarker(7, 0, True, 3, 0)) is None
+    assert not harness.partitions.get(*PLACE).has_open_transaction(7, 0)
 
 
-async def test_an_older_coordinator_epoch_is_fenced_unless_it_is_the_only_coordinator(scene: PartitionScene) -> None:
-    begin(scene)
-    local(scene).write(PLACE, TxnMarker(7, 0, True, 9, 0))
+async def test_an_older_coordinator_epoch_is_fenced_unless_it_is_the_only_coordinator(harness: PartitionHarness) -> None:
+    begin(harness)
+    local(harness).write(PLACE, TxnMarker(7, 0, True, 9, 0))
     begin_again = build_batch([SimpleRecord(None, b"y", 1)], producer_id=7, producer_epoch=1, base_sequence=0, transactional=True)
-    append_verified(scene.partitions.get(*PLACE), begin_again)
+    append_verified(harness.partitions.get(*PLACE), begin_again)
     late = TxnMarker(7, 1, False, 3, 0)
     with pytest.raises(Rejected) as fenced:
-        local(scene).write(PLACE, late)
+        local(harness).write(PLACE, late)
     assert fenced.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-    assert scene.partitions.get(*PLACE).has_open_transaction(7, 1)
-    local(scene).write_as_only_coordinator(PLACE, late)
-    assert not scene.partitions.get(*PLACE).has_open_transaction(7, 1)
-    assert scene.partitions.get(*PLACE).coordinator_epoch_seen(7) == 9
+    assert harness.partitions.get(*PLACE).has_open_transaction(7, 1)
+    local(harness).write_as_only_coordinator(PLACE, late)
+    assert not harness.partitions.get(*PLACE).has_open_transaction(7, 1)
+    assert harness.partitions.get(*PLACE).coordinator_epoch_seen(7) == 9
 
 
-async def test_a_newer_producer_epoch_counts_as_marked_for_the_only_coordinator(scene: PartitionScene) -> None:
-    begin(scene)
-    local(scene).write(PLACE, TxnMarker(7, 5, True, 3, 0))
+async def test_a_newer_producer_epoch_counts_as_marked_for_the_only_coordinator(harness: PartitionHarness) -> None:
+    begin(harness)
+    local(harness).write(PLACE, TxnMarker(7, 5, True, 3, 0))
     late = TxnMarker(7, 4, True, 3, 0)
     with pytest.raises(Rejected) as refused:
-        local(scene).write(PLACE, late)
+        local(harness).write(PLACE, late)
     assert refused.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
-    end = scene.partitions.get(*PLACE).log.log_end_offset
-    assert local(scene).write_as_only_coordinator(PLACE, late) is None
-    assert scene.partitions.get(*PLACE).log.log_end_offset == end
+    end = harness.partitions.get(*PLACE).log.log_end_offset
+    assert local(harness).write_as_only_coordinator(PLACE, late) is None
+    assert harness.partitions.get(*PLACE).log.log_end_offset == end
 
 
 async def test_a_marker_in_an_offsets_partition_commits_the_offsets(tmp_path: Path) -> None:

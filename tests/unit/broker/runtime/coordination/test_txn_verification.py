@@ -16,7 +16,7 @@ from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.partition_logs import PartitionScene, append_verified
+from tests.support.partition_logs import PartitionHarness, append_verified
 
 PID = 7
 ADDING = Writer("tx", PID, 0, adds=True)
@@ -66,10 +66,10 @@ class Coordinator:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[PartitionScene]:
-    scene = PartitionScene(tmp_path / "data", VirtualClock(), partitions=2)
-    yield scene
-    scene.close()
+def harness(tmp_path: Path) -> Iterator[PartitionHarness]:
+    harness = PartitionHarness(tmp_path / "data", VirtualClock(), partitions=2)
+    yield harness
+    harness.close()
 
 
 @pytest.fixture
@@ -87,73 +87,75 @@ def a_batch(sequence: int = 0) -> bytes:
     return build_batch(records, producer_id=PID, producer_epoch=0, base_sequence=sequence, transactional=True)
 
 
-def write(scene: PartitionScene, index: int, sequence: int = 0) -> None:
+def write(harness: PartitionHarness, index: int, sequence: int = 0) -> None:
     """Append a batch of the transaction to the partition, which opens the transaction there."""
-    append_verified(scene.partitions.get("t", index), a_batch(sequence))
+    append_verified(harness.partitions.get("t", index), a_batch(sequence))
 
 
-def batches(scene: PartitionScene, *indexes: int) -> list[tuple[Partition, int]]:
-    return [(scene.partitions.get("t", index), 0) for index in indexes]
+def batches(harness: PartitionHarness, *indexes: int) -> list[tuple[Partition, int]]:
+    return [(harness.partitions.get("t", index), 0) for index in indexes]
 
 
 def refused(verdicts: Verdicts) -> Verified:
     return {place: verdict.code for place, verdict in verdicts.items() if isinstance(verdict, Rejected)}
 
 
-def verify(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Verified:
+def verify(verification: TxnVerification, writer: Writer, harness: PartitionHarness, *indexes: int) -> Verified:
     """Verify a batch for each partition, which must finish at once; return the error of each refused one."""
-    answer = verification.verify(writer, batches(scene, *indexes))
+    answer = verification.verify(writer, batches(harness, *indexes))
     assert isinstance(answer, dict)
     return refused(answer)
 
 
-async def verify_later(verification: TxnVerification, scene: PartitionScene, *indexes: int) -> Verified:
-    return refused(await verdicts_later(verification, ADDING, scene, *indexes))
+async def verify_later(verification: TxnVerification, harness: PartitionHarness, *indexes: int) -> Verified:
+    return refused(await verdicts_later(verification, ADDING, harness, *indexes))
 
 
-async def verdicts_later(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Verdicts:
-    answer = verification.verify(writer, batches(scene, *indexes or (0,)))
+async def verdicts_later(verification: TxnVerification, writer: Writer, harness: PartitionHarness, *indexes: int) -> Verdicts:
+    answer = verification.verify(writer, batches(harness, *indexes or (0,)))
     assert inspect.isawaitable(answer)
     return await answer
 
 
 def test_a_partition_that_was_not_added_is_refused_and_another_is_not(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
     coordinator.added = {T1}
-    assert verify(verification, ASKING, scene, 0, 1) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
+    assert verify(verification, ASKING, harness, 0, 1) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
 
 
-def test_an_open_transaction_is_not_verified_again(verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene) -> None:
-    write(scene, 0)
-    assert verify(verification, ASKING, scene, 0) == {}
-    assert verify(verification, ADDING, scene, 0) == {}
+def test_an_open_transaction_is_not_verified_again(
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
+) -> None:
+    write(harness, 0)
+    assert verify(verification, ASKING, harness, 0) == {}
+    assert verify(verification, ADDING, harness, 0) == {}
     assert coordinator.asked == []
 
 
 def test_an_open_transaction_of_an_older_epoch_does_not_count(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
-    write(scene, 0)
+    write(harness, 0)
     coordinator.epoch = 1
-    assert verify(verification, Writer("tx", PID, 1, adds=False), scene, 0) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
+    assert verify(verification, Writer("tx", PID, 1, adds=False), harness, 0) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
 
 
 def test_disabled_verification_still_adds_partitions_in_version_2(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
-    partition = scene.partitions.get("t", 0)
+    partition = harness.partitions.get("t", 0)
     partition.log.verifies_transactions = False
-    assert verify(verification, ASKING, scene, 0) == {}
-    assert verify(verification, ADDING, scene, 0) == {}
+    assert verify(verification, ASKING, harness, 0) == {}
+    assert verify(verification, ADDING, harness, 0) == {}
     assert coordinator.asked == [frozenset({T0})]
     assert partition.append(a_batch()).first_offset == 0
 
 
 def test_all_new_partitions_of_a_request_are_added_at_once(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
-    assert verify(verification, ADDING, scene, 0, 1) == {}
+    assert verify(verification, ADDING, harness, 0, 1) == {}
     assert coordinator.asked == [frozenset({T0, T1})]
 
 
@@ -168,19 +170,19 @@ def test_all_new_partitions_of_a_request_are_added_at_once(
     ],
 )
 def test_coordinator_errors_reach_the_producer_except_fenced(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene, writer: Writer, error: tuple[ErrorCode, ErrorCode]
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness, writer: Writer, error: tuple[ErrorCode, ErrorCode]
 ) -> None:
     told, seen = error
     coordinator.answers, coordinator.verdict = [told], told
-    assert verify(verification, writer, scene, 0) == {T0: seen}
+    assert verify(verification, writer, harness, 0) == {T0: seen}
 
 
 async def test_an_added_partition_is_used_when_it_is_durable(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
     durable: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     coordinator.answers = [durable]
-    waiting = asyncio.ensure_future(verify_later(verification, scene))
+    waiting = asyncio.ensure_future(verify_later(verification, harness))
     await asyncio.sleep(0)
     assert not waiting.done()
     durable.set_result(ErrorCode.NONE)
@@ -189,13 +191,13 @@ async def test_an_added_partition_is_used_when_it_is_durable(
 
 @pytest.mark.parametrize("writer", [ADDING, ASKING], ids=["adds", "asks"])
 async def test_a_late_verification_does_not_start_a_new_transaction(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene, writer: Writer
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness, writer: Writer
 ) -> None:
-    partition = scene.partitions.get("t", 0)
+    partition = harness.partitions.get("t", 0)
     loop = asyncio.get_running_loop()
     added: asyncio.Future[ErrorCode] = loop.create_future()
     coordinator.answers, coordinator.slow = [added], loop.create_future()
-    waiting = asyncio.ensure_future(verdicts_later(verification, writer, scene))
+    waiting = asyncio.ensure_future(verdicts_later(verification, writer, harness))
     await asyncio.sleep(0)
     partition.append_marker(TxnMarker(PID, 1 if writer.adds else 0, False, 0, 2 if writer.adds else 0))
     added.set_result(ErrorCode.NONE)
@@ -209,57 +211,59 @@ async def test_a_late_verification_does_not_start_a_new_transaction(
 
 
 async def test_a_late_verified_batch_is_appended_with_its_guard(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
     coordinator.slow = asyncio.get_running_loop().create_future()
-    waiting = asyncio.ensure_future(verdicts_later(verification, ASKING, scene))
+    waiting = asyncio.ensure_future(verdicts_later(verification, ASKING, harness))
     await asyncio.sleep(0)
     coordinator.slow.set_result({T0: ErrorCode.NONE})
     guard = (await waiting)[T0]
     assert isinstance(guard, VerificationGuard)
-    scene.partitions.get("t", 0).append(a_batch(), guard=guard)
-    assert verify(verification, ASKING, scene, 0) == {}
+    harness.partitions.get("t", 0).append(a_batch(), guard=guard)
+    assert verify(verification, ASKING, harness, 0) == {}
 
 
-def test_an_unverified_batch_does_not_start_a_transaction(scene: PartitionScene) -> None:
+def test_an_unverified_batch_does_not_start_a_transaction(harness: PartitionHarness) -> None:
     with pytest.raises(Rejected) as unasked:
-        scene.partitions.get("t", 0).append(a_batch())
+        harness.partitions.get("t", 0).append(a_batch())
     assert (unasked.value.code, unasked.value.message) == (ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
 
 def test_an_old_producer_epoch_is_refused_without_a_request(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
-    scene.partitions.get("t", 0).append_marker(TxnMarker(PID, 5, False, 0, 0))
-    assert verify(verification, ADDING, scene, 0) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    harness.partitions.get("t", 0).append_marker(TxnMarker(PID, 5, False, 0, 0))
+    assert verify(verification, ADDING, harness, 0) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
     assert coordinator.asked == []
 
 
-async def test_a_lost_addition_refuses_the_batch(verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene) -> None:
+async def test_a_lost_addition_refuses_the_batch(
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
+) -> None:
     durable: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     durable.set_exception(Rejected(ErrorCode.NOT_COORDINATOR))
     coordinator.answers = [durable]
-    assert await verify_later(verification, scene) == {T0: ErrorCode.NOT_COORDINATOR}
+    assert await verify_later(verification, harness) == {T0: ErrorCode.NOT_COORDINATOR}
 
 
 async def test_a_write_waits_for_the_previous_transactions_end(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
     coordinator.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
-    assert await verify_later(verification, scene) == {}
+    assert await verify_later(verification, harness) == {}
     assert len(coordinator.asked) == 4
 
 
 async def test_the_wait_for_the_previous_transactions_end_is_limited(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
     coordinator.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
-    assert await verify_later(verification, scene) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert await verify_later(verification, harness) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
     assert len(coordinator.asked) == limits.ADD_PARTITIONS_TRIES
 
 
 def test_old_clients_get_concurrent_transactions_at_once(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+    verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
     coordinator.verdict = ErrorCode.CONCURRENT_TRANSACTIONS
-    assert verify(verification, ASKING, scene, 0) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert verify(verification, ASKING, harness, 0) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}

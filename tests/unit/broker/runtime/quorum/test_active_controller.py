@@ -16,17 +16,17 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.simulation import settle
-from tests.support.voter_scene import LEVEL, VoterScene
+from tests.support.voter_harness import LEVEL, VoterHarness
 
 
 class Decided:
     """An active controller on the quorum's only voter."""
 
     def __init__(self) -> None:
-        self.scene = VoterScene()
-        voter = self.scene.begin()
+        self.harness = VoterHarness()
+        voter = self.harness.begin()
         state = ControllerState("cluster", BrokerSettings(node_id=1), Random(1), [1])
-        self.controller = ActiveController(state, voter, self.scene.failures.append)
+        self.controller = ActiveController(state, voter, self.harness.failures.append)
 
     def set(self, value: str) -> asyncio.Task[str | None]:
         """Set a config and return its previous value."""
@@ -48,45 +48,45 @@ async def decided() -> Decided:
 
 
 async def test_decisions_see_earlier_ones_and_are_answered_when_durable(decided: Decided) -> None:
-    decided.scene.threads.holds = True
+    decided.harness.threads.holds = True
     first, second, read = decided.set("a"), decided.set("b"), decided.get()
     await settle()
     assert not any(task.done() for task in (first, second, read))
-    decided.scene.threads.go()
+    decided.harness.threads.go()
     await settle()
     assert (first.result(), second.done(), read.done()) == (None, False, False)
-    decided.scene.threads.go()
+    decided.harness.threads.go()
     await settle()
     assert (second.result(), read.result()) == ("a", "b")
 
 
 async def test_a_refused_decision_writes_nothing(decided: Decided) -> None:
-    end_offset = decided.scene.voter.end_offset
+    end_offset = decided.harness.voter.end_offset
 
     def refuse(_: ControllerState) -> Effects[MetadataRecord, None]:
         raise Rejected(ErrorCode.INVALID_REQUEST, "no")
 
     with pytest.raises(Rejected):
         await decided.controller.run(refuse)
-    assert decided.scene.voter.end_offset == end_offset
+    assert decided.harness.voter.end_offset == end_offset
 
 
 async def test_a_validate_only_decision_is_answered_and_not_written(decided: Decided) -> None:
-    end_offset = decided.scene.voter.end_offset
+    end_offset = decided.harness.voter.end_offset
     answer = await decided.controller.run(lambda _: Effects([ConfigRecord(2, "t", "name", "x")], "fine"), validate_only=True)
-    assert (answer, decided.scene.voter.end_offset, await decided.get()) == ("fine", end_offset, None)
+    assert (answer, decided.harness.voter.end_offset, await decided.get()) == ("fine", end_offset, None)
 
 
 async def test_records_that_contradict_the_image_stop_the_process(decided: Decided) -> None:
     record = FeatureLevelRecord(METADATA_VERSION, 99)
     with pytest.raises(Exception, match=r"metadata\.version 99"):
         await decided.controller.run(lambda _: Effects([record], None))
-    assert len(decided.scene.failures) == 1
+    assert len(decided.harness.failures) == 1
 
 
 async def test_a_disk_error_stops_the_process_and_is_no_bug(decided: Decided, caplog: pytest.LogCaptureFixture) -> None:
-    decided.scene.files.make_read_only()
+    decided.harness.files.make_read_only()
     with pytest.raises(Rejected, match="cannot append"):
         await decided.set("a")
-    assert len(decided.scene.failures) == 1
+    assert len(decided.harness.failures) == 1
     assert [line.exc_info for line in caplog.records if "cannot be written or applied" in line.message] == [None]

@@ -5,8 +5,8 @@ import pytest
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.storage.checkpoint_file import RECOVERY_POINT, decode_offsets
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.support.coroutine_tests import played_by
 from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, run_owned
-from tests.support.scenes import played_by
 
 
 async def create(cluster: OwnedCluster, *replicas: int) -> None:
@@ -76,7 +76,7 @@ async def test_the_leader_rebalance_elects_the_preferred_replica(cluster: OwnedC
 
 
 def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest.LogCaptureFixture) -> None:
-    async def scene(cluster: OwnedCluster) -> None:
+    async def body(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         cluster.members[2].crash()
         await cluster.until(lambda: cluster.place.partition("t").isr == (1,), "one is alone")
@@ -86,7 +86,7 @@ def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest
         await cluster.pass_ms(30_000)
         assert cluster.place.partition("t").leader == -1
 
-    run_owned(scene, 2, controller={"unclean.leader.election.interval.ms": "10000"})
+    run_owned(body, 2, controller={"unclean.leader.election.interval.ms": "10000"})
     assert not any("nclean" in each for each in caplog.messages)
 
     async def unclean(cluster: OwnedCluster) -> None:

@@ -15,14 +15,14 @@ from ottla.broker.runtime.quorum.controller_role import ControllerRole
 from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from tests.support.simulation import settle
-from tests.support.voter_scene import VoterScene
+from tests.support.voter_harness import VoterHarness
 
 
 class Role:
     """A stand-in for a controller's role: the published metadata, which a broker in the same process follows."""
 
     def __init__(self) -> None:
-        self.voter = VoterScene().begin()
+        self.voter = VoterHarness().begin()
         self.newest = Published(EMPTY, Provenance(3), ImageChanges())
         self.followers: list[object] = []
 

@@ -9,7 +9,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k52_vote as k52
 from ottla.protocol.messages import k53_begin_quorum_epoch as k53
 from ottla.protocol.messages import k54_end_quorum_epoch as k54
-from tests.support.voter_scene import VoterScene
+from tests.support.voter_harness import VoterHarness
 
 TOPIC = "__cluster_metadata"
 
@@ -29,20 +29,20 @@ def vote(epoch: int = 9, replica: int = 5, last_offset: int = 10, *, cluster: st
     ],
 )
 async def test_a_vote_is_refused_and_the_epoch_unchanged(asked: k52.VoteRequest, error: ErrorCode) -> None:
-    voter = VoterScene().begin()
+    voter = VoterHarness().begin()
     (told,) = refusals.no_vote(voter, asked).topics[0].partitions
     assert (told.error_code, told.vote_granted, told.leader_id, told.leader_epoch, voter.epoch) == (error, False, 1, 1, 1)
 
 
 async def test_a_request_for_another_cluster_or_topic_is_refused_entirely() -> None:
-    voter = VoterScene().begin()
+    voter = VoterHarness().begin()
     assert refusals.no_vote(voter, vote(cluster="other")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert refusals.no_vote(voter, vote(topic="t")).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (9, ErrorCode.INVALID_REQUEST)])
 async def test_begin_and_end_quorum_epoch_are_answered_with_the_real_leader(epoch: int, error: ErrorCode) -> None:
-    voter = VoterScene().begin()
+    voter = VoterHarness().begin()
     begin = k53.BeginQuorumEpochRequest("cluster", 1, [k53.TopicData(TOPIC, [k53.PartitionData(0, bytes(16), 5, epoch)])])
     end = k54.EndQuorumEpochRequest("cluster", [k54.TopicData(TOPIC, [k54.PartitionData(0, 5, epoch)])])
     for answer in (refusals.no_other_leader(voter, begin), refusals.no_other_end(voter, end)):

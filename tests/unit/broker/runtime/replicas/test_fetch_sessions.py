@@ -12,7 +12,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchSession, FetchSessions, FetchTarget
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
-from tests.support.partition_logs import PartitionScene, one_batch
+from tests.support.partition_logs import PartitionHarness, one_batch
 
 INT32_MAX = 2**31 - 1
 
@@ -239,76 +239,78 @@ def test_a_followers_session_takes_a_consumers_place_and_never_gives_its_own_to_
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[PartitionScene]:
-    opened = PartitionScene(tmp_path / "data", VirtualClock(), partitions=4)
+def harness(tmp_path: Path) -> Iterator[PartitionHarness]:
+    opened = PartitionHarness(tmp_path / "data", VirtualClock(), partitions=4)
     yield opened
     opened.close()
 
 
-def read(fetch: FetchContext, scene: PartitionScene, now: int = 0) -> list[int]:
+def read(fetch: FetchContext, harness: PartitionHarness, now: int = 0) -> list[int]:
     """Read the fetch's partitions to their ends, and finish it; return the partitions that were read."""
     results = []
     for each in fetch.targets:
-        partition = scene.partitions.get("t", each.asked.partition)
+        partition = harness.partitions.get("t", each.asked.partition)
         each.watch(partition, quiet=True)
         results.append((each, data(each.asked.partition, high_watermark=partition.log.high_watermark)))
     fetch.finish(results, now)
     return [each.asked.partition for each, _ in results]
 
 
-def begun(sessions: FetchSessions, scene: PartitionScene) -> FetchSession:
+def begun(sessions: FetchSessions, harness: PartitionHarness) -> FetchSession:
     fetch = begin(sessions, 0, 0, *[target(index) for index in range(4)])
-    assert read(fetch, scene) == [0, 1, 2, 3]
+    assert read(fetch, harness) == [0, 1, 2, 3]
     return fetch.session
 
 
-def watched(scene: PartitionScene) -> list[int]:
-    return [partition.index for partition in scene.partitions if partition.watchers]
+def watched(harness: PartitionHarness) -> list[int]:
+    return [partition.index for partition in harness.partitions if partition.watchers]
 
 
 def test_a_request_reads_what_has_changed_and_what_it_names_in_the_order_of_the_session(
-    sessions: FetchSessions, scene: PartitionScene
+    sessions: FetchSessions, harness: PartitionHarness
 ) -> None:
-    session = begun(sessions, scene)
-    assert watched(scene) == [0, 1, 2, 3]
+    session = begun(sessions, harness)
+    assert watched(harness) == [0, 1, 2, 3]
     for index in (3, 1):
-        scene.partitions.get("t", index).append(one_batch())
-    assert watched(scene) == [0, 2]
-    assert read(begin(sessions, session.session_id, 1, target(2, offset=5)), scene) == [1, 2, 3]
-    assert read(begin(sessions, session.session_id, 2), scene) == []
-    assert watched(scene) == [0, 1, 2, 3]
+        harness.partitions.get("t", index).append(one_batch())
+    assert watched(harness) == [0, 2]
+    assert read(begin(sessions, session.session_id, 1, target(2, offset=5)), harness) == [1, 2, 3]
+    assert read(begin(sessions, session.session_id, 2), harness) == []
+    assert watched(harness) == [0, 1, 2, 3]
 
 
-def test_a_partition_that_changes_between_the_read_and_the_answer_is_read_again(sessions: FetchSessions, scene: PartitionScene) -> None:
-    session = begun(sessions, scene)
+def test_a_partition_that_changes_between_the_read_and_the_answer_is_read_again(sessions: FetchSessions, harness: PartitionHarness) -> None:
+    session = begun(sessions, harness)
     fetch = begin(sessions, session.session_id, 1, target(0))
     (only,) = fetch.targets
-    only.watch(scene.partitions.get("t", 0), quiet=True)
-    scene.partitions.get("t", 0).append(one_batch())
+    only.watch(harness.partitions.get("t", 0), quiet=True)
+    harness.partitions.get("t", 0).append(one_batch())
     fetch.finish([(only, data(0))], 0)
-    assert read(begin(sessions, session.session_id, 2), scene) == [0]
+    assert read(begin(sessions, session.session_id, 2), harness) == [0]
 
 
-def test_a_partition_that_gave_no_more_than_its_room_is_read_again(sessions: FetchSessions, scene: PartitionScene) -> None:
-    session = begun(sessions, scene)
+def test_a_partition_that_gave_no_more_than_its_room_is_read_again(sessions: FetchSessions, harness: PartitionHarness) -> None:
+    session = begun(sessions, harness)
     fetch = begin(sessions, session.session_id, 1, target(0))
     (only,) = fetch.targets
     only.quiet = False
     fetch.finish([(only, data(0))], 0)
-    assert read(begin(sessions, session.session_id, 2), scene) == [0]
+    assert read(begin(sessions, session.session_id, 2), harness) == [0]
 
 
-def test_on_other_terms_everything_is_read(sessions: FetchSessions, scene: PartitionScene) -> None:
-    session = begun(sessions, scene)
+def test_on_other_terms_everything_is_read(sessions: FetchSessions, harness: PartitionHarness) -> None:
+    session = begun(sessions, harness)
     fetch = sessions.begin(session.session_id, 1, [], [], by_id=False, now_ms=0, terms="other rights")
-    assert read(fetch, scene) == [0, 1, 2, 3]
-    assert read(sessions.begin(session.session_id, 2, [], [], by_id=False, now_ms=0, terms="other rights"), scene) == []
+    assert read(fetch, harness) == [0, 1, 2, 3]
+    assert read(sessions.begin(session.session_id, 2, [], [], by_id=False, now_ms=0, terms="other rights"), harness) == []
 
 
-def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_that(sessions: FetchSessions, scene: PartitionScene) -> None:
-    session = begun(sessions, scene)
-    scene.partitions.get("t", 1).append(one_batch())
-    assert read(begin(sessions, session.session_id, 1), scene) == [1]
+def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_that(
+    sessions: FetchSessions, harness: PartitionHarness
+) -> None:
+    session = begun(sessions, harness)
+    harness.partitions.get("t", 1).append(one_batch())
+    assert read(begin(sessions, session.session_id, 1), harness) == [1]
     assert sessions.unsent(session.session_id)
     fetch = begin(sessions, session.session_id, 2)
     assert [each.asked.partition for each in fetch.targets] == [1]
@@ -327,8 +329,8 @@ def test_an_unsent_answer_keeps_a_session_whose_epoch_has_wrapped_to_one_and_end
 
 
 @pytest.mark.parametrize("how", ["forgotten", "closed", "evicted"])
-def test_a_target_that_is_fetched_no_longer_watches_nothing(sessions: FetchSessions, scene: PartitionScene, how: str) -> None:
-    session = begun(sessions, scene)
+def test_a_target_that_is_fetched_no_longer_watches_nothing(sessions: FetchSessions, harness: PartitionHarness, how: str) -> None:
+    session = begun(sessions, harness)
     match how:
         case "forgotten":
             begin(sessions, session.session_id, 1, forgotten=[0, 1, 2, 3])
@@ -337,35 +339,35 @@ def test_a_target_that_is_fetched_no_longer_watches_nothing(sessions: FetchSessi
         case "evicted":
             open_session(sessions, now=limits.FETCH_SESSION_IDLE_MS + 1)
             open_session(sessions, now=limits.FETCH_SESSION_IDLE_MS + 1)
-    assert watched(scene) == []
+    assert watched(harness) == []
 
 
 def test_a_session_that_is_evicted_while_a_request_is_read_watches_nothing_after_its_answer(
-    sessions: FetchSessions, scene: PartitionScene
+    sessions: FetchSessions, harness: PartitionHarness
 ) -> None:
-    session = begun(sessions, scene)
+    session = begun(sessions, harness)
     fetch = begin(sessions, session.session_id, 1, target(0))
     sessions.remove(session.session_id)
-    assert read(fetch, scene) == [0]
-    assert watched(scene) == []
+    assert read(fetch, harness) == [0]
+    assert watched(harness) == []
 
 
-def test_a_request_without_a_session_watches_nothing_after_its_response(sessions: FetchSessions, scene: PartitionScene) -> None:
+def test_a_request_without_a_session_watches_nothing_after_its_response(sessions: FetchSessions, harness: PartitionHarness) -> None:
     fetch = begin(sessions, 0, -1, target(0), target(1))
     assert fetch.session.targets, "it waits, so its targets have a session to notify"
-    assert read(fetch, scene) == [0, 1]
-    assert watched(scene) == []
+    assert read(fetch, harness) == [0, 1]
+    assert watched(harness) == []
 
 
 def test_a_request_without_a_session_that_waits_and_gets_no_response_watches_nothing(
-    sessions: FetchSessions, scene: PartitionScene
+    sessions: FetchSessions, harness: PartitionHarness
 ) -> None:
     fetch = begin(sessions, 0, -1, target(0))
     _ = fetch.session
-    fetch.targets[0].watch(scene.partitions.get("t", 0), quiet=False)
-    assert watched(scene) == [0]
+    fetch.targets[0].watch(harness.partitions.get("t", 0), quiet=False)
+    assert watched(harness) == [0]
     fetch.abandon()
-    assert watched(scene) == []
+    assert watched(harness) == []
 
 
 def test_a_request_without_a_session_has_none_to_notify_unless_it_waits(sessions: FetchSessions) -> None:

@@ -12,16 +12,16 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSession, FetchTarg
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.messages.k01_fetch import FetchPartition
-from tests.support.partition_logs import PartitionScene, one_batch
+from tests.support.partition_logs import PartitionHarness, one_batch
 
 SIZE = len(one_batch())
 
 
-class Scene:
+class Harness:
     def __init__(self, path: Path) -> None:
         self.timers = Timers()
         self.waits = FetchWaits(self.timers)
-        self.logs = PartitionScene(path, VirtualClock(), partitions=2)
+        self.logs = PartitionHarness(path, VirtualClock(), partitions=2)
         self.session = FetchSession(1, uses_topic_ids=False, created_ms=0, last_used_ms=0)
         for index in (0, 1):
             self.session.add(FetchTarget("t", FetchPartition(index)))
@@ -45,102 +45,102 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    opened = Scene(tmp_path / "data")
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    opened = Harness(tmp_path / "data")
     yield opened
     opened.logs.close()
 
 
-async def test_an_append_to_any_of_the_partitions_ends_the_wait(scene: Scene) -> None:
-    waiting = scene.wait(1)
-    scene.partition(1).append(one_batch())
-    assert (await waiting, scene.changed) == (True, {1})
+async def test_an_append_to_any_of_the_partitions_ends_the_wait(harness: Harness) -> None:
+    waiting = harness.wait(1)
+    harness.partition(1).append(one_batch())
+    assert (await waiting, harness.changed) == (True, {1})
 
 
-async def test_what_else_is_appended_in_the_same_turn_is_among_what_changed(scene: Scene) -> None:
-    waiting = scene.wait(1)
-    scene.partition(1).append(one_batch())
-    scene.partition(0).append(one_batch())
-    assert (await waiting, scene.changed) == (True, {0, 1})
+async def test_what_else_is_appended_in_the_same_turn_is_among_what_changed(harness: Harness) -> None:
+    waiting = harness.wait(1)
+    harness.partition(1).append(one_batch())
+    harness.partition(0).append(one_batch())
+    assert (await waiting, harness.changed) == (True, {0, 1})
 
 
-async def test_bytes_of_all_partitions_count_together(scene: Scene) -> None:
-    waiting = scene.wait(2 * SIZE)
-    scene.partition(0).append(one_batch())
+async def test_bytes_of_all_partitions_count_together(harness: Harness) -> None:
+    waiting = harness.wait(2 * SIZE)
+    harness.partition(0).append(one_batch())
     assert not waiting.done()
-    scene.partition(1).append(one_batch())
-    assert (await waiting, scene.changed) == (True, {0, 1})
+    harness.partition(1).append(one_batch())
+    assert (await waiting, harness.changed) == (True, {0, 1})
 
 
-async def test_later_bytes_of_a_partition_count_too(scene: Scene) -> None:
-    waiting = scene.wait(3 * SIZE)
-    scene.partition(0).append(one_batch())
-    scene.partition(0).append(one_batch())
+async def test_later_bytes_of_a_partition_count_too(harness: Harness) -> None:
+    waiting = harness.wait(3 * SIZE)
+    harness.partition(0).append(one_batch())
+    harness.partition(0).append(one_batch())
     assert not waiting.done()
-    scene.partition(0).append(one_batch())
-    assert (await waiting, scene.changed) == (True, {0})
+    harness.partition(0).append(one_batch())
+    assert (await waiting, harness.changed) == (True, {0})
 
 
-async def test_a_log_start_that_moves_ends_no_wait_and_is_among_what_changed(scene: Scene) -> None:
-    scene.partition(0).append(one_batch())
-    scene.read()
-    waiting = scene.wait(1)
-    scene.partition(0).log.delete_records_before(1)
-    assert (waiting.done(), scene.changed) == (False, {0})
-    scene.partition(0).append(one_batch())
+async def test_a_log_start_that_moves_ends_no_wait_and_is_among_what_changed(harness: Harness) -> None:
+    harness.partition(0).append(one_batch())
+    harness.read()
+    waiting = harness.wait(1)
+    harness.partition(0).log.delete_records_before(1)
+    assert (waiting.done(), harness.changed) == (False, {0})
+    harness.partition(0).append(one_batch())
     assert await waiting
 
 
-async def test_the_deadline_ends_the_wait_with_nothing(scene: Scene) -> None:
-    waiting = scene.wait(1, deadline=50)
-    scene.timers.run_due(49)
+async def test_the_deadline_ends_the_wait_with_nothing(harness: Harness) -> None:
+    waiting = harness.wait(1, deadline=50)
+    harness.timers.run_due(49)
     assert not waiting.done()
-    scene.timers.run_due(50)
-    assert (await waiting, scene.changed) == (False, set())
+    harness.timers.run_due(50)
+    assert (await waiting, harness.changed) == (False, set())
 
 
-async def test_a_deleted_topic_ends_the_wait(scene: Scene) -> None:
-    waiting = scene.wait(10_000)
-    scene.logs.partitions.remove("t", 0)
-    assert (await waiting, scene.changed) == (True, {0})
+async def test_a_deleted_topic_ends_the_wait(harness: Harness) -> None:
+    waiting = harness.wait(10_000)
+    harness.logs.partitions.remove("t", 0)
+    assert (await waiting, harness.changed) == (True, {0})
 
 
-async def test_a_session_that_is_closed_ends_the_wait_and_watches_nothing(scene: Scene) -> None:
-    waiting = scene.wait(1)
-    scene.session.close()
+async def test_a_session_that_is_closed_ends_the_wait_and_watches_nothing(harness: Harness) -> None:
+    waiting = harness.wait(1)
+    harness.session.close()
     assert not await waiting
-    assert not scene.partition(0).watchers
-    assert not scene.partition(1).watchers
+    assert not harness.partition(0).watchers
+    assert not harness.partition(1).watchers
 
 
 @pytest.mark.parametrize("how", ["data", "deadline", "cancel", "release"])
-async def test_whatever_ended_a_wait_leaves_nothing_behind(scene: Scene, how: str) -> None:
-    waiting = scene.wait(1)
-    assert scene.waits.parked == 1
+async def test_whatever_ended_a_wait_leaves_nothing_behind(harness: Harness, how: str) -> None:
+    waiting = harness.wait(1)
+    assert harness.waits.parked == 1
     match how:
         case "data":
-            scene.partition(0).append(one_batch())
+            harness.partition(0).append(one_batch())
         case "deadline":
-            scene.timers.run_due(1000)
+            harness.timers.run_due(1000)
         case "cancel":
             waiting.cancel()
         case "release":
-            scene.waits.release_all()
+            harness.waits.release_all()
     await asyncio.wait([waiting])
     await asyncio.sleep(0)
-    assert scene.waits.parked == 0
-    assert len(scene.timers) == 0
-    assert scene.session.waiter is None
-    for target in scene.session.targets.values():
-        watched = scene.partition(target.asked.partition).watchers
-        assert list(watched) == ([] if target in scene.session.dirty else [target])
+    assert harness.waits.parked == 0
+    assert len(harness.timers) == 0
+    assert harness.session.waiter is None
+    for target in harness.session.targets.values():
+        watched = harness.partition(target.asked.partition).watchers
+        assert list(watched) == ([] if target in harness.session.dirty else [target])
 
 
-async def test_those_who_wait_are_released_in_the_order_in_which_they_came(scene: Scene) -> None:
+async def test_those_who_wait_are_released_in_the_order_in_which_they_came(harness: Harness) -> None:
     released: list[int] = []
     for number in range(50):
         session = FetchSession(number, uses_topic_ids=False, created_ms=0, last_used_ms=0)
-        scene.waits.wait(session, SIZE, 1000).add_done_callback(lambda _, number=number: released.append(number))
-    scene.waits.release_all()
+        harness.waits.wait(session, SIZE, 1000).add_done_callback(lambda _, number=number: released.append(number))
+    harness.waits.release_all()
     await asyncio.sleep(0)
     assert released == list(range(50))

@@ -23,7 +23,7 @@ from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchReque
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
-from tests.support.partition_logs import TOPIC_ID, PartitionScene
+from tests.support.partition_logs import TOPIC_ID, PartitionHarness
 from tests.support.simulation import settle
 from tests.support.slow_disk import SlowDisk
 
@@ -63,7 +63,7 @@ class Follower:
         self.level = 30
         brokers = Brokers(own_epoch=77)
         membership = Membership(brokers, lambda _: None, lambda *_: True)
-        self.scene = PartitionScene(path, self.clock, config, partitions=3, files=files, membership=membership)
+        self.harness = PartitionHarness(path, self.clock, config, partitions=3, files=files, membership=membership)
         self.following = Following(
             2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.nursery, FetchLimits(), answer_ms=30_000
         )
@@ -74,7 +74,7 @@ class Follower:
         return self.links[-1]
 
     def partition(self, index: int) -> Partition:
-        return self.scene.partitions.get("t", index)
+        return self.harness.partitions.get("t", index)
 
     async def follow(self, index: int, leader: int = 1, epoch: int = 1) -> None:
         partition = self.partition(index)
@@ -120,7 +120,7 @@ async def follower(tmp_path: Path) -> AsyncIterator[Follower]:
     made = Follower(tmp_path / "data")
     yield made
     await made.nursery.stop()
-    made.scene.close()
+    made.harness.close()
 
 
 def data(index: int, *values: bytes, base_offset: int = 0, epoch: int = 1, high_watermark: int = 0) -> PartitionData:
@@ -296,7 +296,7 @@ async def synced(tmp_path: Path, disk: Disk) -> AsyncIterator[Follower]:
     yield made
     disk.gate.release(1000)
     await made.nursery.stop()
-    made.scene.close()
+    made.harness.close()
 
 
 async def until_it_asks_again(follower: Follower, before: int, link: int = -1) -> list[tuple[int, int]]:
@@ -349,7 +349,7 @@ async def test_what_came_while_another_sync_was_under_way_is_waited_for_only_whe
     finally:
         disk.gate.release(1000)
         await follower.nursery.stop()
-        follower.scene.close()
+        follower.harness.close()
 
 
 async def test_a_setting_that_goes_while_a_sync_is_waited_for_holds_nobody(synced: Follower, disk: Disk) -> None:
@@ -380,7 +380,7 @@ async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the
         assert await until_it_asks_again(follower, 4) == [(0, 1)]
     finally:
         await follower.nursery.stop()
-        follower.scene.close()
+        follower.harness.close()
 
 
 async def test_what_pauses_is_not_told_of_either_when_another_sync_outlasts_the_pause(synced: Follower, disk: Disk) -> None:
@@ -412,6 +412,6 @@ async def test_nobody_waits_for_the_disk_of_a_partition_that_is_fetched_no_more(
     if ending == "leads":
         partition.lead(Registration(2, (1, 2, 3), (1, 2, 3), 2, 2))
     else:
-        synced.scene.partitions.remove("t", 0)
+        synced.harness.partitions.remove("t", 0)
     disk.gate.release(1000)
     assert await until_it_asks_again(synced, 1) == [(1, 0)]

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.storage.files import Files
-from tests.support.partition_logs import PartitionScene, one_batch
+from tests.support.partition_logs import PartitionHarness, one_batch
 
 
 class CountingDisk(Files):
@@ -30,52 +30,52 @@ def disk() -> CountingDisk:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, disk: CountingDisk) -> Iterator[PartitionScene]:
-    opened = PartitionScene(tmp_path / "data", VirtualClock(), files=disk)
+def harness(tmp_path: Path, disk: CountingDisk) -> Iterator[PartitionHarness]:
+    opened = PartitionHarness(tmp_path / "data", VirtualClock(), files=disk)
     yield opened
     disk.fail = False
     opened.close()
 
 
-async def test_a_flush_syncs_off_the_loop_moves_the_recovery_point_and_says_how_far(scene: PartitionScene, disk: CountingDisk) -> None:
-    partition = scene.partitions.get("t", 0)
+async def test_a_flush_syncs_off_the_loop_moves_the_recovery_point_and_says_how_far(harness: PartitionHarness, disk: CountingDisk) -> None:
+    partition = harness.partitions.get("t", 0)
     partition.append(one_batch(b"a", b"b"))
     disk.threads.clear()
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    scene.flusher.flush(partition.log, done.set_result)
+    harness.flusher.flush(partition.log, done.set_result)
     assert await asyncio.wait_for(done, 5) == 2
     assert partition.log.recovery_point == 2
     assert disk.threads
     assert all(name.startswith("flush") for name in disk.threads)
 
 
-async def test_two_failed_flushes_are_reported_once_and_are_never_done(scene: PartitionScene, disk: CountingDisk) -> None:
-    partition = scene.partitions.get("t", 0)
+async def test_two_failed_flushes_are_reported_once_and_are_never_done(harness: PartitionHarness, disk: CountingDisk) -> None:
+    partition = harness.partitions.get("t", 0)
     partition.append(one_batch())
     disk.fail = True
     done: list[int] = []
     for _ in range(2):
-        scene.flusher.flush(partition.log, done.append)
+        harness.flusher.flush(partition.log, done.append)
     async with asyncio.timeout(5):
-        while not scene.failures:  # noqa: ASYNC110 # reported by a callback
+        while not harness.failures:  # noqa: ASYNC110 # reported by a callback
             await asyncio.sleep(0)
-    scene.flusher.close()
+    harness.flusher.close()
     for _ in range(3):
         await asyncio.sleep(0)
-    assert (done, len(scene.failures), partition.log.recovery_point) == ([], 1, 0)
+    assert (done, len(harness.failures), partition.log.recovery_point) == ([], 1, 0)
 
 
-async def test_other_blocking_work_runs_on_the_same_threads_and_its_errors_come_back(scene: PartitionScene) -> None:
-    assert (await scene.flusher.run(lambda: threading.current_thread().name)).startswith("flush")
+async def test_other_blocking_work_runs_on_the_same_threads_and_its_errors_come_back(harness: PartitionHarness) -> None:
+    assert (await harness.flusher.run(lambda: threading.current_thread().name)).startswith("flush")
     with pytest.raises(ZeroDivisionError):
-        await scene.flusher.run(lambda: 1 // 0)
+        await harness.flusher.run(lambda: 1 // 0)
 
 
-async def test_a_bug_in_a_sync_is_a_failed_sync(scene: PartitionScene) -> None:
-    partition = scene.partitions.get("t", 0)
+async def test_a_bug_in_a_sync_is_a_failed_sync(harness: PartitionHarness) -> None:
+    partition = harness.partitions.get("t", 0)
     partition.append(one_batch())
-    scene.flusher.flush(partition.log, lambda _: 1 // 0)
+    harness.flusher.flush(partition.log, lambda _: 1 // 0)
     async with asyncio.timeout(5):
-        while not scene.failures:  # noqa: ASYNC110 # reported by a callback
+        while not harness.failures:  # noqa: ASYNC110 # reported by a callback
             await asyncio.sleep(0)
-    assert [type(failure) for failure in scene.failures] == [ZeroDivisionError]
+    assert [type(failure) for failure in harness.failures] == [ZeroDivisionError]

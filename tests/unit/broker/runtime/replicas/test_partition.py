@@ -18,10 +18,10 @@ from ottla.broker.storage.partition_log import Isolation, Origin
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
-from tests.support.partition_logs import PartitionScene, append_verified, one_batch
+from tests.support.partition_logs import PartitionHarness, append_verified, one_batch
 from tests.support.slow_disk import SlowDisk
 
-Open = Callable[..., PartitionScene]
+Open = Callable[..., PartitionHarness]
 
 
 def beside_2(leader_epoch: int) -> Registration:
@@ -41,11 +41,11 @@ class WithoutDescriptors(Files):
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Open]:
-    opened: list[PartitionScene] = []
+def harness(tmp_path: Path) -> Iterator[Open]:
+    opened: list[PartitionHarness] = []
 
-    def build(config: LogConfig | None = None, files: Files | None = None, clock: VirtualClock | None = None) -> PartitionScene:
-        opened.append(PartitionScene(tmp_path / "data", clock or VirtualClock(), config, files=files or Files()))
+    def build(config: LogConfig | None = None, files: Files | None = None, clock: VirtualClock | None = None) -> PartitionHarness:
+        opened.append(PartitionHarness(tmp_path / "data", clock or VirtualClock(), config, files=files or Files()))
         return opened[-1]
 
     yield build
@@ -53,38 +53,38 @@ def scene(tmp_path: Path) -> Iterator[Open]:
         each.close()
 
 
-def test_without_flush_messages_an_append_is_readable_and_durable_at_once(scene: Open) -> None:
-    partition = scene().partitions.get("t", 0)
+def test_without_flush_messages_an_append_is_readable_and_durable_at_once(harness: Open) -> None:
+    partition = harness().partitions.get("t", 0)
     info = partition.append(one_batch(b"a", b"b"))
     assert (info.first_offset, partition.log.high_watermark) == (0, 2)
     assert partition.when(Condition.COMMITTED, info) is None
 
 
-def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_written(scene: Open) -> None:
-    partition = scene().partitions.get("t", 0)
+def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_written(harness: Open) -> None:
+    partition = harness().partitions.get("t", 0)
     with pytest.raises(Rejected):
         partition.append(one_batch()[:-1] + b"\xff")
     assert partition.log.log_end_offset == 0
 
 
-def test_a_batch_of_another_codec_than_the_topics_is_stored_in_the_topics(scene: Open) -> None:
-    partition = scene(LogConfig(compression_type="zstd")).partitions.get("t", 0)
+def test_a_batch_of_another_codec_than_the_topics_is_stored_in_the_topics(harness: Open) -> None:
+    partition = harness(LogConfig(compression_type="zstd")).partitions.get("t", 0)
     partition.append(one_batch(b"a" * 500))
     assert partition.log.size_bytes < 500
 
 
-def test_records_of_a_coordinator_are_one_batch_with_the_present_time(scene: Open) -> None:
+def test_records_of_a_coordinator_are_one_batch_with_the_present_time(harness: Open) -> None:
     clock = VirtualClock()
-    partition = scene(clock=clock).partitions.get("t", 0)
+    partition = harness(clock=clock).partitions.get("t", 0)
     info = partition.append_records([SimpleRecord(b"k", b"v"), SimpleRecord(b"k", None, 5)])
     assert (info.first_offset, info.last_offset) == (0, 1)
     stored = partition.log.read(0, 1000, isolation=Isolation.LOG_END).records
     assert [(r.key, r.value, r.timestamp) for r in iter_records(stored)] == [(b"k", b"v", clock.now_ms()), (b"k", None, 5)]
 
 
-async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is_synced(scene: Open) -> None:
+async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is_synced(harness: Open) -> None:
     disk = SlowDisk()
-    opened = scene(LogConfig(flush_messages=1), disk)
+    opened = harness(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
     disk.arm()
     info = partition.append(one_batch())
@@ -98,9 +98,9 @@ async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is
     assert partition.log.high_watermark == 1
 
 
-async def test_one_sync_serves_all_appends_that_wait_for_it(scene: Open) -> None:
+async def test_one_sync_serves_all_appends_that_wait_for_it(harness: Open) -> None:
     disk = SlowDisk()
-    opened = scene(LogConfig(flush_messages=1), disk)
+    opened = harness(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
     disk.arm()
     waits = [partition.when(Condition.COMMITTED, partition.append(one_batch())) for _ in range(20)]
@@ -111,8 +111,8 @@ async def test_one_sync_serves_all_appends_that_wait_for_it(scene: Open) -> None
     assert opened.flusher.syncs == 2, "the one that was under way, and one for all that came meanwhile"
 
 
-async def test_below_the_threshold_of_flush_messages_nothing_waits(scene: Open) -> None:
-    opened = scene(LogConfig(flush_messages=3))
+async def test_below_the_threshold_of_flush_messages_nothing_waits(harness: Open) -> None:
+    opened = harness(LogConfig(flush_messages=3))
     partition = opened.partitions.get("t", 0)
     assert [partition.when(Condition.COMMITTED, partition.append(one_batch())) for _ in range(2)] == [None, None]
     third = partition.when(Condition.COMMITTED, partition.append(one_batch()))
@@ -120,9 +120,9 @@ async def test_below_the_threshold_of_flush_messages_nothing_waits(scene: Open) 
     await asyncio.wait_for(third, 5)
 
 
-async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(scene: Open) -> None:
+async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(harness: Open) -> None:
     disk = SlowDisk()
-    opened = scene(LogConfig(flush_messages=1), disk)
+    opened = harness(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
     disk.error = OSError(5, "Input/output error")
     durable = partition.when(Condition.COMMITTED, partition.append(one_batch()))
@@ -135,9 +135,9 @@ async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(scene: Op
     disk.error = None
 
 
-async def test_a_sync_that_cannot_begin_acknowledges_nothing_until_a_later_one_does(scene: Open) -> None:
+async def test_a_sync_that_cannot_begin_acknowledges_nothing_until_a_later_one_does(harness: Open) -> None:
     disk = WithoutDescriptors()
-    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    partition = harness(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
     disk.exhausted = True
     first = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     assert first is not None
@@ -150,9 +150,9 @@ async def test_a_sync_that_cannot_begin_acknowledges_nothing_until_a_later_one_d
     assert partition.log.high_watermark == 2
 
 
-async def test_an_append_that_rolls_does_not_fail_with_the_sync_of_the_closed_segment(scene: Open) -> None:
+async def test_an_append_that_rolls_does_not_fail_with_the_sync_of_the_closed_segment(harness: Open) -> None:
     disk = WithoutDescriptors()
-    partition = scene(LogConfig(segment_bytes=200), disk).partitions.get("t", 0)
+    partition = harness(LogConfig(segment_bytes=200), disk).partitions.get("t", 0)
     disk.exhausted = True
     for _ in range(5):
         partition.append(one_batch())
@@ -165,8 +165,8 @@ async def test_an_append_that_rolls_does_not_fail_with_the_sync_of_the_closed_se
     assert partition.log.recovery_point == 5
 
 
-async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(scene: Open) -> None:
-    opened = scene()
+async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(harness: Open) -> None:
+    opened = harness()
     log = opened.partitions.get("t", 0).log
     log.append(one_batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=0)
     sync = Partition(log, opened.flusher, VirtualClock()).flush()
@@ -176,10 +176,10 @@ async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(sce
     assert log.recovery_point == 1
 
 
-async def test_flush_ms_syncs_when_its_time_has_passed(scene: Open) -> None:
+async def test_flush_ms_syncs_when_its_time_has_passed(harness: Open) -> None:
     clock = VirtualClock()
     clock.advance(1)
-    opened = scene(LogConfig(flush_ms=100), clock=clock)
+    opened = harness(LogConfig(flush_ms=100), clock=clock)
     partition = opened.partitions.get("t", 0)
     partition.append(one_batch())
     clock.advance(99)
@@ -192,8 +192,8 @@ async def test_flush_ms_syncs_when_its_time_has_passed(scene: Open) -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_roll_starts_a_sync_of_the_closed_segment(scene: Open) -> None:
-    opened = scene(LogConfig(segment_bytes=200))
+async def test_a_roll_starts_a_sync_of_the_closed_segment(harness: Open) -> None:
+    opened = harness(LogConfig(segment_bytes=200))
     partition = opened.partitions.get("t", 0)
     for _ in range(4):
         partition.append(one_batch())
@@ -203,8 +203,8 @@ async def test_a_roll_starts_a_sync_of_the_closed_segment(scene: Open) -> None:
     assert partition.log.recovery_point > 0
 
 
-def test_watchers_hear_the_bytes_of_an_append_and_nothing_of_a_duplicate(scene: Open) -> None:
-    partition = scene().partitions.get("t", 0)
+def test_watchers_hear_the_bytes_of_an_append_and_nothing_of_a_duplicate(harness: Open) -> None:
+    partition = harness().partitions.get("t", 0)
     heard: list[int] = []
     partition.watchers["me"] = heard.append
     batch = one_batch()
@@ -212,9 +212,9 @@ def test_watchers_hear_the_bytes_of_an_append_and_nothing_of_a_duplicate(scene: 
     assert heard == [len(batch)]
 
 
-async def test_a_wait_that_nobody_looks_at_any_more_fails_without_a_trace_in_the_log(scene: Open) -> None:
+async def test_a_wait_that_nobody_looks_at_any_more_fails_without_a_trace_in_the_log(harness: Open) -> None:
     disk = SlowDisk()
-    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    partition = harness(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     disk.arm()
@@ -227,9 +227,9 @@ async def test_a_wait_that_nobody_looks_at_any_more_fails_without_a_trace_in_the
     disk.gate.release(10)
 
 
-async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) -> None:
+async def test_who_waits_for_a_partition_that_is_removed_is_told(harness: Open) -> None:
     disk = SlowDisk()
-    opened = scene(LogConfig(flush_messages=1), disk)
+    opened = harness(LogConfig(flush_messages=1), disk)
     partition = opened.partitions.get("t", 0)
     disk.arm()
     durable = partition.when(Condition.COMMITTED, partition.append(one_batch()))
@@ -246,8 +246,8 @@ async def test_who_waits_for_a_partition_that_is_removed_is_told(scene: Open) ->
 @pytest.mark.parametrize(
     ("requested", "error"), [(4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH), (5, None), (-1, None)]
 )
-def test_another_leader_epoch_than_ours_is_refused(scene: Open, requested: int, error: ErrorCode | None) -> None:
-    partition = scene().partitions.get("t", 0)
+def test_another_leader_epoch_than_ours_is_refused(harness: Open, requested: int, error: ErrorCode | None) -> None:
+    partition = harness().partitions.get("t", 0)
     partition.lead(alone(5))
     if error is None:
         partition.replica.check_epoch(requested)
@@ -257,13 +257,13 @@ def test_another_leader_epoch_than_ours_is_refused(scene: Open, requested: int, 
     assert caught.value.code is error
 
 
-def test_a_coordinators_batch_skips_the_rules_for_clients(scene: Open) -> None:
-    partition = scene(LogConfig(cleanup_policy=frozenset({"compact"}))).partitions.get("t", 0)
+def test_a_coordinators_batch_skips_the_rules_for_clients(harness: Open) -> None:
+    partition = harness(LogConfig(cleanup_policy=frozenset({"compact"}))).partitions.get("t", 0)
     assert partition.append(one_batch(), Origin.COORDINATOR).first_offset == 0
 
 
-async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(scene: Open) -> None:
-    partition = scene().partitions.get("t", 0)
+async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(harness: Open) -> None:
+    partition = harness().partitions.get("t", 0)
     records = [SimpleRecord(None, b"x", 1)]
     append_verified(partition, build_batch(records, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     woken: list[int] = []
@@ -274,8 +274,8 @@ async def test_a_marker_wakes_whoever_waits_for_what_its_transaction_held_back(s
     assert (entry.coordinator_epoch, entry.current_txn_first_offset, partition.log.last_stable_offset) == (3, -1, 2)
 
 
-def test_a_fenced_marker_is_refused_and_wakes_nobody(scene: Open) -> None:
-    partition = scene().partitions.get("t", 0)
+def test_a_fenced_marker_is_refused_and_wakes_nobody(harness: Open) -> None:
+    partition = harness().partitions.get("t", 0)
     partition.append_marker(TxnMarker(7, 5, True, 0, 0))
     woken: list[int] = []
     partition.watchers["me"] = woken.append
@@ -284,9 +284,9 @@ def test_a_fenced_marker_is_refused_and_wakes_nobody(scene: Open) -> None:
     assert (caught.value.code, woken, partition.log.log_end_offset) == (ErrorCode.INVALID_PRODUCER_EPOCH, [], 1)
 
 
-async def test_who_waits_is_told_when_another_broker_leads(scene: Open) -> None:
+async def test_who_waits_is_told_when_another_broker_leads(harness: Open) -> None:
     disk = SlowDisk()
-    partition = scene(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
+    partition = harness(LogConfig(flush_messages=1), disk).partitions.get("t", 0)
     disk.arm()
     waits = [partition.when(condition, partition.append(one_batch())) for condition in Condition]
     partition.follow(Registration(2, (1, 2), (1, 2), partition.leader_epoch + 1, 1))
@@ -301,8 +301,8 @@ async def test_who_waits_is_told_when_another_broker_leads(scene: Open) -> None:
     disk.gate.release(100)
 
 
-async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(scene: Open) -> None:
-    partition = scene().partitions.get("t", 0)
+async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(harness: Open) -> None:
+    partition = harness().partitions.get("t", 0)
     partition.lead(beside_2(1))
     wait = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     assert wait is not None
@@ -312,8 +312,8 @@ async def test_a_wait_of_one_leadership_does_not_end_well_in_the_next(scene: Ope
         await wait
 
 
-async def test_with_an_in_sync_follower_acks_1_is_now_and_acks_all_is_later(scene: Open) -> None:
-    partition = scene().partitions.get("t", 0)
+async def test_with_an_in_sync_follower_acks_1_is_now_and_acks_all_is_later(harness: Open) -> None:
+    partition = harness().partitions.get("t", 0)
     partition.lead(beside_2(1))
     info = partition.append(one_batch())
     assert partition.when(Condition.ON_DISK, info) is None
@@ -321,8 +321,8 @@ async def test_with_an_in_sync_follower_acks_1_is_now_and_acks_all_is_later(scen
     assert partition.log.high_watermark == 0
 
 
-def test_what_metadata_said_before_changes_nothing(scene: Open) -> None:
-    partition = scene().partitions.get("t", 0)
+def test_what_metadata_said_before_changes_nothing(harness: Open) -> None:
+    partition = harness().partitions.get("t", 0)
     partition.lead(beside_2(3))
     partition.follow(beside_2(2))
     partition.lead(beside_2(2))

@@ -21,7 +21,7 @@ from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches, stamp
 from ottla.protocol.records.record import SimpleRecord
-from tests.support.partition_logs import PartitionScene, one_batch
+from tests.support.partition_logs import PartitionHarness, one_batch
 
 LEADER, FOLLOWER, THIRD = 1, 2, 3
 LAG_MS = 1000
@@ -36,8 +36,8 @@ class Member:
         self.brokers.liveness = {other: BrokerLiveness(other) for other in (LEADER, FOLLOWER, THIRD)}
         self.proposed: list[Partition] = []
         membership = Membership(self.brokers, self.proposed.append, lambda *_: True, LAG_MS)
-        self.scene = PartitionScene(path, self.clock, config, membership=membership)
-        self.partition = self.scene.partitions.get("t", 0)
+        self.harness = PartitionHarness(path, self.clock, config, membership=membership)
+        self.partition = self.harness.partitions.get("t", 0)
 
     def fetched_by(self, node: int, offset: int, log_start: int = 0, epoch: int = 1) -> None:
         fetch = FollowerFetch(node, offset, log_start, broker_epoch=node, leader_epoch=epoch)
@@ -52,14 +52,14 @@ class Member:
 def member(tmp_path: Path) -> Iterator[Member]:
     made = Member(tmp_path / "leader", LogConfig(min_insync_replicas=2))
     yield made
-    made.scene.close()
+    made.harness.close()
 
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[Member]:
     made = Member(tmp_path / "follower", node=FOLLOWER)
     yield made
-    made.scene.close()
+    made.harness.close()
 
 
 def registered(leader_epoch: int = 1, isr: tuple[int, ...] = (LEADER, FOLLOWER), partition_epoch: int | None = None) -> Registration:
@@ -293,7 +293,7 @@ def test_a_batch_of_any_size_is_taken(member: Member, tmp_path: Path) -> None:
     follow(small)
     small.partition.append_fetched(member.all_records(), 1)
     assert small.partition.log.log_end_offset == 1
-    small.scene.close()
+    small.harness.close()
 
 
 async def test_an_empty_log_that_begins_inside_its_first_batch_takes_the_whole_of_it(member: Member, other: Member) -> None:
@@ -389,7 +389,7 @@ async def test_all_that_a_leader_found_in_its_log_is_waited_for_and_only_in_its_
 
 
 def test_a_partition_is_looked_at_for_laggards_from_an_append_until_all_in_sync_have_it(member: Member) -> None:
-    partition, behind = member.partition, member.scene.partitions.behind
+    partition, behind = member.partition, member.harness.partitions.behind
     partition.lead(registered())
     partition.append(one_batch())
     partition.look_for_laggards()
@@ -409,7 +409,7 @@ def test_a_partition_is_looked_at_for_laggards_from_an_append_until_all_in_sync_
 
 
 def test_a_follower_whose_log_was_cut_is_looked_at_again(member: Member) -> None:
-    partition, behind = member.partition, member.scene.partitions.behind
+    partition, behind = member.partition, member.harness.partitions.behind
     partition.lead(registered())
     partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)
@@ -417,12 +417,12 @@ def test_a_follower_whose_log_was_cut_is_looked_at_again(member: Member) -> None
     assert not behind
     member.fetched_by(FOLLOWER, 0)
     assert list(behind) == [partition]
-    member.scene.partitions.remove("t", 0)
+    member.harness.partitions.remove("t", 0)
     assert not behind
 
 
 async def test_a_partition_is_looked_at_while_a_deletion_waits_for_its_followers(member: Member) -> None:
-    partition, behind = member.partition, member.scene.partitions.behind
+    partition, behind = member.partition, member.harness.partitions.behind
     partition.lead(registered())
     partition.append(one_batch())
     member.fetched_by(FOLLOWER, 1)

@@ -19,7 +19,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse, PartitionResult, TopicResult
 from ottla.protocol.schema import Message
-from tests.support.partition_logs import TOPIC_ID, PartitionScene, one_batch
+from tests.support.partition_logs import TOPIC_ID, PartitionHarness, one_batch
 from tests.support.simulation import settle
 
 LAG_MS = 1000
@@ -51,8 +51,8 @@ class Leader:
         self.brokers.liveness = {1: BrokerLiveness(11), 2: BrokerLiveness(12)}
         self.proposals = Proposals(self.channel, 1, self.brokers, self.nursery)
         membership = Membership(self.brokers, self.proposals.submit, lambda *_: True, LAG_MS)
-        self.scene = PartitionScene(path, self.clock, partitions=2, membership=membership)
-        self.partitions = [self.scene.partitions.get("t", index) for index in (0, 1)]
+        self.harness = PartitionHarness(path, self.clock, partitions=2, membership=membership)
+        self.partitions = [self.harness.partitions.get("t", index) for index in (0, 1)]
         for partition in self.partitions:
             partition.lead(Registration(1, (1, 2), (1, 2), 5, 8))
 
@@ -86,7 +86,7 @@ class Leader:
 def leader(tmp_path: Path) -> Iterator[Leader]:
     made = Leader(tmp_path / "data")
     yield made
-    made.scene.close()
+    made.harness.close()
 
 
 def accepted(index: int, *isr: int, partition_epoch: int = 9) -> PartitionResult:

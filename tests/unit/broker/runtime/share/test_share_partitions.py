@@ -14,35 +14,35 @@ from ottla.broker.share.sessions import TopicPartition
 from ottla.broker.share.settings import BY_DURATION, EARLIEST, LATEST, ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.partition_logs import TOPIC_ID
-from tests.support.share_scene import KEY, LOCK_MS, ShareScene, acquired
+from tests.support.share_harness import KEY, LOCK_MS, ShareHarness, acquired
 
 ACCEPT, REJECT = [AcknowledgementBatch(0, 1, [1])], [AcknowledgementBatch(0, 1, [3])]
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[ShareScene]:
+def harness(tmp_path: Path) -> Iterator[ShareHarness]:
     """A share partition whose log has one batch of two records."""
-    opened = ShareScene(tmp_path / "data")
+    opened = ShareHarness(tmp_path / "data")
     opened.append(b"a", b"b")
     yield opened
     opened.logs.close()
 
 
-def test_an_acknowledgement_that_is_persisted_at_once_is_answered_at_once(scene: ShareScene) -> None:
-    assert acquired(scene.fetch()) == [(0, 1, 1)]
-    assert scene.shares.acknowledge(KEY, "m", ACCEPT) is None
-    assert scene.persister.state(KEY).batches == [StateBatch(0, 1, 2, 1)]
+def test_an_acknowledgement_that_is_persisted_at_once_is_answered_at_once(harness: ShareHarness) -> None:
+    assert acquired(harness.fetch()) == [(0, 1, 1)]
+    assert harness.shares.acknowledge(KEY, "m", ACCEPT) is None
+    assert harness.persister.state(KEY).batches == [StateBatch(0, 1, 2, 1)]
 
 
-async def test_an_acknowledgement_is_answered_when_it_is_persisted(scene: ShareScene) -> None:
-    scene.fetch()
-    scene.persister.holds_back = True
-    durable = scene.shares.acknowledge(KEY, "m", ACCEPT)
+async def test_an_acknowledgement_is_answered_when_it_is_persisted(harness: ShareHarness) -> None:
+    harness.fetch()
+    harness.persister.holds_back = True
+    durable = harness.shares.acknowledge(KEY, "m", ACCEPT)
     assert durable is not None
     assert not durable.done()
-    scene.persister.let_go()
+    harness.persister.let_go()
     await durable
-    assert scene.shares.get(KEY).state.start_offset == 2
+    assert harness.shares.get(KEY).state.start_offset == 2
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ async def test_an_acknowledgement_is_answered_when_it_is_persisted(scene: ShareS
         (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_a_failed_write_is_told_and_gives_the_records_back(scene: ShareScene, code: ErrorCode, told: ErrorCode) -> None:
-    scene.fetch()
-    scene.persister.holds_back = True
-    durable = scene.shares.acknowledge(KEY, "m", ACCEPT)
-    shared = scene.shares.get(KEY)
-    scene.persister.fail(code)
+async def test_a_failed_write_is_told_and_gives_the_records_back(harness: ShareHarness, code: ErrorCode, told: ErrorCode) -> None:
+    harness.fetch()
+    harness.persister.holds_back = True
+    durable = harness.shares.acknowledge(KEY, "m", ACCEPT)
+    shared = harness.shares.get(KEY)
+    harness.persister.fail(code)
     assert durable is not None
     with pytest.raises(Rejected) as refused:
         await durable
@@ -68,68 +68,68 @@ async def test_a_failed_write_is_told_and_gives_the_records_back(scene: ShareSce
     assert shared.state.release("m").batches == [StateBatch(0, 1, 0, 1)]
 
 
-def test_a_fenced_share_partition_is_loaded_again(scene: ShareScene) -> None:
-    scene.fetch()
-    scene.persister.refusal = Rejected(ErrorCode.FENCED_STATE_EPOCH)
+def test_a_fenced_share_partition_is_loaded_again(harness: ShareHarness) -> None:
+    harness.fetch()
+    harness.persister.refusal = Rejected(ErrorCode.FENCED_STATE_EPOCH)
     with pytest.raises(Rejected):
-        scene.shares.acknowledge(KEY, "m", ACCEPT)
-    scene.persister.refusal = None
-    assert acquired(scene.fetch("n")) == [(0, 1, 1)]
-    assert scene.persister.reads == 2
+        harness.shares.acknowledge(KEY, "m", ACCEPT)
+    harness.persister.refusal = None
+    assert acquired(harness.fetch("n")) == [(0, 1, 1)]
+    assert harness.persister.reads == 2
 
 
-def test_an_expired_lock_is_persisted_and_its_records_are_delivered_again(scene: ShareScene) -> None:
-    scene.fetch()
-    scene.advance(LOCK_MS - 1)
-    assert acquired(scene.fetch("n")) == []
-    scene.advance(1)
-    assert scene.persister.state(KEY).batches == [StateBatch(0, 1, 0, 1)]
-    assert acquired(scene.fetch("n")) == [(0, 1, 2)]
+def test_an_expired_lock_is_persisted_and_its_records_are_delivered_again(harness: ShareHarness) -> None:
+    harness.fetch()
+    harness.advance(LOCK_MS - 1)
+    assert acquired(harness.fetch("n")) == []
+    harness.advance(1)
+    assert harness.persister.state(KEY).batches == [StateBatch(0, 1, 0, 1)]
+    assert acquired(harness.fetch("n")) == [(0, 1, 2)]
 
 
-def test_an_expired_lock_takes_effect_even_if_it_cannot_be_persisted(scene: ShareScene, caplog: pytest.LogCaptureFixture) -> None:
-    scene.fetch()
-    scene.persister.refusal = Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    scene.advance(LOCK_MS)
+def test_an_expired_lock_takes_effect_even_if_it_cannot_be_persisted(harness: ShareHarness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.fetch()
+    harness.persister.refusal = Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    harness.advance(LOCK_MS)
     assert "The share state of t-0 could not be written" in caplog.text
-    assert acquired(scene.fetch("n")) == [(0, 1, 2)]
+    assert acquired(harness.fetch("n")) == [(0, 1, 2)]
 
 
-def test_a_share_partition_has_one_timer(scene: ShareScene) -> None:
+def test_a_share_partition_has_one_timer(harness: ShareHarness) -> None:
     for value in (b"c", b"d", b"e"):
-        scene.fetch()
-        scene.append(value)
-    assert len(scene.timers) == 1
+        harness.fetch()
+        harness.append(value)
+    assert len(harness.timers) == 1
 
 
-def test_a_closed_connection_releases_the_records_and_drops_an_empty_group(scene: ShareScene) -> None:
-    session = scene.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
-    scene.fetch()
-    scene.shares.disconnected(session)
-    assert (len(scene.shares), len(scene.shares.sessions)) == (0, 0)
-    assert acquired(scene.fetch("n")) == [(0, 1, 2)]
+def test_a_closed_connection_releases_the_records_and_drops_an_empty_group(harness: ShareHarness) -> None:
+    session = harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
+    harness.fetch()
+    harness.shares.disconnected(session)
+    assert (len(harness.shares), len(harness.shares.sessions)) == (0, 0)
+    assert acquired(harness.fetch("n")) == [(0, 1, 2)]
 
 
-def test_an_older_connection_ends_no_newer_session(scene: ShareScene) -> None:
-    older = scene.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
-    scene.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
-    scene.fetch()
-    scene.shares.disconnected(older)
-    assert len(scene.shares.sessions) == 1
-    assert acquired(scene.fetch("n")) == []
+def test_an_older_connection_ends_no_newer_session(harness: ShareHarness) -> None:
+    older = harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
+    harness.shares.sessions.begin("g", "m", [(TopicPartition(TOPIC_ID, 0), "t")])
+    harness.fetch()
+    harness.shares.disconnected(older)
+    assert len(harness.shares.sessions) == 1
+    assert acquired(harness.fetch("n")) == []
 
 
-def test_the_end_of_leadership_drops_the_share_partition(scene: ShareScene) -> None:
-    scene.fetch()
-    scene.shares.resigned("t", 0, 1)
+def test_the_end_of_leadership_drops_the_share_partition(harness: ShareHarness) -> None:
+    harness.fetch()
+    harness.shares.resigned("t", 0, 1)
     with pytest.raises(Rejected) as refused:
-        scene.shares.acknowledge(KEY, "m", ACCEPT)
+        harness.shares.acknowledge(KEY, "m", ACCEPT)
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_an_unknown_partition_is_refused(scene: ShareScene) -> None:
+def test_an_unknown_partition_is_refused(harness: ShareHarness) -> None:
     with pytest.raises(Rejected) as refused:
-        scene.shares.get(SharePartitionKey("g", TOPIC_ID, 9))
+        harness.shares.get(SharePartitionKey("g", TOPIC_ID, 9))
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -138,33 +138,33 @@ def test_an_unknown_partition_is_refused(scene: ShareScene) -> None:
 )
 def test_a_new_group_starts_at_its_reset_offset(tmp_path: Path, reset: str, duration_ms: int, start: int) -> None:
     settings = ShareSettings(auto_offset_reset=reset, reset_duration_ms=duration_ms)
-    scene = ShareScene(tmp_path / "data", start_offset=UNINITIALIZED_START_OFFSET, settings=settings)
-    scene.append(b"a", b"b")
-    scene.advance(10_000)
-    scene.append(b"c", b"d")
-    assert scene.shares.get(KEY).state.start_offset == start
-    scene.logs.close()
+    harness = ShareHarness(tmp_path / "data", start_offset=UNINITIALIZED_START_OFFSET, settings=settings)
+    harness.append(b"a", b"b")
+    harness.advance(10_000)
+    harness.append(b"c", b"d")
+    assert harness.shares.get(KEY).state.start_offset == start
+    harness.logs.close()
 
 
 def test_a_duration_without_a_record_in_it_has_no_offset(tmp_path: Path) -> None:
     settings = ShareSettings(auto_offset_reset=BY_DURATION, reset_duration_ms=1_000)
-    scene = ShareScene(tmp_path / "data", start_offset=UNINITIALIZED_START_OFFSET, settings=settings)
+    harness = ShareHarness(tmp_path / "data", start_offset=UNINITIALIZED_START_OFFSET, settings=settings)
     with pytest.raises(Rejected) as refused:
-        scene.shares.get(KEY)
+        harness.shares.get(KEY)
     assert refused.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
-    scene.logs.close()
+    harness.logs.close()
 
 
 @pytest.fixture
-def queued(tmp_path: Path) -> Iterator[ShareScene]:
+def queued(tmp_path: Path) -> Iterator[ShareHarness]:
     """The same share partition, for a group with a dead letter queue."""
-    opened = ShareScene(tmp_path / "queued", settings=ShareSettings(dead_letter_topic="dlq.q", delivery_count_limit=2))
+    opened = ShareHarness(tmp_path / "queued", settings=ShareSettings(dead_letter_topic="dlq.q", delivery_count_limit=2))
     opened.append(b"a", b"b")
     yield opened
     opened.logs.close()
 
 
-async def test_a_rejected_record_is_dead_lettered_when_that_is_persisted(queued: ShareScene) -> None:
+async def test_a_rejected_record_is_dead_lettered_when_that_is_persisted(queued: ShareHarness) -> None:
     queued.fetch()
     queued.persister.holds_back = True
     durable = queued.shares.acknowledge(KEY, "m", REJECT)
@@ -182,7 +182,7 @@ async def test_a_rejected_record_is_dead_lettered_when_that_is_persisted(queued:
     assert queued.shares.get(KEY).state.start_offset == 2
 
 
-async def test_a_record_whose_lock_expires_for_the_last_time_is_dead_lettered(queued: ShareScene) -> None:
+async def test_a_record_whose_lock_expires_for_the_last_time_is_dead_lettered(queued: ShareHarness) -> None:
     for _ in range(2):
         queued.fetch()
         queued.advance(LOCK_MS)
@@ -190,7 +190,7 @@ async def test_a_record_whose_lock_expires_for_the_last_time_is_dead_lettered(qu
     assert queued.dead_letters == [DeadLetters(0, 1, 2, DELIVERED_TOO_OFTEN)]
 
 
-async def test_a_record_whose_last_lock_expires_during_a_failed_write_is_archived_without_a_dead_letter(queued: ShareScene) -> None:
+async def test_a_record_whose_last_lock_expires_during_a_failed_write_is_archived_without_a_dead_letter(queued: ShareHarness) -> None:
     """As in Kafka 4.4: InFlightState.completeStateTransition(false) archives a record at the delivery limit without a dead letter."""
     queued.fetch()
     queued.advance(LOCK_MS)
@@ -212,7 +212,7 @@ async def test_a_record_whose_last_lock_expires_during_a_failed_write_is_archive
     assert (state.start_offset, state.delivery_complete_count, queued.dead_letters) == (3, 0, [])
 
 
-async def test_a_record_is_archived_even_if_the_queue_refuses_it(queued: ShareScene, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_record_is_archived_even_if_the_queue_refuses_it(queued: ShareHarness, caplog: pytest.LogCaptureFixture) -> None:
     queued.queue_refusal = Rejected(ErrorCode.INVALID_CONFIG, "there is no such topic")
     queued.fetch()
     queued.shares.acknowledge(KEY, "m", REJECT)
@@ -223,7 +223,7 @@ async def test_a_record_is_archived_even_if_the_queue_refuses_it(queued: ShareSc
     assert queued.shares.get(KEY).state.start_offset == 2
 
 
-async def test_dead_letters_that_a_crash_has_prevented_are_written_by_the_next_leader(queued: ShareScene) -> None:
+async def test_dead_letters_that_a_crash_has_prevented_are_written_by_the_next_leader(queued: ShareHarness) -> None:
     queued.persister.states[KEY] = ReadState(0, 0, [StateBatch(0, 1, 3, 1)])
     queued.shares.get(KEY)
     await asyncio.sleep(0)

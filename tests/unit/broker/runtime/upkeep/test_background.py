@@ -21,7 +21,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.files import FILES, Files
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.partition_logs import PartitionScene, one_batch
+from tests.support.partition_logs import PartitionHarness, one_batch
 from tests.support.simulation import settle
 
 
@@ -36,14 +36,14 @@ class WatchedFiles(Files):
         super().fsync(fd)
 
 
-class Scene:
+class Harness:
     def __init__(
         self, path: Path, config: LogConfig, files: Files = FILES, partitions: int = 2, membership: Membership | None = None
     ) -> None:
         self.path = path
         self.clock, self.timers = VirtualClock(), Timers()
         self.clock.advance(1)
-        self.logs = PartitionScene(path, self.clock, config, partitions=partitions, files=files, membership=membership)
+        self.logs = PartitionHarness(path, self.clock, config, partitions=partitions, files=files, membership=membership)
         logs = self.logs
         nursery = Nursery(self.timers, self.clock, logs.failures.append)
         Background(
@@ -73,26 +73,26 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    opened = Scene(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=3_600_000, file_delete_delay_ms=60_000, flush_ms=2_000))
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
+    opened = Harness(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=3_600_000, file_delete_delay_ms=60_000, flush_ms=2_000))
     yield opened
     opened.logs.close()
 
 
-async def test_retention_runs_after_30_seconds_and_files_are_deleted_after_their_delay(scene: Scene) -> None:
+async def test_retention_runs_after_30_seconds_and_files_are_deleted_after_their_delay(harness: Harness) -> None:
     for _ in range(5):
-        scene.append(age_ms=7_200_000)
-    log = scene.logs.partitions.get("t", 0).log
-    await scene.advance(29_000)
+        harness.append(age_ms=7_200_000)
+    log = harness.logs.partitions.get("t", 0).log
+    await harness.advance(29_000)
     assert log.log_start_offset == 0
-    await scene.advance(2_000)
+    await harness.advance(2_000)
     assert log.log_start_offset == 5
     assert list(log.directory.glob("*.deleted"))
-    await scene.advance(58_000)
+    await harness.advance(58_000)
     assert list(log.directory.glob("*.deleted"))
     async with asyncio.timeout(5):
         while list(log.directory.glob("*.deleted")):
-            await scene.advance(500)
+            await harness.advance(500)
             await asyncio.sleep(0)
 
 
@@ -111,58 +111,58 @@ class RemovalFiles(Files):
 
 async def test_deleting_files_does_not_block_the_loop_and_one_failure_stops_no_other(tmp_path: Path) -> None:
     files = RemovalFiles()
-    scene = Scene(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=1, file_delete_delay_ms=1_000), files)
+    harness = Harness(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=1, file_delete_delay_ms=1_000), files)
     for partition in (0, 1):
         for _ in range(3):
-            scene.append(partition, age_ms=7_200_000)
-    await scene.advance(31_000)
-    logs = [scene.logs.partitions.get("t", partition).log for partition in (0, 1)]
+            harness.append(partition, age_ms=7_200_000)
+    await harness.advance(31_000)
+    logs = [harness.logs.partitions.get("t", partition).log for partition in (0, 1)]
     assert all(list(log.directory.glob("*.deleted")) for log in logs)
     files.removing.clear()
     async with asyncio.timeout(5):
         while any(len(list(log.directory.glob("*.deleted"))) > 1 for log in logs):
-            await scene.advance(500)
+            await harness.advance(500)
             await asyncio.sleep(0)
-    await scene.settled()
+    await harness.settled()
     assert all(name.startswith("flush") for name in files.removing)
-    scene.logs.close()
+    harness.logs.close()
 
 
-async def test_high_watermarks_are_on_disk_within_5_seconds(scene: Scene) -> None:
-    scene.append()
-    await scene.advance(5_500)
-    await scene.settled()
-    assert "t 0 1\n" in (scene.path / "replication-offset-checkpoint").read_text()
+async def test_high_watermarks_are_on_disk_within_5_seconds(harness: Harness) -> None:
+    harness.append()
+    await harness.advance(5_500)
+    await harness.settled()
+    assert "t 0 1\n" in (harness.path / "replication-offset-checkpoint").read_text()
 
 
 async def test_writing_a_checkpoint_does_not_block_the_loop(tmp_path: Path) -> None:
     files = WatchedFiles()
-    scene = Scene(tmp_path / "data", LogConfig(), files)
+    harness = Harness(tmp_path / "data", LogConfig(), files)
     files.syncing.clear()
-    scene.append()
-    await scene.advance(5_500)
-    await scene.settled()
-    await scene.advance(60_000)
-    await scene.settled()
-    await scene.synced(1)
-    await scene.advance(60_000)
-    await scene.settled()
-    assert "t 0 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
+    harness.append()
+    await harness.advance(5_500)
+    await harness.settled()
+    await harness.advance(60_000)
+    await harness.settled()
+    await harness.synced(1)
+    await harness.advance(60_000)
+    await harness.settled()
+    assert "t 0 1\n" in (harness.path / "recovery-point-offset-checkpoint").read_text()
     assert all(name.startswith("flush") for name in files.syncing)
     assert len(files.syncing) >= 5
-    scene.logs.close()
+    harness.logs.close()
 
 
-async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(scene: Scene) -> None:
-    scene.append(1)
-    await scene.advance(60_500)
-    await scene.settled()
+async def test_recovery_points_are_on_disk_within_two_minutes_of_an_append(harness: Harness) -> None:
+    harness.append(1)
+    await harness.advance(60_500)
+    await harness.settled()
     async with asyncio.timeout(5):
-        while scene.logs.partitions.get("t", 1).log.recovery_point < 1:  # noqa: ASYNC110 # as above
+        while harness.logs.partitions.get("t", 1).log.recovery_point < 1:  # noqa: ASYNC110 # as above
             await asyncio.sleep(0)
-    await scene.advance(60_500)
-    await scene.settled()
-    assert "t 1 1\n" in (scene.path / "recovery-point-offset-checkpoint").read_text()
+    await harness.advance(60_500)
+    await harness.settled()
+    assert "t 1 1\n" in (harness.path / "recovery-point-offset-checkpoint").read_text()
 
 
 class CountingFiles(Files):
@@ -185,93 +185,93 @@ class CountingFiles(Files):
 
 async def test_syncs_before_a_checkpoint_use_few_descriptors(tmp_path: Path) -> None:
     files = CountingFiles()
-    scene = Scene(tmp_path / "data", LogConfig(), files, partitions=40)
+    harness = Harness(tmp_path / "data", LogConfig(), files, partitions=40)
     for partition in range(40):
-        scene.append(partition)
-    await scene.advance(60_500)
+        harness.append(partition)
+    await harness.advance(60_500)
     async with asyncio.timeout(5):
-        while scene.logs.flusher.syncs < 40:
-            await scene.advance(500)
+        while harness.logs.flusher.syncs < 40:
+            await harness.advance(500)
             await asyncio.sleep(0)
     assert files.most <= limits.FLUSH_THREADS + 1
-    scene.logs.close()
+    harness.logs.close()
 
 
-async def test_a_log_is_synced_when_its_flush_ms_has_passed(scene: Scene) -> None:
-    scene.append()
-    await scene.advance(1_500)
-    assert scene.logs.flusher.syncs == 0
-    await scene.advance(1_000)
-    await scene.synced(1)
+async def test_a_log_is_synced_when_its_flush_ms_has_passed(harness: Harness) -> None:
+    harness.append()
+    await harness.advance(1_500)
+    assert harness.logs.flusher.syncs == 0
+    await harness.advance(1_000)
+    await harness.synced(1)
 
 
-async def test_an_offline_partition_does_not_stop_the_work_of_others(scene: Scene) -> None:
+async def test_an_offline_partition_does_not_stop_the_work_of_others(harness: Harness) -> None:
     for partition in (0, 1):
         for _ in range(3):
-            scene.append(partition, age_ms=7_200_000)
-    scene.logs.partitions.get("t", 0).log.failure = OSError("gone")
-    await scene.advance(31_000)
-    assert scene.logs.partitions.get("t", 1).log.log_start_offset == 3
+            harness.append(partition, age_ms=7_200_000)
+    harness.logs.partitions.get("t", 0).log.failure = OSError("gone")
+    await harness.advance(31_000)
+    assert harness.logs.partitions.get("t", 1).log.log_start_offset == 3
 
 
 async def test_a_bug_in_one_partition_does_not_stop_the_work_of_others(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logs = [scene.logs.partitions.get("t", partition).log for partition in (0, 1)]
+    logs = [harness.logs.partitions.get("t", partition).log for partition in (0, 1)]
     for partition in (0, 1):
-        scene.append(partition, age_ms=7_200_000)
+        harness.append(partition, age_ms=7_200_000)
     monkeypatch.setattr(logs[0], "apply_retention", lambda _: 1 // 0)
-    await scene.advance(31_000)
-    await scene.advance(300_000)
+    await harness.advance(31_000)
+    await harness.advance(300_000)
     assert [log.log_start_offset for log in logs] == [0, 1]
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ZeroDivisionError]
     monkeypatch.undo()
-    await scene.advance(300_000)
+    await harness.advance(300_000)
     assert [log.log_start_offset for log in logs] == [1, 1]
 
 
 async def test_lagging_replicas_are_checked_every_half_replica_lag_time_max_ms(tmp_path: Path) -> None:
     proposed: list[Partition] = []
     membership = Membership(Brokers(), proposed.append, lambda *_: True, 30_000)
-    scene = Scene(tmp_path / "data", LogConfig(), membership=membership)
-    partition = scene.logs.partitions.get("t", 0)
+    harness = Harness(tmp_path / "data", LogConfig(), membership=membership)
+    partition = harness.logs.partitions.get("t", 0)
     partition.lead(Registration(1, (1, 2), (1, 2), 1, 1))
-    scene.append()
-    await scene.advance(30_000)
+    harness.append()
+    await harness.advance(30_000)
     assert proposed == []
-    await scene.advance(15_000)
+    await harness.advance(15_000)
     assert proposed == [partition]
-    scene.logs.close()
+    harness.logs.close()
 
 
 async def test_frequent_jobs_visit_only_partitions_with_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(tmp_path / "data", LogConfig(flush_ms=2_000), partitions=5)
+    harness = Harness(tmp_path / "data", LogConfig(flush_ms=2_000), partitions=5)
     walks: list[object] = []
     walk = Partitions.__iter__
     monkeypatch.setattr(Partitions, "__iter__", lambda self: walks.append(self) or walk(self))  # type: ignore[func-returns-value]  # append gives None, and that is meant
-    scene.append(3)
-    await scene.advance(10_000, step=100)
+    harness.append(3)
+    await harness.advance(10_000, step=100)
     assert walks == []
     async with asyncio.timeout(5):
-        while scene.logs.partitions.get("t", 3).log.recovery_point < 1:  # noqa: ASYNC110 # moved by a callback of a thread's work
+        while harness.logs.partitions.get("t", 3).log.recovery_point < 1:  # noqa: ASYNC110 # moved by a callback of a thread's work
             await asyncio.sleep(0)
-    scene.append(3)
-    assert scene.logs.partitions.timed == {scene.logs.partitions.get("t", 3)}
-    scene.logs.partitions.remove("t", 3)
-    assert not scene.logs.partitions.timed
-    scene.logs.close()
+    harness.append(3)
+    assert harness.logs.partitions.timed == {harness.logs.partitions.get("t", 3)}
+    harness.logs.partitions.remove("t", 3)
+    assert not harness.logs.partitions.timed
+    harness.logs.close()
 
 
 async def test_all_logs_that_need_it_are_compacted_at_one_time_of_the_cleaner(tmp_path: Path) -> None:
-    scene = Scene(
+    harness = Harness(
         tmp_path / "data", LogConfig(segment_bytes=200, cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.1), partitions=4
     )
-    logs = [scene.logs.partitions.get("t", index).log for index in range(4)]
+    logs = [harness.logs.partitions.get("t", index).log for index in range(4)]
     for index in range(4):
         for _ in range(9):
-            scene.logs.partitions.get("t", index).append(build_batch([SimpleRecord(b"key", b"x", scene.clock.now_ms())]))
+            harness.logs.partitions.get("t", index).append(build_batch([SimpleRecord(b"key", b"x", harness.clock.now_ms())]))
     before = [log.size_bytes for log in logs]
-    await scene.advance(BrokerSettings().log_cleaner_backoff_ms)
-    await scene.settled()
+    await harness.advance(BrokerSettings().log_cleaner_backoff_ms)
+    await harness.settled()
     assert all(log.size_bytes < size for log, size in zip(logs, before, strict=True))
-    scene.logs.close()
+    harness.logs.close()

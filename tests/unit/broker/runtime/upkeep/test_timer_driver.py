@@ -132,13 +132,13 @@ async def test_a_wait_ends_with_the_last_future_or_its_timeout() -> None:
     driver.stop()
 
 
-def stalling(scene: Callable[[TimelessLoop, VirtualClock], None]) -> None:
-    """Run the scene on an event loop that the test can block for some time."""
+def stalling(body: Callable[[TimelessLoop, VirtualClock], None]) -> None:
+    """Run the test on an event loop that the test can block for some time."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, TimelessLoop)
-        scene(loop, VirtualClock())
+        body(loop, VirtualClock())
 
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
         runner.run(run())
@@ -150,27 +150,27 @@ def pass_ms(loop: TimelessLoop, clock: VirtualClock, ms: int) -> None:
 
 
 def test_lateness_is_the_time_since_the_deadline() -> None:
-    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+    def body(loop: TimelessLoop, clock: VirtualClock) -> None:
         late = Lateness(clock, 1_000)
         pass_ms(loop, clock, 1_000)
         assert late.ms() == 0
         pass_ms(loop, clock, 700)
         assert late.ms() == 700
 
-    stalling(scene)
+    stalling(body)
 
 
 def test_advancing_the_clock_makes_no_timer_late() -> None:
-    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+    def body(loop: TimelessLoop, clock: VirtualClock) -> None:
         late = Lateness(clock, 1_000)
         clock.advance(3_600_000)
         assert late.ms() == 0
 
-    stalling(scene)
+    stalling(body)
 
 
 def test_a_deadline_processed_late_waits_again_for_the_delay() -> None:
-    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+    def body(loop: TimelessLoop, clock: VirtualClock) -> None:
         timers, ran = Timers(), []
         Deadline(timers, clock, 1_000, lambda: ran.append(clock.mono_ms()))
         pass_ms(loop, clock, 1_400)
@@ -180,11 +180,11 @@ def test_a_deadline_processed_late_waits_again_for_the_delay() -> None:
         timers.run_due(clock.mono_ms())
         assert ran == [1_800]
 
-    stalling(scene)
+    stalling(body)
 
 
 def test_a_late_deadline_waits_at_most_its_first_duration() -> None:
-    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+    def body(loop: TimelessLoop, clock: VirtualClock) -> None:
         timers, ran = Timers(), []
         Deadline(timers, clock, 1_000, lambda: ran.append(clock.mono_ms()))
         pass_ms(loop, clock, 60_000)
@@ -194,11 +194,11 @@ def test_a_late_deadline_waits_at_most_its_first_duration() -> None:
         timers.run_due(clock.mono_ms())
         assert ran == [61_100]
 
-    stalling(scene)
+    stalling(body)
 
 
 def test_a_deadline_on_time_runs_at_once_and_a_cancelled_one_never() -> None:
-    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+    def body(loop: TimelessLoop, clock: VirtualClock) -> None:
         timers, ran = Timers(), []
         Deadline(timers, clock, 1_000, lambda: ran.append(1))
         Deadline(timers, clock, 1_000, lambda: ran.append(2)).cancel()
@@ -211,4 +211,4 @@ def test_a_deadline_on_time_runs_at_once_and_a_cancelled_one_never() -> None:
         timers.run_due(clock.mono_ms())
         assert ran == [1]
 
-    stalling(scene)
+    stalling(body)

@@ -52,7 +52,7 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(slots=True)
-class Lock:
+class BrokerSecurity:
     """The security of a broker over `directory`: listeners, certificates and the matching client settings."""
 
     directory: Path
@@ -149,7 +149,7 @@ class Lock:
     ) -> dict[str, Any]:
         """Return the argument `security` of CONTROL.md.
 
-        `ca` and `certificate` name files of this lock. For OAUTHBEARER, a token is created for `user`.
+        `ca` and `certificate` name files in `directory`. For OAUTHBEARER, a token is created for `user`.
         """
         found: dict[str, Any] = {"protocol": protocol}
         if protocol.endswith("SSL"):

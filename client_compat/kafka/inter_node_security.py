@@ -17,7 +17,7 @@ USERS = (f"SCRAM-SHA-512=[name={_USER},password={_AT_BROKERS}]",)
 """The SCRAM users that the cluster must have from the start."""
 
 
-def locked(directory: Path) -> dict[str, str]:
+def password_settings(directory: Path) -> dict[str, str]:
     """Write a certificate and its authority to `directory`, and return the settings (the same for Apache Kafka and Ottla) of a node whose
     connections to other nodes are secured."""
     scram = f'{_MODULES}.scram.ScramLoginModule required username="{_USER}" password="{_AT_BROKERS}";'
@@ -35,7 +35,7 @@ def locked(directory: Path) -> dict[str, str]:
     }
 
 
-def certified(directory: Path) -> dict[str, str]:
+def certificate_settings(directory: Path) -> dict[str, str]:
     """Return the settings of nodes that are identified only by their certificate, node.pem. Also writes guest.pem, a valid certificate of
     no node."""
     return {

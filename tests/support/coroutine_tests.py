@@ -1,4 +1,4 @@
-"""Decorators for tests that are coroutines ("scenes"), which a runner executes on its own event loop."""
+"""Decorators for tests that are coroutines, which a runner executes on its own event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Made = TypeVar("Made")
 def played_by(
     run: Callable[..., None], *args: Any, **kwargs: Any
 ) -> Callable[[Callable[Concatenate[Made, P], Awaitable[None]]], Callable[P, None]]:
-    """Return a decorator that runs the test by `run(scene, *args, **kwargs)`. The scene's first parameter is made by `run`; pytest passes
+    """Return a decorator that runs the test by `run(test, *args, **kwargs)`. The test's first parameter is made by `run`; pytest passes
     the others."""
 
     def of(test: Callable[Concatenate[Made, P], Awaitable[None]]) -> Callable[P, None]:

@@ -58,7 +58,7 @@ class HeldThreads(Executor):
             work()
 
 
-class VoterScene:
+class VoterHarness:
     """A voter. `told` is everything that it published, over restarts; `failures` are its fatal errors."""
 
     def __init__(self, *, static: bool = True, policy: SnapshotPolicy | None = None, config: LogConfig | None = None) -> None:

@@ -28,7 +28,7 @@ from tests.support.simulation import settle
 ME = Observer(7, b"d" * 16, "cluster")
 
 
-class ObserverScene:
+class ObserverHarness:
     """An observer. `published` is everything that was published, over restarts; `failures` are its fatal errors."""
 
     def __init__(self, *, seed: int = 0, settings: ObserverSettings | None = None, size: int = 3, config: LogConfig | None = None) -> None:

@@ -21,18 +21,18 @@ from ottla.broker.share.sessions import TopicPartition
 from ottla.broker.share.settings import ShareSettings
 from ottla.broker.storage.partition_log import Isolation
 from tests.support.memory_persister import MemoryPersister
-from tests.support.partition_logs import TOPIC_ID, PartitionScene, one_batch
+from tests.support.partition_logs import TOPIC_ID, PartitionHarness, one_batch
 
 KEY = SharePartitionKey("g", TOPIC_ID, 0)
 LOCK_MS = 30_000
 
 
-class ShareScene:
+class ShareHarness:
     """One broker's share partitions of topic "t"."""
 
     def __init__(self, path: Path, *, partitions: int = 1, start_offset: int = 0, settings: ShareSettings | None = None) -> None:
         self.clock, self.timers = VirtualClock(), Timers()
-        self.logs = PartitionScene(path, self.clock, partitions=partitions)
+        self.logs = PartitionHarness(path, self.clock, partitions=partitions)
         self.persister = MemoryPersister(start_offset)
         known = settings or ShareSettings()
         self.dead_letters: list[DeadLetters] = []
