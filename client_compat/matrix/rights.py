@@ -19,7 +19,7 @@ from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter, DeleteAcls
 from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.protocol.messages.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
 
-ACL_VERSION = 3
+ACL_VERSION = 2  # the newest that Apache Kafka 2.8 has
 LITERAL, ALLOW = 3, 3
 HASHES = ("sha256", "sha512")
 SALT, ITERATIONS = b"of the sea", 4_096
