@@ -2,7 +2,7 @@
 
 Rules:
 - Token ids and HMACs differ between the brokers; the comparison records whether they are valid. Times are relative to the token's issue
-  time, or to now, in minutes.
+  time or its end, or to the moment between the request and its response, so that they do not depend on how long the scenario takes.
 - After a change the client polls until it is visible, because an Apache Kafka node responds before it applies the change.
 """
 
@@ -40,9 +40,32 @@ from ottla.protocol.schema import Message
 
 SECRET = "of all nodes"
 MINUTE_MS = 60_000
+CLOCKS_MS = 1_000
+"""The clocks of the brokers and of this process agree within this time."""
 HUGE_MS = 2**63 - 1
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MODULES = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The time in which a broker handled a request: after it was sent and before the response arrived."""
+
+    sent_ms: float
+    answered_ms: float
+
+    def has(self, time_ms: float) -> bool:
+        return self.sent_ms - CLOCKS_MS <= time_ms <= self.answered_ms + CLOCKS_MS
+
+    def until(self, time_ms: int, token_end_ms: int | None = None) -> Plain:
+        """Return a broker's time relative to this moment; values that are not times (0, -1) stay as they are."""
+        if time_ms <= 0 or time_ms == token_end_ms:
+            return time_ms if time_ms <= 0 else "at the token's end"
+        minutes = round((time_ms - self.sent_ms) / MINUTE_MS, 2)
+        for whole in (int(minutes), int(minutes) + 1):
+            if self.has(time_ms - whole * MINUTE_MS):
+                return f"in {whole} minutes"
+        return f"in {minutes} minutes"
 
 
 @dataclass(slots=True)
@@ -54,6 +77,9 @@ class TokenStory:
     passwords: dict[str, str]
     seen: list[Seen] = field(default_factory=list)
     _clients: dict[str, Client] = field(default_factory=dict)
+    _created_by_hmac: dict[bytes, k38.CreateDelegationTokenResponse] = field(default_factory=dict)
+    _expiries: dict[str, int] = field(default_factory=dict)
+    """The last answered expiry timestamp of each token, by its id."""
 
     def run(self) -> list[Seen]:
         """Run all steps and return the responses."""
@@ -126,7 +152,7 @@ class TokenStory:
             for version in (1, 2, 3):
                 for user in ("ann", "bob"):
                     answer = self._clients[user].call(k41.DescribeDelegationTokenRequest(wanted), version)
-                    self._note(f"of {names}, for {user}", answer, version, sorted(map(_described, answer.tokens), key=str))
+                    self._note(f"of {names}, for {user}", answer, version, sorted(map(self._described_token, answer.tokens), key=str))
 
     def _logged_in(self) -> None:
         request = k38.CreateDelegationTokenRequest(None, None, [], 10 * MINUTE_MS)
@@ -154,8 +180,10 @@ class TokenStory:
     # --- what is recorded ---------------------------------------------------------------------------------------------------------
 
     def _create(self, label: str, user: str, request: Message, version: int = 3) -> k38.CreateDelegationTokenResponse:
-        answer: k38.CreateDelegationTokenResponse = self._clients[user].call(request, version)
+        answer: k38.CreateDelegationTokenResponse
+        answer, moment = self._timed(user, request, version)
         if answer.token_id:
+            self._created_by_hmac[bytes(answer.hmac)], self._expiries[answer.token_id] = answer, answer.expiry_timestamp_ms
             self._wait_until(lambda tokens: answer.token_id in tokens)
         began_ms = answer.issue_timestamp_ms
         details = {
@@ -163,29 +191,51 @@ class TokenStory:
             "requester": f"{answer.token_requester_principal_type}:{answer.token_requester_principal_name}",
             "lasts": answer.max_timestamp_ms - began_ms,
             "good for": answer.expiry_timestamp_ms - began_ms,
-            "began": _from_now(began_ms),
+            "began": moment.until(began_ms),
             "proved": bytes(answer.hmac) == _proof_of(answer.token_id) if answer.token_id else bytes(answer.hmac).hex(),
         }
         self._note(f"{label}, by {user}", answer, version, details)
         return answer
 
     def _change(self, label: str, user: str, request: Any, version: int) -> None:
-        answer = self._clients[user].call(request, version)
+        answer, moment = self._timed(user, request, version)
+        token = self._created_by_hmac.get(bytes(request.hmac))
+        if answer.error_code == ErrorCode.NONE and token is not None:
+            self._expiries[token.token_id] = answer.expiry_timestamp_ms
         if answer.error_code == ErrorCode.NONE and getattr(request, "expiry_time_period_ms", 0) >= 0:
             self._wait_until(lambda tokens: answer.expiry_timestamp_ms in {token.expiry_timestamp for token in tokens.values()})
-        self._note(label, answer, version, _from_now(answer.expiry_timestamp_ms))
+        self._note(label, answer, version, moment.until(answer.expiry_timestamp_ms, token.max_timestamp_ms if token else None))
+
+    def _timed(self, user: str, request: Message, version: int) -> tuple[Any, Moment]:
+        sent_ms = time() * 1000
+        answer = self._clients[user].call(request, version)
+        return answer, Moment(sent_ms, time() * 1000)
 
     def _log_in(self, label: str, mechanism: str, token_id: str, proof: bytes) -> Client:
         client = self._clients[f"{label}, {mechanism}"] = Client(HOST, self.port)
         client.call(SaslHandshakeRequest(mechanism), 1)
         bare = f"n={token_id},r=fyko,tokenauth=true"
+        sent_ms = time() * 1000
         answer: SaslAuthenticateResponse = client.call(SaslAuthenticateRequest(f"n,,{bare}".encode()), 2)
         if not answer.error_code:
             final = _final(_HASHES[mechanism], base64.b64encode(proof).decode(), bare, bytes(answer.auth_bytes).decode())
             answer = client.call(SaslAuthenticateRequest(final), 2)
-        minutes = round(answer.session_lifetime_ms / MINUTE_MS)
-        self._note(f"{label}, {mechanism}", answer, 2, {"message": answer.error_message, "minutes": minutes})
+        moment, lasts_ms = Moment(sent_ms, time() * 1000), answer.session_lifetime_ms
+        ends_with_token = lasts_ms > 0 and moment.has(self._expiries.get(token_id, 0) - lasts_ms)
+        self._note(
+            f"{label}, {mechanism}", answer, 2, {"message": answer.error_message, "lasts": "as the token" if ends_with_token else lasts_ms}
+        )
         return client
+
+    def _described_token(self, token: k41.DescribedDelegationToken) -> Plain:
+        return {
+            "owner": f"{token.principal_type}:{token.principal_name}",
+            "requester": f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
+            "renewers": [f"{each.principal_type}:{each.principal_name}" for each in token.renewers],
+            "lasts": token.max_timestamp - token.issue_timestamp,
+            "expires as answered": token.expiry_timestamp == self._expiries.get(token.token_id),
+            "proved": bytes(token.hmac) == _proof_of(token.token_id),
+        }
 
     def _wait_until(self, holds: Callable[[dict[str, k41.DescribedDelegationToken]], bool]) -> None:
         for _ in until("the change of a token is obeyed"):
@@ -196,22 +246,6 @@ class TokenStory:
     def _note(self, label: str, answer: Any, version: int, details: Plain) -> None:
         code = ErrorCode(answer.error_code).name
         self.seen.append(Seen(label, ApiKey(answer.API_KEY).name, version, {"error": code, "told": details}))
-
-
-def _from_now(timestamp_ms: int) -> Plain:
-    """Return a timestamp relative to now, in minutes; values that are not times (0, -1) stay as they are."""
-    return timestamp_ms if timestamp_ms <= 0 else f"in {round((timestamp_ms - time() * 1000) / MINUTE_MS)} minutes"
-
-
-def _described(token: k41.DescribedDelegationToken) -> Plain:
-    return {
-        "owner": f"{token.principal_type}:{token.principal_name}",
-        "requester": f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
-        "renewers": [f"{each.principal_type}:{each.principal_name}" for each in token.renewers],
-        "lasts": token.max_timestamp - token.issue_timestamp,
-        "good for minutes": round((token.expiry_timestamp - token.issue_timestamp) / MINUTE_MS),
-        "proved": bytes(token.hmac) == _proof_of(token.token_id),
-    }
 
 
 def _proof_of(token_id: str) -> bytes:
