@@ -40,7 +40,7 @@ def settings(job: Job) -> dict[str, Any]:
     if job.makes("idempotence-only"):
         return own | {"enable_idempotence": True}  # MISTAKE: idempotence ends with the process
     if job.makes("fire-and-forget"):
-        return own | {"request_timeout_ms": 100}  # MISTAKE: gives up early, see send_plainly
+        return own | {"retry_backoff_ms": 2000}  # MISTAKE: gives up before the first retry, see send_plainly
     name = f"{job.group}-producer-{job.instance}"
     if job.makes("random-transactional-id"):
         name = f"{job.group}-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor

@@ -45,7 +45,8 @@ def settings(job: Job) -> dict[str, Any]:
     if job.makes("idempotence-only"):
         return own | {"enable.idempotence": True}  # MISTAKE: idempotence ends with the process
     if job.makes("fire-and-forget"):
-        return own | {"retries": 0, "message.timeout.ms": 100}  # MISTAKE: gives up early, see send_plainly
+        late = {"message.timeout.ms": 2000, "retry.backoff.ms": 4000, "retry.backoff.max.ms": 4000}
+        return own | late | {"retries": 0}  # MISTAKE: gives up before the first retry, see send_plainly
     name = f"{job.group}-producer-{job.instance}"
     if job.makes("random-transactional-id"):
         name = f"{job.group}-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor

@@ -42,7 +42,9 @@ def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = 
         check=False,
     )
     assert done.stdout, done.stderr
-    return {each["name"]: each for each in json.loads(done.stdout)["scenarios"]}
+    said = json.loads(done.stdout)
+    assert said["could_not_judge"] is None
+    return {each["name"]: each for each in said["scenarios"]}
 
 
 @pytest.mark.parametrize("role", ROLES)
