@@ -34,9 +34,9 @@ from ottla.protocol.records.record import SimpleRecord, build_batch, iter_record
 PARTITIONS = 2
 BATCH_RECORDS = 2
 TIMEOUT_S = 0.25
-"""Timeout of a request: only a delayed response exceeds it."""
+"""Timeout of a request of programs that may send it again, so a late response of a busy machine does no harm."""
 PATIENCE_S = 10
-"""A timeout that no response exceeds: a program that must not send again gives up only when its connection breaks."""
+"""Timeout of programs to which a second request does harm. They send again only when the connection breaks; see `--timeout`."""
 TRIES = 500
 PAUSE_S = 0.01
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
@@ -275,25 +275,24 @@ def idempotent(_: argparse.Namespace) -> int:
 
 
 def plain(options: argparse.Namespace) -> int:
-    """Write every batch, and retry without a producer id; with the flag `acks-one`, with acks=1, and patiently: a batch that only the
-    leader acknowledged is lost only if it is not sent again."""
-    writer = Writer(Link(PATIENCE_S), acks=1) if options.acks_one else Writer(Link())
+    """Write every batch, and retry without a producer id; with the flag `acks-one`, with acks=1."""
+    writer = Writer(Link(options.timeout), acks=1 if options.acks_one else -1)
     for partition, values in batches():
         writer.write(partition, values)
     return 0
 
 
-def varying(_: argparse.Namespace) -> int:
+def varying(options: argparse.Namespace) -> int:
     """Write different values in each run of the program."""
-    writer = Writer(Link())
+    writer = Writer(Link(options.timeout))
     for partition, values in batches(b"-%d" % time.time_ns()):
         writer.write(partition, values)
     return 0
 
 
-def alike(_: argparse.Namespace) -> int:
+def alike(options: argparse.Namespace) -> int:
     """Write the same value again and again."""
-    writer = Writer(Link())
+    writer = Writer(Link(options.timeout))
     for partition, values in batches():
         writer.write(partition, [b"same"] * len(values))
     return 0
@@ -306,9 +305,9 @@ def single(_: argparse.Namespace) -> int:
     return 0
 
 
-def careless(_: argparse.Namespace) -> int:
+def careless(options: argparse.Namespace) -> int:
     """Send each batch once, and ignore the response."""
-    link = Link()
+    link = Link(options.timeout)
     writer = Writer(link)
     for partition, values in batches():
         try:
@@ -318,9 +317,9 @@ def careless(_: argparse.Namespace) -> int:
     return 0
 
 
-def postponing(_: argparse.Namespace) -> int:
+def postponing(options: argparse.Namespace) -> int:
     """Send rejected batches again, after all others."""
-    link = Link()
+    link = Link(options.timeout)
     writer = Writer(link)
     waiting = list(batches())
     while waiting:
@@ -422,6 +421,7 @@ def main() -> int:
     parser.add_argument("mode", choices=MODES)
     for flag in ("v1", "new-id", "keep-id", "no-read-back", "begin-again", "ignore-aborts", "acks-one"):
         parser.add_argument(f"--{flag}", action="store_true")
+    parser.add_argument("--timeout", type=float, default=PATIENCE_S, help="seconds, for programs without a producer id")
     options = parser.parse_args()
     try:
         return MODES[options.mode](options)
