@@ -149,14 +149,22 @@ class ReferenceBroker:
         if not (self.data_dir / "meta.properties").exists():
             self.format()
         self._write_properties()
-        if self._zookeeper is not None and not self._zookeeper.alive:
-            self._zookeeper.start(START_TIMEOUT_S)
         try:
+            if self._zookeeper is not None and not self._zookeeper.alive:
+                self._zookeeper.start(START_TIMEOUT_S)
             self.broker.start(START_TIMEOUT_S)
-        except BrokerFailed:
-            self._stop_zookeeper()
+        except BaseException:  # also KeyboardInterrupt, and SystemExit of a signal
+            self.end()
             raise
         return self
+
+    def end(self) -> None:
+        """Stop the broker, unless it has ended, and then its ZooKeeper."""
+        try:
+            if self.broker.alive:
+                self.broker.stop()
+        finally:
+            self._stop_zookeeper()
 
     def stop(self) -> None:
         """Send SIGTERM, and wait for a clean stop."""
@@ -196,8 +204,7 @@ class ReferenceBroker:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
-        if self.broker.alive:
-            self.stop()
+        self.end()
 
 
 def zookeeper(version: str, data_dir: Path) -> BrokerProcess:

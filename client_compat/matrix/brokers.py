@@ -95,7 +95,9 @@ class Broker:
             each.wait_listening()
 
     def end(self) -> None:
-        """Stop the broker and its gateways."""
+        """Stop the broker, its ZooKeeper and its gateways."""
+        if self.reference is not None:
+            self.reference.end()
         for process in (self.process, *self.gateways.values()):
             if process.alive:
                 process.stop()
