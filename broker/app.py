@@ -89,7 +89,7 @@ class Broker:
         self.clock = environment.clock
         self.log_dir: LogDir
         self.services: Services
-        self.tell: Callable[[str], str] | None = None
+        self.ready_text: Callable[[str], str] | None = None
         """Returns further text for the greeting, given the broker's address."""
         self._faults = faults
         self._exit_now = exit_now
@@ -130,7 +130,7 @@ class Broker:
         return (
             f"Ottla is listening on {at} (data in {self.log_dir.path}, cluster id {self.services.cluster_id}, "
             f"node {self.settings.node_id}, {len(self.services.partitions)} partitions)"
-        ) + ("" if self.tell is None else f"\n{self.tell(at)}")
+        ) + ("" if self.ready_text is None else f"\n{self.ready_text(at)}")
 
     @property
     def _routes(self) -> Routes:
@@ -507,18 +507,18 @@ def run(
     *,
     clock: Clock | None = None,
     beside: Beside[Broker] | None = None,
-    tell: Callable[[str], str] | None = None,
+    ready_text: Callable[[str], str] | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a broker until a signal stops it, and return the exit code.
 
-    `tell` returns further text for the greeting. `prepare` is called when settings and security are known to be valid, before anything is
-    read or written. Raises StartError.
+    `ready_text` returns further text for the greeting. `prepare` is called when settings and security are known to be valid, before
+    anything is read or written. Raises StartError.
     """
 
     def make() -> Broker:
         broker = Broker(settings, faults, Environment(clock or Clock()))
-        broker.tell = tell
+        broker.ready_text = ready_text
         prepare()
         return broker
 

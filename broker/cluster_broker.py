@@ -149,9 +149,9 @@ class ClusterComponents:
         assert first is not None, "the controller reports this broker as caught up before it has published anything"
         self._joined = True
         await self._carry_out(Published(first.image, first.provenance, difference(EMPTY, first.image)))
-        self._tell_min_in_sync()
+        self._apply_min_in_sync()
 
-    def _tell_min_in_sync(self) -> None:
+    def _apply_min_in_sync(self) -> None:
         """Warn if this broker's `min.insync.replicas` has no effect.
 
         With eligible leader replicas a new cluster's metadata stores the controller's own value for all brokers (KIP-966). It overrides

@@ -41,7 +41,8 @@ SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
 
 
 class LocalCluster:
-    """One cluster. `faults_of` returns each broker's scripted faults; `tell` returns further text for the greeting, given the addresses."""
+    """One cluster. `faults_of` returns each broker's scripted faults; `ready_text` returns further text for the greeting, given the
+    addresses."""
 
     def __init__(
         self,
@@ -51,10 +52,10 @@ class LocalCluster:
         environment_of: Callable[[], Environment] = Environment,
         exit_now: Callable[[int], object] = os._exit,
         *,
-        tell: Callable[[str], str] | None = None,
+        ready_text: Callable[[str], str] | None = None,
     ) -> None:
         self._layout = layout
-        self._tell = tell
+        self._ready_text = ready_text
         self._settings_of = settings_of
         self._faults_of = faults_of
         self._environment_of = environment_of
@@ -90,7 +91,7 @@ class LocalCluster:
         return (
             f"Ottla is listening on {brokers} (data in {self._layout.path}, cluster id {self.controller.log_dir.cluster_id}, "
             f"{len(self.brokers)} brokers, controller on {host_and_port(*self.controller.address)})"
-        ) + ("" if self._tell is None else f"\n{self._tell(brokers)}")
+        ) + ("" if self._ready_text is None else f"\n{self._ready_text(brokers)}")
 
     async def start(self) -> None:
         """Start every node and accept connections. Raises StartError, OSError; then all nodes are stopped."""

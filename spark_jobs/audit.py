@@ -332,7 +332,7 @@ def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each par
     except CannotJudge as e:
         print(printable(f"Could not judge: {e}"), file=sys.stderr)
         raise typer.Exit(2) from e
-    _tell(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet, lake))
+    _report(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet, lake))
     raise typer.Exit(verdict.exit_code)
 
 
@@ -349,7 +349,7 @@ def _estimate(  # noqa: PLR0917 # the parameters are the command's options
     return estimate_command(paths, Question(topics, key, deep, replicas, SAMPLES, {}), master)
 
 
-def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:
+def _report(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:
     """Show the verdict and write the reports. Raises typer.Exit(2) if a requested file cannot be written, whatever the verdict is."""
     try:
         _show(verdict, samples, json_file)

@@ -82,7 +82,7 @@ def estimate_command(paths: Sequence[str], question: Question, master: str | Non
     cores = known or os.cpu_count() or 1
     found = estimate(logs, question, cores)
     print(f"Log:          {found.size_bytes / 1e9:,.2f} GB in {found.segments:,} segments of {counted(found.partitions, 'partition')}")
-    print(f"Spark tasks:  {found.tasks:,} that read logs, with {_told(cores, known)}")
+    print(f"Spark tasks:  {found.tasks:,} that read logs, with {_cores_text(cores, known)}")
     print(f"Requests:     {found.requests:,}, if the log is in an object store")
     print(f"CPU time:     {found.core_hours:.3f} core-hours ({found.cpu_seconds:,.0f} s)")
     problems = [problem for each in logs for problem in each.of_topics(question.topics).problems]
@@ -91,9 +91,9 @@ def estimate_command(paths: Sequence[str], question: Question, master: str | Non
     return 2 if problems else 0
 
 
-def _told(cores: int, known: int | None) -> str:
-    told = counted(cores, "core")
-    return told if known else f"{told} as on this machine: the master tells its own only to a running application"
+def _cores_text(cores: int, known: int | None) -> str:
+    text = counted(cores, "core")
+    return text if known else f"{text} as on this machine: the master tells its own only to a running application"
 
 
 def _side_reads(file: SideFile) -> int:

@@ -227,8 +227,8 @@ def lines(found: Explanation) -> Iterator[tuple[str, str]]:
     count = f"{batch['record_count']} record{'' if batch['record_count'] == 1 else 's'}, {batch['size_bytes']} bytes"
     place = f"{batch['file']}:{batch['position']}"
     check = ", checksum WRONG" if batch["crc_ok"] is False else ""
-    told = f"{count} at {place}, codec {batch['codec']}, leader epoch {batch['leader_epoch']}{check}"
-    yield "batch", f"offsets {batch['base_offset']} to {batch['last_offset']}, {told}"
+    text = f"{count} at {place}, codec {batch['codec']}, leader epoch {batch['leader_epoch']}{check}"
+    yield "batch", f"offsets {batch['base_offset']} to {batch['last_offset']}, {text}"
     if batch["producer_id"] < 0:
         yield "writer", "no producer id: the broker could not tell a retry from a new record"
     else:

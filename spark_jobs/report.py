@@ -141,8 +141,8 @@ def _findings(title: str, findings: list[Finding], path: str) -> Group:
         style = {"violation": "red", "warning": "yellow", "info": "dim"}[finding.severity]
         file = finding.file.removeprefix(path).lstrip("/")
         evidence = printable_name(", ".join(f"{name} {value}" for name, value in finding.evidence.items() if value not in ("", None)))
-        told = f"{finding.severity}, {finding.rule}: {finding.kind}"
-        lines.append(Text.assemble("  ", (finding.where, "bold"), "  ", (told, style)))
+        text = f"{finding.severity}, {finding.rule}: {finding.kind}"
+        lines.append(Text.assemble("  ", (finding.where, "bold"), "  ", (text, style)))
         lines.append(Padding(Text(f"{file}:{finding.position}\n{evidence}"), (0, 0, 0, 6)))
         if following is None or following.rule != finding.rule:
             lines.append(Padding(Text(f"What to do: {advice[finding.rule]}", style="italic"), (0, 0, 0, 4)))

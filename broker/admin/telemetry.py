@@ -60,7 +60,9 @@ async def page(telemetry: ClientTelemetry) -> str:
 async def one(telemetry: ClientTelemetry, payload: Payload) -> str:
     """Return a `TelemetryOut` as JSON."""
     known = payload.instance_id in telemetry
-    return await asyncio.to_thread(lambda: _told(payload, _decoded(payload, limits.TELEMETRY_ANSWER_PARTS), known=known).model_dump_json())
+    return await asyncio.to_thread(
+        lambda: _described(payload, _decoded(payload, limits.TELEMETRY_ANSWER_PARTS), known=known).model_dump_json()
+    )
 
 
 def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
@@ -71,7 +73,7 @@ def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
         if left >= 0 and parts_left >= 0:
             decoded = _decoded(payload, parts_left)
             parts_left -= decoded.parts
-        clients.append(_told(payload, decoded, known=known))
+        clients.append(_described(payload, decoded, known=known))
     return TelemetryPage(instances=instances, clients=clients).model_dump_json()
 
 
@@ -83,7 +85,7 @@ class _Decoded(NamedTuple):
     parts: int = 0
 
 
-def _told(payload: Payload, decoded: _Decoded, *, known: bool) -> TelemetryOut:
+def _described(payload: Payload, decoded: _Decoded, *, known: bool) -> TelemetryOut:
     pusher, wanted = payload.pusher, payload.wanted
     return TelemetryOut(
         client_instance_id=id_text(payload.instance_id),

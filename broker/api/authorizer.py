@@ -115,7 +115,7 @@ class Authorizer:
         asked = _Check(peer.principal, peer.host, operation, resource, name)
         verdict = self._verdict(asked)
         if not verdict.allowed and not quietly:
-            self._denials.tell(asked, asking.api_key, count, verdict)
+            self._denials.record(asked, asking.api_key, count, verdict)
         return verdict.allowed
 
     def is_super_user(self, peer: Known) -> bool:
@@ -180,7 +180,7 @@ class DenialLines:
         self._written: set[tuple[_Check, int]] = set()
         self._suppressed = 0
 
-    def tell(self, asked: _Check, api_key: int, count: int, verdict: AclVerdict) -> None:
+    def record(self, asked: _Check, api_key: int, count: int, verdict: AclVerdict) -> None:
         """Log a denial, or count it as suppressed."""
         window_ms = limits.DENIAL_LINES_WINDOW_MS
         window = self._clock.mono_ms() // window_ms

@@ -77,7 +77,7 @@ def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
     """Report the handler's result to the observers, before a response is delayed."""
     number, began_ns = next(faults.numbers), call.carrier.clock.spent_ns()
 
-    def tell(response: Message | None) -> None:
+    def notify(response: Message | None) -> None:
         answered, request = response is not None, call.request
         names = tuple(rule.name for rule in call.rules)
         now_ms = call.carrier.clock.now_ms()
@@ -91,17 +91,17 @@ def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
         try:
             response = await answer
         except Exception:
-            tell(None)
+            notify(None)
             raise
-        tell(response)
+        notify(response)
         return response
 
     try:
         answer = handle()
     except Exception:
-        tell(None)
+        notify(None)
         raise
     if isinstance(answer, Awaitable):
         return notified_later(answer)
-    tell(answer)
+    notify(answer)
     return answer

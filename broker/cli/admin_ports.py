@@ -79,12 +79,12 @@ class AdminPorts:
         self._host, self._console = options.admin_host, options.console
         self._port = PORT if options.admin_port is None else options.admin_port
 
-    def announcement(self, tell: Callable[[str], str] | None) -> Callable[[str], str] | None:
-        """Return a function that appends the token and the consoles' addresses to the text of `tell`, which is printed at the start; return
-        `tell` itself if there is nothing to append."""
+    def announcement(self, ready_text: Callable[[str], str] | None) -> Callable[[str], str] | None:
+        """Return a function that appends the token and the consoles' addresses to the text of `ready_text`, which is printed at the start;
+        return `ready_text` itself if there is nothing to append."""
         if not self._lines:
-            return tell
-        return lambda address: "\n".join([*([] if tell is None else [tell(address)]), *self._lines])
+            return ready_text
+        return lambda address: "\n".join([*([] if ready_text is None else [ready_text(address)]), *self._lines])
 
     @asynccontextmanager
     async def beside(self, broker: Broker, faults: Faults, number: int = 0) -> AsyncIterator[None]:

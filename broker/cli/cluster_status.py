@@ -97,19 +97,20 @@ def status(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
 
 
 def status_of(
-    described: DescribeClusterResponse, told: DescribeQuorumResponse | None, topics: Sequence[MetadataResponseTopic]
+    described: DescribeClusterResponse, quorum_response: DescribeQuorumResponse | None, topics: Sequence[MetadataResponseTopic]
 ) -> ClusterStatus:
-    """Combine the cluster's responses. `told` is the description of its quorum, None without separate controllers. Raises `CliError`."""
+    """Combine the cluster's responses. `quorum_response` is the description of its quorum, None without separate controllers. Raises
+    `CliError`."""
     quorum = None
-    if told is not None:
-        check(told.error_code, "describing the quorum", told.error_message)
-        (quorum,) = told.topics[0].partitions
+    if quorum_response is not None:
+        check(quorum_response.error_code, "describing the quorum", quorum_response.error_message)
+        (quorum,) = quorum_response.topics[0].partitions
         check(quorum.error_code, "describing the quorum", quorum.error_message)
     return ClusterStatus(
         described.cluster_id,
         None if quorum is None else quorum.leader_epoch,
         None if quorum is None else quorum.high_watermark,
-        [] if quorum is None or told is None else list(_controllers(quorum, told)),
+        [] if quorum is None or quorum_response is None else list(_controllers(quorum, quorum_response)),
         list(_brokers(described, topics, quorum)),
         list(_troubled(topics)),
     )
@@ -145,8 +146,8 @@ def _quorum(cluster: AdminClient) -> DescribeQuorumResponse | None:
     return answer
 
 
-def _controllers(quorum: PartitionResult, told: DescribeQuorumResponse) -> Iterator[ControllerStatus]:
-    at = {node.node_id: node.listeners[0] for node in told.nodes if node.listeners}
+def _controllers(quorum: PartitionResult, quorum_response: DescribeQuorumResponse) -> Iterator[ControllerStatus]:
+    at = {node.node_id: node.listeners[0] for node in quorum_response.nodes if node.listeners}
     for voter in sorted(quorum.current_voters, key=lambda voter: voter.replica_id):
         listener = at.get(voter.replica_id)
         address = None if listener is None else f"{listener.host}:{listener.port}"

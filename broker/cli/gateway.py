@@ -188,9 +188,9 @@ def _serve(options: argparse.Namespace) -> int:
     try:
         ports = _admin_ports(options) if wants_admin(options) else None
         clock, beside = (Clock(), None) if ports is None else (ports.clock, ports.beside_gateway)
-        tell = None if ports is None else ports.announcement(None)
+        ready_text = None if ports is None else ports.announcement(None)
         quiet = options.log == STANDARD_OUTPUT
-        return run_node(lambda: Gateway(settings, faults, clock, tell, quiet=quiet), options.port_file, beside)
+        return run_node(lambda: Gateway(settings, faults, clock, ready_text, quiet=quiet), options.port_file, beside)
     except StartError as error:
         option = "--admin-port" if "the admin port" in str(error) else "--port"
         advice = f"; stop the other program, or choose another port with {option}" if "listen on" in str(error) else ""

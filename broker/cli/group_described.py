@@ -89,8 +89,10 @@ def described_with_offsets(cluster: AdminClient, group: str) -> GroupDescribed:
     return GroupDescribed(group, found.group_state, "", members, found.group_epoch, found.assignment_epoch)
 
 
-def _member(told: Any, assigned: list[TopicPartition], target: list[TopicPartition]) -> MemberDescribed:
-    return MemberDescribed(told.member_id, told.instance_id, told.client_id, told.client_host, assigned, told.member_epoch, tuple(target))
+def _member(member: Any, assigned: list[TopicPartition], target: list[TopicPartition]) -> MemberDescribed:
+    return MemberDescribed(
+        member.member_id, member.instance_id, member.client_id, member.client_host, assigned, member.member_epoch, tuple(target)
+    )
 
 
 def _inputs(cluster: AdminClient, topology: Topology) -> dict[str, list[TopicPartition]]:

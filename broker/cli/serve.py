@@ -240,7 +240,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     prepare = partial(_format_where_new, settings, in_place.scram if in_place is not None else ())
     if settings.is_controller and not settings.is_member:
         return _run_controller(settings, options, prepare)
-    tell = _ready_lines(settings) if in_place is not None else None if security is None else _client_configuration(security, settings)
+    ready_text = _ready_lines(settings) if in_place is not None else None if security is None else _client_configuration(security, settings)
     beside = _with_topics(options.topics)
     start = partial(run, settings, faults, options.port_file, prepare=prepare)
     ports = _ports_of_admin(options)
@@ -248,14 +248,14 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     if options.moment_ms is not None:
         clock.rewind_to(options.moment_ms)
     if ports is None:
-        return start(tell=tell, beside=beside, clock=clock if settings.read_only else None)
+        return start(ready_text=ready_text, beside=beside, clock=clock if settings.read_only else None)
 
     @asynccontextmanager
     async def beside_both(broker: Broker) -> AsyncIterator[None]:
         async with (beside or nullcontext)(broker), ports.beside(broker, faults):
             yield
 
-    return start(clock=clock, beside=beside_both, tell=ports.announcement(tell))
+    return start(clock=clock, beside=beside_both, ready_text=ports.announcement(ready_text))
 
 
 def _log_requests(faults: Faults, path: str) -> None:
@@ -366,7 +366,7 @@ def _run_together(options: argparse.Namespace) -> int:
 
     ports, with_topics = _ports_of_admin(options), _with_topics(options.topics, lambda nodes: next(iter(nodes.brokers.values())))
     configuration = None if security is None else security.client_configuration
-    tell = configuration if ports is None else ports.announcement(configuration)
+    ready_text = configuration if ports is None else ports.announcement(configuration)
 
     @asynccontextmanager
     async def beside(nodes: LocalCluster) -> AsyncIterator[None]:
@@ -383,7 +383,7 @@ def _run_together(options: argparse.Namespace) -> int:
     def faults() -> Faults:
         return Faults(parse_rule(text) for text in options.fault)
 
-    return run_node(lambda: LocalCluster(layout, settings_of, faults, environment, tell=tell), options.port_file, beside)
+    return run_node(lambda: LocalCluster(layout, settings_of, faults, environment, ready_text=ready_text), options.port_file, beside)
 
 
 def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_place: InKafkasPlace | None = None) -> None:

@@ -148,7 +148,7 @@ class _Download:
     position: int = 0
 
 
-class _Told(NamedTuple):
+class _LeaderHint(NamedTuple):
     """The error, epoch and leader in a response, with the leader's address if it is known."""
 
     error: int
@@ -272,12 +272,12 @@ class ObserverState:
             return self._refused(peer, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
         leader = part.current_leader
         endpoints = [QuorumNode(node.node_id, node.host, node.port) for node in response.node_endpoints]
-        told = _Told(part.error_code, leader.leader_epoch, leader.leader_id, self._endpoint(leader.leader_id, endpoints))
-        first, goes_on = self._learn_leader(peer, told, now_ms)
+        hint = _LeaderHint(part.error_code, leader.leader_epoch, leader.leader_id, self._endpoint(leader.leader_id, endpoints))
+        first, goes_on = self._learn_leader(peer, hint, now_ms)
         if not goes_on:
             return first
-        if told.error and told.error != ErrorCode.SNAPSHOT_NOT_FOUND:
-            return [*first, *self._refused(peer, told.error, now_ms)]
+        if hint.error and hint.error != ErrorCode.SNAPSHOT_NOT_FOUND:
+            return [*first, *self._refused(peer, hint.error, now_ms)]
         return [*first, *(self._fetched(peer, part, now_ms) if isinstance(part, PartitionData) else self._got_part(peer, part, now_ms))]
 
     def appended(self, high_watermark: int) -> int | None:
@@ -288,40 +288,40 @@ class ObserverState:
         self.high_watermark = reached
         return reached
 
-    def _endpoint(self, leader_id: int, told: Iterable[QuorumNode]) -> QuorumNode | None:
-        return next((peer for peer in told if peer.node_id == leader_id), None) or self.voters.get(leader_id)
+    def _endpoint(self, leader_id: int, endpoints: Iterable[QuorumNode]) -> QuorumNode | None:
+        return next((peer for peer in endpoints if peer.node_id == leader_id), None) or self.voters.get(leader_id)
 
-    def _learn_leader(self, peer: QuorumNode, told: _Told, now_ms: int) -> tuple[list[Action], bool]:
+    def _learn_leader(self, peer: QuorumNode, hint: _LeaderHint, now_ms: int) -> tuple[list[Action], bool]:
         """Process the leader and epoch in a response. Return the actions, and whether the caller may use the rest of the response.
 
         Raises `QuorumFault` for two leaders in one epoch, this node as leader, or INVALID_REQUEST.
         """
-        if told.epoch < self.epoch or told.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
+        if hint.epoch < self.epoch or hint.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self.back_off(peer, now_ms)
             return [], False
-        if told.leader_id == self._me.node_id:
-            raise QuorumFault(f"{peer.host}:{peer.port} names node {told.leader_id} as the quorum's leader, but that is this broker")
-        if told.epoch == self.epoch and NO_LEADER not in {told.leader_id, self.leader_id} and told.leader_id != self.leader_id:
-            raise QuorumFault(f"two leaders of the quorum in epoch {self.epoch}: {self.leader_id} and {told.leader_id}")
-        superseded = told.epoch > self.epoch or told.error in _SUPERSEDED
+        if hint.leader_id == self._me.node_id:
+            raise QuorumFault(f"{peer.host}:{peer.port} names node {hint.leader_id} as the quorum's leader, but that is this broker")
+        if hint.epoch == self.epoch and NO_LEADER not in {hint.leader_id, self.leader_id} and hint.leader_id != self.leader_id:
+            raise QuorumFault(f"two leaders of the quorum in epoch {self.epoch}: {self.leader_id} and {hint.leader_id}")
+        superseded = hint.epoch > self.epoch or hint.error in _SUPERSEDED
         followed = self.leader is not None
-        actions = self._adopt(told)
+        actions = self._adopt(hint)
         if superseded:
             if not actions:
                 self.back_off(peer, now_ms)
             return actions, False
-        if told.error == ErrorCode.INVALID_REQUEST:
+        if hint.error == ErrorCode.INVALID_REQUEST:
             raise QuorumFault(f"{peer.host}:{peer.port} rejects the request for the cluster's metadata as invalid")
         if self.leader is None:
             self.back_off(peer, now_ms)
             return actions, False
-        return actions, followed or not told.error
+        return actions, followed or not hint.error
 
-    def _adopt(self, told: _Told) -> list[Action]:
+    def _adopt(self, hint: _LeaderHint) -> list[Action]:
         """Follow the leader of a newer epoch, or one unknown before. Return no actions if nothing is new."""
-        if told.epoch == self.epoch and (told.leader_id == NO_LEADER or (self.leader is not None or told.endpoint is None)):
+        if hint.epoch == self.epoch and (hint.leader_id == NO_LEADER or (self.leader is not None or hint.endpoint is None)):
             return []
-        self.epoch, self.leader_id, self.leader = told.epoch, told.leader_id, told.endpoint
+        self.epoch, self.leader_id, self.leader = hint.epoch, hint.leader_id, hint.endpoint
         return [SaveElection(self.election), *self._drop_download()]
 
     def _drop_download(self) -> list[Action]:
@@ -342,10 +342,10 @@ class ObserverState:
             self.committed = max(data.high_watermark, self.committed or 0)
         if data.diverging_epoch.epoch >= 0:
             return [TruncateTo(self._truncation(data.diverging_epoch.epoch, data.diverging_epoch.end_offset))]
-        told = data.snapshot_id
-        if told.epoch < 0 and told.end_offset < 0:
+        named = data.snapshot_id
+        if named.epoch < 0 and named.end_offset < 0:
             return [AppendRecords(data.records or b"", self.epoch, data.high_watermark)]
-        snapshot = SnapshotId(told.end_offset, told.epoch)
+        snapshot = SnapshotId(named.end_offset, named.epoch)
         if min(_numbers(snapshot)) < 0 or self._log.has_snapshot(snapshot):
             self.back_off(peer, now_ms)
             what = "not a snapshot" if min(_numbers(snapshot)) < 0 else "already here"
@@ -372,15 +372,15 @@ class ObserverState:
     # --- FetchSnapshot ---------------------------------------------------------------------------------------------------------------
 
     def _got_part(self, peer: QuorumNode, part: k59.PartitionSnapshotPart, now_ms: int) -> list[Action]:
-        told = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
-        if part.error_code == ErrorCode.SNAPSHOT_NOT_FOUND or min(_numbers(told)) < 0:
+        named = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
+        if part.error_code == ErrorCode.SNAPSHOT_NOT_FOUND or min(_numbers(named)) < 0:
             return self._drop_download()
         download = self._download
-        if download is None or told != download.snapshot or part.position != download.position:
-            raise QuorumFault(f"{peer.host}:{peer.port} sent byte {part.position} of {told.file_name}, but {download} was requested")
+        if download is None or named != download.snapshot or part.position != download.position:
+            raise QuorumFault(f"{peer.host}:{peer.port} sent byte {part.position} of {named.file_name}, but {download} was requested")
         download.position += len(part.unaligned_records)
         if download.position > part.size:
-            raise QuorumFault(f"{peer.host}:{peer.port} sent {download.position} bytes of {told.file_name}, which has {part.size}")
+            raise QuorumFault(f"{peer.host}:{peer.port} sent {download.position} bytes of {named.file_name}, which has {part.size}")
         if download.position == part.size:
             self._download = None
             return [WritePart(part.unaligned_records, is_last=True)]

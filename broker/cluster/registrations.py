@@ -169,19 +169,19 @@ def _or(changed: Sequence[int] | None, before: tuple[int, ...]) -> tuple[int, ..
     return before if changed is None else tuple(changed)
 
 
-def _directories(told: Sequence[bytes], replicas: int) -> tuple[bytes, ...]:
+def _directories(directories: Sequence[bytes], replicas: int) -> tuple[bytes, ...]:
     """Return one directory per replica. An empty list, or only unknown ones, means that all are unknown."""
-    if all(directory == MIGRATING for directory in told):
+    if all(directory == MIGRATING for directory in directories):
         return (MIGRATING,) * replicas
-    if len(told) != replicas:
-        raise InconsistentRecord(f"{len(told)} directories for {replicas} replicas")
-    return tuple(told)
+    if len(directories) != replicas:
+        raise InconsistentRecord(f"{len(directories)} directories for {replicas} replicas")
+    return tuple(directories)
 
 
-def _recovery_state(told: int) -> int:
-    if told not in _RECOVERY_STATES:
-        raise InconsistentRecord(f"unknown leader recovery state {told}")
-    return told
+def _recovery_state(state: int) -> int:
+    if state not in _RECOVERY_STATES:
+        raise InconsistentRecord(f"unknown leader recovery state {state}")
+    return state
 
 
 def _listeners(endpoints: Sequence[Endpoint]) -> dict[str, Endpoint]:

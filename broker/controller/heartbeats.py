@@ -109,7 +109,7 @@ def _records_of(state: ControllerState, broker_id: int, after: BrokerState) -> l
 
 
 def _directories_cordoned(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> list[MetadataRecord]:
-    told, known = request.cordoned_log_dirs, broker.cordoned_directories
-    if told is None or (known is not None and set(known) == set(told)):
+    reported, known = request.cordoned_log_dirs, broker.cordoned_directories
+    if reported is None or (known is not None and set(known) == set(reported)):
         return []
-    return [BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, cordoned_log_dirs=list(told))]
+    return [BrokerRegistrationChangeRecord(broker.broker_id, broker.epoch, cordoned_log_dirs=list(reported))]

@@ -71,8 +71,8 @@ def broker_unregistered(state: ControllerState, broker_id: int) -> list[Metadata
 def broker_shutting_down(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
     """Start a broker's controlled shutdown: its leaderships move away before it stops."""
     broker = state.image.brokers[broker_id]
-    told = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
-    return [*(told if not broker.in_controlled_shutdown else ()), *broker_gone(state, broker_id)]
+    shutdown = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
+    return [*(shutdown if not broker.in_controlled_shutdown else ()), *broker_gone(state, broker_id)]
 
 
 def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -> list[MetadataRecord]:

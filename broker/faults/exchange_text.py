@@ -12,7 +12,7 @@ from ottla.broker.faults.engine import Exchange
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 
-PLACES_TOLD: Final = 4
+PLACES_MAX: Final = 4
 TEXT_CHARS: Final = 200
 _STRUCTS_LOOKED_AT: Final = 500
 _LONG_STRUCTS: Final = 100
@@ -22,17 +22,17 @@ _LONG_ELEMENTS: Final = 1_000
 def subject_text(exchange: Exchange) -> str:
     """Return the groups, transactions and partitions that a request names; empty if there are none."""
     subject = exchange.subject
-    places = [topic if index is None else f"{topic}-{index}" for topic, index in subject.partitions[: PLACES_TOLD + 1]]
+    places = [topic if index is None else f"{topic}-{index}" for topic, index in subject.partitions[: PLACES_MAX + 1]]
     names = [f"group {name}" for name in sorted(subject.groups)] + [f"transaction {name}" for name in sorted(subject.transactional_ids)]
     if subject.api is ApiKey.END_TXN:
         names.append("commit" if exchange.request.committed else "abort")
     return joined([*names, *places], None)
 
 
-def joined(told: list[str], transactional_id: str | None) -> str:
+def joined(texts: list[str], transactional_id: str | None) -> str:
     """Return the first items as one text, with the number of the others, after the transactional id if there is one."""
-    more = len(told) - PLACES_TOLD
-    text = "; ".join(each[:TEXT_CHARS] for each in told[:PLACES_TOLD]) + (f"; and {more} more" if more > 0 else "")
+    more = len(texts) - PLACES_MAX
+    text = "; ".join(each[:TEXT_CHARS] for each in texts[:PLACES_MAX]) + (f"; and {more} more" if more > 0 else "")
     return text if not transactional_id else f"transaction {transactional_id[:TEXT_CHARS]}; {text}"
 
 

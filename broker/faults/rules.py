@@ -272,16 +272,16 @@ class FaultRule:
 
     def to_json(self) -> dict[str, Any]:
         """Return the given fields, and the counters."""
-        told: dict[str, Any] = {"action": self.action.value}
+        shown: dict[str, Any] = {"action": self.action.value}
         for item in fields(self):
             value = getattr(self, item.name)
             if item.init and item.name != "action" and value != item.default:
-                told[item.name] = value.name if isinstance(value, Enum) else value
-        return {**told, "seen": self.seen, "hits": self.hits, "consumed": self.consumed}
+                shown[item.name] = value.name if isinstance(value, Enum) else value
+        return {**shown, "seen": self.seen, "hits": self.hits, "consumed": self.consumed}
 
     def __str__(self) -> str:
-        told = self.to_json()
-        given = ",".join(f"{name}={value}" for name, value in told.items() if name not in {"action", "seen", "hits", "consumed"})
+        shown = self.to_json()
+        given = ",".join(f"{name}={value}" for name, value in shown.items() if name not in {"action", "seen", "hits", "consumed"})
         return f"{self.action.value}{':' if given else ''}{given}: {self.hits} of {self.seen} hit"
 
 

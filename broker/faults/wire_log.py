@@ -23,7 +23,7 @@ from typing import Any, Final
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
 from ottla.broker.faults.engine import Exchange
-from ottla.broker.faults.exchange_text import PLACES_TOLD, TEXT_CHARS, errors_in, field_names, is_long, subject_text
+from ottla.broker.faults.exchange_text import PLACES_MAX, TEXT_CHARS, errors_in, field_names, is_long, subject_text
 from ottla.broker.faults.subject import Subject
 from ottla.protocol.codec import encode_response
 
@@ -115,8 +115,8 @@ class WireLog:
 def line(exchange: Exchange) -> str:
     """Return an exchange as one line: time, client, connection, API and version, subject, bytes, time taken, errors, faults."""
     subject = exchange.subject
-    errors = ", ".join(_errors(exchange)[:PLACES_TOLD])
-    told = [
+    errors = ", ".join(_errors(exchange)[:PLACES_MAX])
+    fields = [
         _time(exchange),
         f"client={_one_line(subject.client_id) or '-'}",
         f"connection={subject.connection}",
@@ -127,8 +127,8 @@ def line(exchange: Exchange) -> str:
         errors or "ok",
     ]
     if exchange.faults:
-        told.append(f"faults={_one_line(','.join(exchange.faults))}")
-    return "  ".join(told)
+        fields.append(f"faults={_one_line(','.join(exchange.faults))}")
+    return "  ".join(fields)
 
 
 def document(exchange: Exchange, chars: int | None = None) -> dict[str, Any]:
@@ -204,12 +204,12 @@ def _plain(value: Any, room: _Room, *, masked: bool) -> Any:
 
 
 def _elements(values: list[Any], room: _Room, *, masked: bool) -> list[Any]:
-    told: list[Any] = []
+    rendered: list[Any] = []
     for each in values:
         if room.is_used_up:
-            return [*told, f"… and {len(values) - len(told)} more"]
-        told.append(_plain(each, room, masked=masked))
-    return told
+            return [*rendered, f"… and {len(values) - len(rendered)} more"]
+        rendered.append(_plain(each, room, masked=masked))
+    return rendered
 
 
 def _field(name: str, value: Any, room: _Room, *, masked: bool) -> Any:

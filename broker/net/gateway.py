@@ -63,7 +63,7 @@ class Gateway:
         settings: GatewaySettings,
         faults: Faults | None = None,
         clock: Clock | None = None,
-        tell: Callable[[str], str] | None = None,
+        ready_text: Callable[[str], str] | None = None,
         *,
         quiet: bool = False,
     ) -> None:
@@ -83,7 +83,7 @@ class Gateway:
         self._is_stopping = False
         self._port = settings.port
         self._quiet = quiet
-        self._tell = tell
+        self._ready_text = ready_text
         """Returns further lines of the greeting, from the address."""
 
     async def start(self) -> None:
@@ -123,7 +123,7 @@ class Gateway:
         cluster = ",".join(host_and_port(*address) for address in self.settings.cluster)
         at = host_and_port(self.settings.host, self._port)
         line = f"Ottla's gateway to {cluster} is listening on {at} (brokers get their ports when a client asks for them)"
-        text = line if self._tell is None else f"{line}\n{self._tell(at)}"
+        text = line if self._ready_text is None else f"{line}\n{self._ready_text(at)}"
         if not self._quiet:
             return text
         print(text, file=sys.stderr)

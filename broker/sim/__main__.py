@@ -45,15 +45,15 @@ def main() -> int:
     if asked.mutations:
         return mutations(asked.first, asked.seeds)
     seeds = range(asked.seed, asked.seed + 1) if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
-    began, told, failed, seen = time.monotonic(), 0.0, 0, Seen()
+    began, printed, failed, seen = time.monotonic(), 0.0, 0, Seen()
     for count, outcome in enumerate(outcomes(seeds, asked.jobs), 1):
         seen.add(outcome)
         if outcome.violations:
             failed += 1
             print("\n".join(story(shrunk(outcome) if asked.shrink else outcome, _command)), flush=True)
         seconds = time.monotonic() - began
-        if seconds - told > 10 or count == len(seeds):
-            told = seconds
+        if seconds - printed > 10 or count == len(seeds):
+            printed = seconds
             print(f"{count} of {len(seeds)} seeds in {seconds / 60:.1f} minutes: {seen}, {failed} seeds with violations", flush=True)
     return 1 if failed else 0
 
@@ -65,8 +65,8 @@ def mutations(first: int, seeds: int) -> int:
         began = time.monotonic()
         seen = found(mutation, range(first, first + seeds))
         missed += seen is None
-        told = f"not detected in {seeds} seeds" if seen is None else f"{seen[0]} seeds: {seen[1].violations[0]}"
-        print(f"{mutation.rule}\n    {told} ({time.monotonic() - began:.0f} s)", flush=True)
+        result = f"not detected in {seeds} seeds" if seen is None else f"{seen[0]} seeds: {seen[1].violations[0]}"
+        print(f"{mutation.rule}\n    {result} ({time.monotonic() - began:.0f} s)", flush=True)
     print(f"{len(MUTATIONS)} rules broken, {len(MUTATIONS) - missed} detected", flush=True)
     return 1 if missed else 0
 

@@ -14,7 +14,7 @@ def audited(cluster: SimCluster, topics: list[str]) -> list[str]:
     """Return the violations that the audit finds in each broker's logs and between them; none if the audit is not installed."""
     with TemporaryDirectory(prefix="ottla-sim-") as place:
         directories = [_written(node.files, Path(place) / node.host) for node in cluster.nodes.values()]
-        return [f"audit: {told.replace(place, '')}" for told in audit_findings(directories, topics, replicas=True)]
+        return [f"audit: {finding.replace(place, '')}" for finding in audit_findings(directories, topics, replicas=True)]
 
 
 def _written(files: MemoryFiles, to: Path) -> Path:

@@ -78,11 +78,11 @@ def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[st
 
 
 class Nemesis:
-    """Injects the faults into a cluster. `told` are those that happened. With `synced`, every acknowledged record is on disk."""
+    """Injects the faults into a cluster. `injected` are those that happened. With `synced`, every acknowledged record is on disk."""
 
     def __init__(self, loop: SimLoop, cluster: SimCluster, *, synced: bool) -> None:
         self.loop, self.cluster, self.synced = loop, cluster, synced
-        self.told: list[Fault] = []
+        self.injected: list[Fault] = []
         self.over = False
         self.on_client: Callable[[Fault], Callable[[], None] | None] = lambda fault: None
         """Called for faults of clients, which the simulation owns."""
@@ -129,7 +129,7 @@ class Nemesis:
             return
         end = self._does[fault.kind](self.cluster.everyone[fault.node], fault)
         if end is not None:
-            self.told.append(fault)
+            self.injected.append(fault)
             self._under_way += 1
             self.loop.call_in_us(fault.for_ms * 1000, self._end, end)
 

@@ -85,9 +85,9 @@ class SimClient:
             answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=place[0])], allow_auto_topic_creation=False), 12)
             for topic in answer.topics:
                 for partition in topic.partitions:
-                    told, epoch = (topic.name or "", partition.partition_index), partition.leader_epoch
-                    if partition.leader_id >= 0 and epoch >= self._newest.get(told, -1):
-                        self._leaders[told], self._newest[told] = (partition.leader_id, epoch), epoch
+                    key, epoch = (topic.name or "", partition.partition_index), partition.leader_epoch
+                    if partition.leader_id >= 0 and epoch >= self._newest.get(key, -1):
+                        self._leaders[key], self._newest[key] = (partition.leader_id, epoch), epoch
             if place not in self._leaders:
                 await self.pause()
         return self._leaders[place][0]

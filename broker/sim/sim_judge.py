@@ -160,8 +160,8 @@ class Watch:
             if end < kept.end:
                 self.cuts_below += 1
                 if not any(unclean > kept.epoch for unclean in self._committed.get(key[1:], _Committed()).unclean):
-                    told = f"is truncated to {end} in epoch {epoch}, below its high watermark {kept.end} of epoch {kept.epoch}"
-                    raise Violation(f"node {key[0]}: {_name(partition)} {told}, without an unclean election")
+                    text = f"is truncated to {end} in epoch {epoch}, below its high watermark {kept.end} of epoch {kept.epoch}"
+                    raise Violation(f"node {key[0]}: {_name(partition)} {text}, without an unclean election")
         self._kept[key] = _Kept(partition, mark, epoch)
 
     def _look_at_leader(self, node: int, partition: Partition, mark: int) -> None:
@@ -193,8 +193,8 @@ class Watch:
             theirs = partition_at(other, topic, partition.index) if late and topic is not None else None
             leads = theirs is not None and theirs.replica.leads and theirs.replica.leader_epoch == known.led[0]
             if theirs is not None and leads and late != list(batches_of(theirs.log, known.end, mark)):
-                told = f"commits {_name(partition)} up to {mark}, which its successor {other.node_id} does not have"
-                raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {told}")
+                text = f"commits {_name(partition)} up to {mark}, which its successor {other.node_id} does not have"
+                raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {text}")
 
     def _has_all(self, node: int, partition: Partition, known: _Committed) -> None:
         """Check that a new leader has every committed record, except those that an unclean election may lose."""

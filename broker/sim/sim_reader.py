@@ -63,8 +63,8 @@ async def fetched(client: SimClient, history: ClientHistory, place: Place, offse
     if data.error_code in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
         now = _epoch_at(client, leader, place)
         if there is not None and now is not None and not there <= epoch <= now:
-            told = f"answered a fetch of leader epoch {epoch}, but was in epoch {there} before and {now} after it"
-            history.wrong.append(f"{client.name}: node {leader} {told}: {place}")
+            text = f"answered a fetch of leader epoch {epoch}, but was in epoch {there} before and {now} after it"
+            history.wrong.append(f"{client.name}: node {leader} {text}: {place}")
         if data.error_code == ErrorCode.NONE:
             return opened(data, offset, committed=committed)
         if epoch == client.cluster.controller.partition(*place).leader_epoch:

@@ -124,7 +124,7 @@ def undisturbed() -> Iterator[None]:
     gc.disable()
     logging.disable(logging.CRITICAL)
     # Coroutines of dead processes are cleaned up at the end and then fail because there is no loop.
-    sys.unraisablehook = lambda told: None
+    sys.unraisablehook = lambda unraisable: None
     try:
         yield
         with warnings.catch_warnings():
@@ -173,7 +173,7 @@ class Simulation:
         except Exception as error:  # noqa: BLE001 # a bug of the judge in one seed must not end the campaign
             outcome.violations = [f"the simulation failed: {error!r}"]
         outcome.virtual_ms, outcome.turns = self.loop.now_us // 1000, self.loop.turns
-        outcome.happened = self.nemesis.told
+        outcome.happened = self.nemesis.injected
         outcome.shared = self.shared.given.counts
         outcome.unclean = self.watch.unclean_elections
         outcome.administered = self.admin.done
@@ -340,12 +340,16 @@ class Simulation:
             found += [f"{each.kind}: {each.says}" for each in judge(seen, expected)]
         found += self._lost_of_risky(stored, sends) + self.admin.wrong(self.cluster.image)
         found += audited(self.cluster, list(TOPICS)) if self.plan.audits else []
-        found += [told for reader in self.readers for told in _misread(reader, stored)]
-        found += [told for place in self.group.delivered for told in _unseen(self.group, place, stored)]
+        found += [problem for reader in self.readers for problem in _misread(reader, stored)]
+        found += [problem for place in self.group.delivered for problem in _unseen(self.group, place, stored)]
         found += self.shared.verdict(stored, self._leader)
-        full = {fault.node for fault in self.nemesis.told if fault.kind == FULL}
+        full = {fault.node for fault in self.nemesis.injected if fault.kind == FULL}
         found += [f"{node.host} {why}" for node in self.cluster.nodes.values() if node.node_id not in full for why in node.ends if why]
-        found += [f"a bug: {told.get('message')}: {told.get('exception')!r}" for _, told in self.loop.failures if not _of_the_dead(told)]
+        found += [
+            f"a bug: {failure.get('message')}: {failure.get('exception')!r}"
+            for _, failure in self.loop.failures
+            if not _of_the_dead(failure)
+        ]
         return found
 
     def _lost_of_risky(self, stored: list[Stored], sends: list[Send]) -> list[str]:
@@ -389,5 +393,5 @@ def _unseen(group: GroupDeliveries, place: Place, stored: list[Stored]) -> list[
     return found + [f"the group was given {each} of {place}, which is not there" for each in sorted(given - there, key=repr)[:1]]
 
 
-def _of_the_dead(told: dict[str, object]) -> bool:
-    return isinstance(told.get("exception"), Died)
+def _of_the_dead(failure: dict[str, object]) -> bool:
+    return isinstance(failure.get("exception"), Died)

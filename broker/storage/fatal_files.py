@@ -43,6 +43,6 @@ class FatalFiles(Files):
     def _failed(self, error: OSError) -> None:
         if isinstance(error, FileNotFoundError) and self._files.exists(self._root):
             return
-        tell, self.on_failure = self.on_failure, None
-        if tell is not None:
-            tell(error)
+        on_failure, self.on_failure = self.on_failure, None
+        if on_failure is not None:
+            on_failure(error)

@@ -126,8 +126,8 @@ def _inconsistent_offsets(seen: Observations) -> Iterator[Anomaly]:
                 place = (read.topic, read.partition, offset)
                 first, by = read_at.setdefault(place, (record, read))
                 if first != record:
-                    told = f"{read.topic}-{read.partition}@{offset} was read as {_shown(first[1])} and as {_shown(record[1])}"
-                    yield Anomaly("inconsistent-offsets", told, reads=(by, read))
+                    text = f"{read.topic}-{read.partition}@{offset} was read as {_shown(first[1])} and as {_shown(record[1])}"
+                    yield Anomaly("inconsistent-offsets", text, reads=(by, read))
 
 
 def _aborted_reads(seen: Observations) -> Iterator[Anomaly]:
@@ -138,8 +138,8 @@ def _aborted_reads(seen: Observations) -> Iterator[Anomaly]:
             for offset, _ in records:
                 stored = aborted.get((read.topic, read.partition, offset))
                 if stored is not None and not any(pid == header.producer_id and first <= offset for pid, first in read.aborted):
-                    told = f"{stored.where} belongs to an aborted transaction, which the response to a read_committed consumer did not list"
-                    yield Anomaly("G1a", told, (stored,), reads=(read,))
+                    text = f"{stored.where} belongs to an aborted transaction, which the response to a read_committed consumer did not list"
+                    yield Anomaly("G1a", text, (stored,), reads=(read,))
 
 
 def _disorder(seen: Observations) -> Iterator[Anomaly]:
@@ -163,11 +163,11 @@ def _disorder(seen: Observations) -> Iterator[Anomaly]:
             tried.add((*place, identity))
             before = latest.get(place)
             if before is not None and there.offset < before[0]:
-                told = (
+                text = (
                     f"{_shown(identity)} was first sent after {send.topic}-{send.partition}@{before[0]}, but is stored before it, "
                     f"at {there.offset}"
                 )
-                yield Anomaly("nonmonotonic-send", told, sends=(before[1], *seen.sends_of(identity)))
+                yield Anomaly("nonmonotonic-send", text, sends=(before[1], *seen.sends_of(identity)))
             if before is None or there.offset > before[0]:
                 latest[place] = (there.offset, send)
 

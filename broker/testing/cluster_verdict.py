@@ -85,10 +85,10 @@ def _of_leader(places: Collection[Place], by: Identity, broker: Broker) -> Obser
 def _audit(cluster: ClusterNodes, names: Collection[str]) -> list[str]:
     brokers = [cluster.brokers[number] for number in cluster.up]
     for broker in brokers:
-        broker.call(_tell_what_is_committed)
+        broker.call(_write_high_watermarks)
     return audit_findings([broker.data_dir for broker in brokers], names, replicas=True)
 
 
-def _tell_what_is_committed(broker: Broker) -> None:
+def _write_high_watermarks(broker: Broker) -> None:
     """Write the broker's high watermark checkpoint, because the audit compares replicas up to it."""
     broker.log_dir.high_watermark_checkpoint()()

@@ -66,8 +66,8 @@ class KafkaAnswers(WaitStrategy):
                 return
             except (OSError, ProtocolError) as error:
                 if time.monotonic() > deadline:
-                    told = f"the broker did not answer within {self._startup_timeout:g} s"
-                    raise TimeoutError(f"{told} ({error}): {_text(container)}") from error
+                    text = f"the broker did not answer within {self._startup_timeout:g} s"
+                    raise TimeoutError(f"{text} ({error}): {_text(container)}") from error
             time.sleep(self._poll_interval)
 
 
@@ -178,9 +178,9 @@ class OttlaContainer(DockerContainer):
 
     def _come_up(self) -> Self:
         listeners = f"PLAINTEXT://{self.get_bootstrap_server()}"
-        told = self.exec(["/bin/sh", "-c", _GIVE_ADDRESS, "sh", listeners])
-        if told.exit_code != 0:
-            raise RuntimeError(f"the container did not accept its address: {told.output.decode(errors='replace')} {_text(self)}")
+        done = self.exec(["/bin/sh", "-c", _GIVE_ADDRESS, "sh", listeners])
+        if done.exit_code != 0:
+            raise RuntimeError(f"the container did not accept its address: {done.output.decode(errors='replace')} {_text(self)}")
         if self._wait_strategy is not None:
             self._wait_strategy.wait_until_ready(self)
         return self

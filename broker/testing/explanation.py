@@ -67,8 +67,8 @@ def _answer(send: Send) -> str:
         return f"sent without a response (acks=0){scripted}"
     if send.offset < 0:
         return f"never handled{scripted}"
-    told = "acknowledged" if send.seen else f"and the acknowledgement was {'held back' if send.late else 'lost'}"
-    return f"appended at {send.offset}, {told}{scripted}"
+    response = "acknowledged" if send.seen else f"and the acknowledgement was {'held back' if send.late else 'lost'}"
+    return f"appended at {send.offset}, {response}{scripted}"
 
 
 def _writer(producer_id: int, epoch: int, sequence: int) -> str:

@@ -130,16 +130,18 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
         {stage.deployment.own_name(each) for each in calm.topics}, by=by, expected=None if calm.role.has_effects else calm.achieved
     )
     lost = _lost_by_setting(stage, found)
-    told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
+    broken = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
     excused = [each for each in found.anomalies if _is_of(each, lost)]
     if excused:
         says = f"acknowledged records or commits were lost by the election ({len(lost)} records): {counted(excused)}"
-        told.append(Breach(Guarantee.COMPLETE, says, explain(excused), by_setting=True))
+        broken.append(Breach(Guarantee.COMPLETE, says, explain(excused), by_setting=True))
     if calm.role.has_effects:
-        told += _of_effects(stage, calm)
-    told += _aborted_data(stage)
-    told += _unfinished(stage, "If the program waits in its client: docs/verify.md lists calls of clients that hang (Pitfalls of clients).")
-    return told
+        broken += _of_effects(stage, calm)
+    broken += _aborted_data(stage)
+    broken += _unfinished(
+        stage, "If the program waits in its client: docs/verify.md lists calls of clients that hang (Pitfalls of clients)."
+    )
+    return broken
 
 
 def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
@@ -194,10 +196,10 @@ SETTINGS_LOST_IT: Final = (
 
 def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
     """Return the guarantees that were broken without any fault."""
-    told = list(_by_guarantee(found))
+    broken = list(_by_guarantee(found))
     if stage.program.role.has_effects:
-        told += _not_once(stage, effects, effects.keys())
-    return [*told, *_aborted_data(stage), *_unfinished(stage, _INTERFACE[stage.program.role])]
+        broken += _not_once(stage, effects, effects.keys())
+    return [*broken, *_aborted_data(stage), *_unfinished(stage, _INTERFACE[stage.program.role])]
 
 
 def _by_guarantee(found: Examined) -> Iterator[Breach]:
@@ -276,12 +278,12 @@ def _unfinished(stage: Stage, advice: str) -> Iterator[Breach]:
     """Yield a breach if the program failed too often or did not finish in time. `advice` is added to the latter's explanation."""
     ending, program = stage.ending, stage.program
     counts = Counter(ending.failures)
-    told = "\n".join(f"  {line}{f' ({count} times)' if count > 1 else ''}" for line, count in counts.items())
+    output = "\n".join(f"  {line}{f' ({count} times)' if count > 1 else ''}" for line, count in counts.items())
     if ending.gave_up:
-        yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not restarted again", told)
+        yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not restarted again", output)
     elif ending.overdue:
         wanted = _END.get(program.role, "commit all of {input} or end").format(input=program.input)
-        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", f"{told}\n  {advice}".lstrip("\n"))
+        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", f"{output}\n  {advice}".lstrip("\n"))
 
 
 def _field(value: bytes | None, path: Sequence[str]) -> Hashable:

@@ -136,8 +136,8 @@ class Instance:
 def start(program: Program, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
     """Start the program as instance `number`; `run` makes its file names unique. Raises CannotStart if the command cannot be run."""
     out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
-    told = program.environment(bootstrap, _work(directory), number)
-    return _started(number, _filled(program.command, told), told, out, err)
+    variables = program.environment(bootstrap, _work(directory), number)
+    return _started(number, _filled(program.command, variables), variables, out, err)
 
 
 def effects(program: Program, bootstrap: str, directory: Path, instances: Sequence[Instance]) -> list[str]:
@@ -145,10 +145,10 @@ def effects(program: Program, bootstrap: str, directory: Path, instances: Sequen
     result command fails."""
     if program.result is None:
         return [line for instance in instances for line in _lines(instance.out)]
-    told = program.environment(bootstrap, _work(directory), 1)
-    command = _filled(program.result, told)
+    variables = program.environment(bootstrap, _work(directory), 1)
+    command = _filled(program.result, variables)
     try:
-        telling = _started(1, command, told, directory / "result.out", directory / "result.err")
+        telling = _started(1, command, variables, directory / "result.out", directory / "result.err")
     except CannotStart as error:
         raise RuntimeError(f"the result command {' '.join(command)} failed: {error}") from error
     try:
@@ -162,11 +162,11 @@ def effects(program: Program, bootstrap: str, directory: Path, instances: Sequen
     return list(_lines(telling.out))
 
 
-def _started(number: int, command: Sequence[str], told: Mapping[str, str], out: Path, err: Path) -> Instance:
+def _started(number: int, command: Sequence[str], variables: Mapping[str, str], out: Path, err: Path) -> Instance:
     with out.open("wb") as to_out, err.open("wb") as to_err:
         try:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=to_out, stderr=to_err, env={**os.environ, **told}, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=to_out, stderr=to_err, env={**os.environ, **variables}, start_new_session=True
             )
         except OSError as error:
             raise CannotStart(f"{command[0]} cannot be run: {error.strerror or error}") from error
@@ -185,16 +185,16 @@ def _work(directory: Path) -> Path:
     return work
 
 
-def _filled(command: Sequence[str], told: Mapping[str, str]) -> list[str]:
+def _filled(command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
     """Replace `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}`, `{group}` and `{records}` in the command."""
     names = {
-        "{bootstrap}": told["OTTLA_BOOTSTRAP_SERVERS"],
-        "{instance}": told["OTTLA_INSTANCE"],
-        "{work}": told["OTTLA_WORK_DIR"],
-        "{input}": told["OTTLA_INPUT"],
-        "{output}": told["OTTLA_OUTPUT"],
-        "{group}": told["OTTLA_GROUP"],
-        "{records}": told["OTTLA_RECORDS"],
+        "{bootstrap}": variables["OTTLA_BOOTSTRAP_SERVERS"],
+        "{instance}": variables["OTTLA_INSTANCE"],
+        "{work}": variables["OTTLA_WORK_DIR"],
+        "{input}": variables["OTTLA_INPUT"],
+        "{output}": variables["OTTLA_OUTPUT"],
+        "{group}": variables["OTTLA_GROUP"],
+        "{records}": variables["OTTLA_RECORDS"],
     }
     filled = []
     for word in command:

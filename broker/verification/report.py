@@ -23,8 +23,8 @@ def rows(results: Sequence[Result]) -> Iterator[list[str]]:
         cells = [_cell(result, guarantee) for guarantee in Guarantee]
         ran = result.standing not in _DID_NOT_RUN
         note = result.standing.value if result.standing in _NOTHING_SHOWN | _NOT_ITS_FAULT else ""
-        told = ": ".join(part for part in (note, result.note if not ran else "") if part)
-        yield [result.name, *cells, str(result.ending.restarts) if ran else "", f"{result.ending.seconds:.1f}" if ran else "", told]
+        notes = ": ".join(part for part in (note, result.note if not ran else "") if part)
+        yield [result.name, *cells, str(result.ending.restarts) if ran else "", f"{result.ending.seconds:.1f}" if ran else "", notes]
 
 
 def explanations(results: Sequence[Result]) -> Iterator[str]:

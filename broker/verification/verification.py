@@ -147,13 +147,13 @@ def _alike(calm: Result) -> str:
 
 
 def _differs(program: Program) -> str:
-    told = "effects" if program.role.has_effects else "records"
+    results = "effects" if program.role.has_effects else "records"
     hint = (
         "print only what is the same in each run"
         if program.role.has_effects
         else "name what is the same in each run: --by key, --by json:FIELD"
     )
-    return f"two runs without faults produce different {told}, so nothing can be compared: {hint}"
+    return f"two runs without faults produce different {results}, so nothing can be compared: {hint}"
 
 
 def _nothing_achieved(program: Program) -> str:

@@ -67,9 +67,9 @@ class VerifierClient:
         """Return a function that connects to the partition's current leader."""
 
         def find() -> Client:
-            told = self.anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)
-            nodes = {each.node_id: each for each in told.brokers}
-            leaders = {each.partition_index: each.leader_id for each in told.topics[0].partitions}
+            response = self.anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)
+            nodes = {each.node_id: each for each in response.brokers}
+            leaders = {each.partition_index: each.leader_id for each in response.topics[0].partitions}
             node = nodes.get(leaders.get(partition, -1))
             return self.anybody() if node is None else self._client(node.host, node.port)
 

@@ -67,26 +67,26 @@ class Stage:
     def kill(self, broker: Node, why: str) -> None:
         leads = [str(index) for index, one in enumerate(self.watch.recording.latest.partitions) if one.leader == broker.node_id]
         broker.process.kill()
-        self.watch.tell(Kind.KILL, broker.node_id, f"broker {broker.node_id} is killed, {why.format(', '.join(leads) or 'nothing')}")
+        self.watch.record(Kind.KILL, broker.node_id, f"broker {broker.node_id} is killed, {why.format(', '.join(leads) or 'nothing')}")
 
     def stop(self, broker: Node) -> None:
         broker.stop()
-        self.watch.tell(Kind.STOP, broker.node_id, f"broker {broker.node_id} is stopped")
+        self.watch.record(Kind.STOP, broker.node_id, f"broker {broker.node_id} is stopped")
 
     def still(self, brokers: Sequence[Node]) -> None:
         for broker in brokers:
             self.watch.still.add(broker.node_id)
             broker.process.pause()
-            self.watch.tell(Kind.STILL, broker.node_id, f"broker {broker.node_id} stands still, and copies nothing")
+            self.watch.record(Kind.STILL, broker.node_id, f"broker {broker.node_id} stands still, and copies nothing")
 
     def wake(self, brokers: Sequence[Node]) -> None:
         for broker in brokers:
             broker.process.resume()
             self.watch.still.discard(broker.node_id)
-            self.watch.tell(Kind.WOKEN, broker.node_id, f"broker {broker.node_id} goes on")
+            self.watch.record(Kind.WOKEN, broker.node_id, f"broker {broker.node_id} goes on")
 
     def start(self, broker: Node) -> None:
-        self.watch.tell(Kind.START, broker.node_id, f"broker {broker.node_id} is started again")
+        self.watch.record(Kind.START, broker.node_id, f"broker {broker.node_id} is started again")
         broker.start()
 
     def wait_served(self) -> None:
@@ -166,7 +166,7 @@ def the_late_one_leads(stage: Stage) -> None:
     stage.until("everything is acknowledged", lambda: list(stage.load.answered) == list(stage.load.sent))
     stage.until("both have noted on disk that all of it is committed", lambda: _all_committed(stage, [first, second]))
     stage.calm()
-    stage.watch.tell(Kind.NOTE, None, "the clients pause: all that they sent is acknowledged, on two disks, and committed")
+    stage.watch.record(Kind.NOTE, None, "the clients pause: all that they sent is acknowledged, on two disks, and committed")
     for broker in (first, second):
         stage.kill(broker, "and has everything")
     stage.dead.append(first.node_id)
@@ -175,7 +175,7 @@ def the_late_one_leads(stage: Stage) -> None:
     stage.start(second)
     # It does not matter who leads then: on a busy machine the late one may have been fenced for a moment, and the other one elected.
     stage.wait_led(lambda one: {LATE, second.node_id} <= set(one.in_sync), "a second replica is in sync")
-    stage.watch.tell(Kind.NOTE, None, "the clients go on, with offsets that were given once already")
+    stage.watch.record(Kind.NOTE, None, "the clients go on, with offsets that were given once already")
     stage.load.go_on()
     stage.wait_served()
     stage.calm()

@@ -53,7 +53,7 @@ class Watch:
     _connections: dict[int, Client] = field(default_factory=dict)
     _ended: threading.Event = field(default_factory=threading.Event)
 
-    def tell(self, kind: Kind, broker: int | None, text: str) -> None:
+    def record(self, kind: Kind, broker: int | None, text: str) -> None:
         """Record an action or a change, and a broker's state from then on, without waiting for the next sample."""
         event, latest = Event(now_ms(), kind, broker, text), self.recording.latest
         if broker is not None and kind in STATES:
@@ -79,14 +79,14 @@ class Watch:
             before = self.recording.latest.partitions
             sample = self._look()
             self.recording.samples.append(sample)
-            self._tell_leaders(before, sample.partitions)
+            self._record_leaders(before, sample.partitions)
             self.on_sample(self.recording)
 
-    def _tell_leaders(self, before: Sequence[PartitionView], after: Sequence[PartitionView]) -> None:
+    def _record_leaders(self, before: Sequence[PartitionView], after: Sequence[PartitionView]) -> None:
         for index, (old, new) in enumerate(zip(before, after, strict=False)):
             if new.leader != old.leader and old.leader_epoch >= 0:
                 who = "nobody leads" if new.leader is None else f"broker {new.leader} leads"
-                self.tell(Kind.LEADER, new.leader, f"{who} {self.topic}-{index}, in epoch {new.leader_epoch}")
+                self.record(Kind.LEADER, new.leader, f"{who} {self.topic}-{index}, in epoch {new.leader_epoch}")
 
     def _look(self) -> Sample:
         found: list[tuple[int, MetadataResponsePartition]] = []

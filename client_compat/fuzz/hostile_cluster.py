@@ -113,7 +113,7 @@ class _Cluster:
             while size := int.from_bytes(_received(connected, 4), "big"):
                 header, _ = read_request_header(memoryview(_received(connected, size)))
                 if self.lie is not None:
-                    self.lie.tell(connected, header)
+                    self.lie.answer(connected, header)
                 else:
                     connected.sendall(b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, self._good)))
 
@@ -158,7 +158,7 @@ class _Attack:
         self._front, self._cluster, self._turns, self._run = front, cluster, turns, run
         self._unanswered: list[Client] = []
 
-    def tell(self, name: str) -> None:
+    def answer(self, name: str) -> None:
         """Let the hostile cluster answer a new client's request with this lie, and check that the gateway closes the connection if it has
         to."""
         cluster, run = self._cluster, self._run
@@ -244,10 +244,10 @@ def attack(
     with _attacked(directory, run) as attacked:
         try:
             for name in names:
-                attacked.tell(name)
+                attacked.answer(name)
                 on_lie(run)
             while time.monotonic() < end:
-                attacked.tell(rng.choice(names))
+                attacked.answer(rng.choice(names))
                 on_lie(run)
         except (OSError, RuntimeError) as failure:
             run.died = str(failure)

@@ -25,7 +25,7 @@ from ottla.protocol.messages.k78_share_fetch import ShareFetchRequest
 from ottla.protocol.schema import Message
 from ottla.protocol.wire import uvarint
 
-Tell = Callable[[socket.socket, RequestHeader], None]
+Answer = Callable[[socket.socket, RequestHeader], None]
 
 HUGE: Final = 100 * 1024 * 1024
 CHUNK: Final = bytes(1024 * 1024)
@@ -38,15 +38,16 @@ METADATA: Final = (MetadataRequest([]), 12)
 
 @dataclass(frozen=True, slots=True)
 class Lie:
-    """`request` is sent through the gateway in `version`, and `tell` answers it. The gateway must close the connection if `is_refused`."""
+    """`request` is sent through the gateway in `version`, and `answer` answers it. The gateway must close the connection if
+    `is_refused`."""
 
-    tell: Tell
+    answer: Answer
     request: Message = field(default_factory=lambda: METADATA[0])
     version: int = METADATA[1]
     is_refused: bool = True
 
 
-def _bytes(make: Callable[[RequestHeader], bytes]) -> Tell:
+def _bytes(make: Callable[[RequestHeader], bytes]) -> Answer:
     return lambda connection, header: connection.sendall(make(header))
 
 
@@ -58,15 +59,15 @@ def _frame(header: RequestHeader, body: bytes) -> bytes:
     return struct.pack(">ii", 4 + len(body), header.correlation_id) + body
 
 
-def _brokers(*brokers: tuple[int, str, int]) -> Tell:
+def _brokers(*brokers: tuple[int, str, int]) -> Answer:
     named = MetadataResponse(brokers=[MetadataResponseBroker(*each) for each in brokers])
     return _bytes(lambda header: _answer(header, named))
 
 
-def _filled(head: bytes, element: bytes, size: int = HUGE) -> Tell:
+def _filled(head: bytes, element: bytes, size: int = HUGE) -> Answer:
     """Return a lie that answers with `size` bytes: `head`, the count of an array in compact form, and as many elements as fit."""
 
-    def tell(connection: socket.socket, header: RequestHeader) -> None:
+    def answer(connection: socket.socket, header: RequestHeader) -> None:
         count = size // len(element)
         body = head + uvarint(count + 1)
         connection.sendall(struct.pack(">ii", 4 + len(body) + count * len(element), header.correlation_id) + body)
@@ -74,7 +75,7 @@ def _filled(head: bytes, element: bytes, size: int = HUGE) -> Tell:
         for at in range(0, count, each):
             connection.sendall(element * min(each, count - at))
 
-    return tell
+    return answer
 
 
 def _mid_frame(connection: socket.socket, header: RequestHeader) -> None:
@@ -97,7 +98,7 @@ def _never(_: socket.socket, __: RequestHeader) -> None:
     return
 
 
-def _versions(*apis: tuple[int, int, int]) -> Tell:
+def _versions(*apis: tuple[int, int, int]) -> Answer:
     claimed = ApiVersionsResponse(api_keys=[ApiVersion(*each) for each in apis])
     return _bytes(lambda header: _answer(header, claimed))
 

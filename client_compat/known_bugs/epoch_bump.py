@@ -39,19 +39,19 @@ def duplicates(stage: Stage) -> bool:
     send("c", 0)
     in_flight.wait(producer, 3)
     stage.admin.release("gate")
-    stage.tell(f"In flight together: “{PAYMENT}” to partition 1, “b” and “c” to partition 0.")
-    stage.tell("  partition 1: appended, but answered NOT_ENOUGH_REPLICAS_AFTER_APPEND: the client is to send it again")
-    stage.tell("  partition 0: “b” is answered NOT_ENOUGH_REPLICAS, so “c” is answered OUT_OF_ORDER_SEQUENCE_NUMBER")
+    stage.print_line(f"In flight together: “{PAYMENT}” to partition 1, “b” and “c” to partition 0.")
+    stage.print_line("  partition 1: appended, but answered NOT_ENOUGH_REPLICAS_AFTER_APPEND: the client is to send it again")
+    stage.print_line("  partition 0: “b” is answered NOT_ENOUGH_REPLICAS, so “c” is answered OUT_OF_ORDER_SEQUENCE_NUMBER")
     left = producer.flush(READ_S)
-    stage.tell(f"The client was told, in the end: {'; '.join(outcomes)}; {left} unanswered.")
-    stage.tell_log(TOPIC, 2)
+    stage.print_line(f"The client was told, in the end: {'; '.join(outcomes)}; {left} unanswered.")
+    stage.print_log(TOPIC, 2)
     places = [
         (batch.header.base_offset, batch.header.producer_epoch, batch.header.base_sequence)
         for batch in stage.truth.batches(TOPIC, 1)
         if PAYMENT.encode() in (record.value for record in batch.records)
     ]
     copies = [f"offset {offset} (epoch {epoch}, sequence {sequence})" for offset, epoch, sequence in places]
-    stage.tell(f"“{PAYMENT}” stands at {' and '.join(copies)}.")
+    stage.print_line(f"“{PAYMENT}” stands at {' and '.join(copies)}.")
     return left == 0 and [epoch for _, epoch, _ in places] == [0, 1]
 
 

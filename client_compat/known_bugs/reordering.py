@@ -53,7 +53,7 @@ def _send(stage: Stage, topic: str, *, idempotent: bool, known: bool = True) -> 
     stage.admin.release(f"gate-{topic}")
     producer.flush(READ_S)
     state = "on" if idempotent else "off"
-    stage.tell(f"Idempotence {state}: {len(VALUES)} batches in flight, the first is answered NOT_ENOUGH_REPLICAS and retried:")
-    stage.tell_log(topic)
-    stage.tell(f"The client was told: {'; '.join(f'“{value}” {what}' for value, what in outcomes.items())}.")
+    stage.print_line(f"Idempotence {state}: {len(VALUES)} batches in flight, the first is answered NOT_ENOUGH_REPLICAS and retried:")
+    stage.print_log(topic)
+    stage.print_line(f"The client was told: {'; '.join(f'“{value}” {what}' for value, what in outcomes.items())}.")
     return stage.stored(topic), outcomes

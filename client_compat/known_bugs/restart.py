@@ -23,12 +23,12 @@ def duplicates(stage: Stage) -> bool:
     first.produce(topic, VALUE.encode(), partition=0)
     _until_sent(stage, first, "silence")
     first.purge(in_queue=True, in_flight=True, blocking=True)
-    stage.tell(f"Idempotent: “{VALUE}” is appended, the acknowledgement never comes, the producer's program dies.")
+    stage.print_line(f"Idempotent: “{VALUE}” is appended, the acknowledgement never comes, the producer's program dies.")
     second = stage.producer(enable_idempotence=True)
     second.produce(topic, VALUE.encode(), partition=0)
     second.flush(READ_S)
-    stage.tell("It starts again, knows of no acknowledgement, and sends it again:")
-    stage.tell_log(topic)
+    stage.print_line("It starts again, knows of no acknowledgement, and sends it again:")
+    stage.print_log(topic)
     ids = {batch.header.producer_id for batch in stage.truth.batches(topic)}
     return stage.stored(topic) == [VALUE, VALUE] and len(ids) == 2
 
@@ -43,17 +43,17 @@ def solved_by_transactions(stage: Stage) -> bool:
     first.begin_transaction()
     first.produce(topic, VALUE.encode(), partition=0)
     _until_sent(stage, first, "silence-too")
-    stage.tell(f"With a transactional id: “{VALUE}” is appended, the program dies before it is told, its transaction open.")
+    stage.print_line(f"With a transactional id: “{VALUE}” is appended, the program dies before it is told, its transaction open.")
     second = stage.producer(transactional_id=topic)
     second.init_transactions(READ_S)
     second.begin_transaction()
     second.produce(topic, VALUE.encode(), partition=0)
     second.commit_transaction(READ_S)
     wait_for_end(stage, topic, markers=2)
-    stage.tell("It starts again under the same transactional id, sends it again and commits:")
-    stage.tell_log(topic)
+    stage.print_line("It starts again under the same transactional id, sends it again and commits:")
+    stage.print_log(topic)
     seen = stage.committed(topic)
-    stage.tell(f"A read_committed consumer reads: {seen}")
+    stage.print_line(f"A read_committed consumer reads: {seen}")
     first.purge(in_queue=True, in_flight=True, blocking=True)
     return stage.stored(topic) == [VALUE, VALUE] and seen == [VALUE]
 

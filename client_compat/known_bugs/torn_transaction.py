@@ -33,7 +33,7 @@ def torn(stage: Stage) -> bool:
 
 def torn_by_an_old_client(stage: Stage) -> bool:
     """Reproduce it with confluent-kafka on a cluster with transaction version 2, of which librdkafka uses only version 1."""
-    stage.tell("The cluster's transaction.version is 2; librdkafka speaks version 1.")
+    stage.print_line("The cluster's transaction.version is 2; librdkafka speaks version 1.")
     return _with_librdkafka(stage, "transfers-v1-client")
 
 
@@ -46,21 +46,21 @@ def _with_librdkafka(stage: Stage, topic: str) -> bool:
     producer.produce(topic, b"opening balance", partition=0)
     producer.commit_transaction(READ_S)
     stage.admin.wait_held()
-    stage.tell("Transaction 1: the connection of the first EndTxn is lost; the client repeats it, and is told: committed.")
+    stage.print_line("Transaction 1: the connection of the first EndTxn is lost; the client repeats it, and is told: committed.")
     producer.begin_transaction()
     producer.produce(topic, DEBIT.encode(), partition=0)
     producer.flush(READ_S)
     stage.admin.release("late")
     wait_for_end(stage, topic, markers=2)
-    stage.tell(f"Transaction 2: “{DEBIT}” is written; now the held EndTxn of transaction 1 arrives.")
+    stage.print_line(f"Transaction 2: “{DEBIT}” is written; now the held EndTxn of transaction 1 arrives.")
     producer.produce(topic, CREDIT.encode(), partition=1)
     producer.flush(READ_S)
     producer.abort_transaction(READ_S)
     wait_for_end(stage, topic, markers=1, partition=1)
-    stage.tell(f"Then “{CREDIT}” is written, and the client aborts: it is told that all of transaction 2 is gone.")
-    stage.tell_log(topic, 2)
+    stage.print_line(f"Then “{CREDIT}” is written, and the client aborts: it is told that all of transaction 2 is gone.")
+    stage.print_log(topic, 2)
     seen = stage.committed(topic, 2)
-    stage.tell(f"A read_committed consumer reads: {seen}")
+    stage.print_line(f"A read_committed consumer reads: {seen}")
     return DEBIT in seen and CREDIT not in seen
 
 
@@ -80,14 +80,14 @@ def refused(stage: Stage) -> bool:
     stage.truth.create_topic(topic, 2)
     with Client(HOST, stage.broker.port) as first, Client(HOST, stage.broker.port) as second:
         producer_id, epoch = _init(first, topic)
-        stage.tell(f"producer {producer_id} epoch {epoch}")
+        stage.print_line(f"producer {producer_id} epoch {epoch}")
         _write(first, topic, 0, "opening balance", (producer_id, epoch))
         stage.admin.add(f"hold-request:api=EndTxn,transactional_id={topic},times=1,name=late")
         commit = EndTxnRequest(topic, producer_id, epoch, True)
         first.send(commit, END_TXN_VERSION)
         stage.admin.wait_held()
         answer = second.call(commit, END_TXN_VERSION)
-        stage.tell(
+        stage.print_line(
             f"Transaction 1: its EndTxn is held; repeated on another connection it is answered {_name(answer.error_code)}, "
             f"next epoch {answer.producer_epoch}."
         )
@@ -96,18 +96,18 @@ def refused(stage: Stage) -> bool:
         _write(second, topic, 0, DEBIT, (producer_id, epoch))
         stage.admin.release("late")
         late = decode_response(EndTxnRequest.API_KEY, END_TXN_VERSION, first.read_frame())[1]
-        stage.tell(
+        stage.print_line(
             f"Transaction 2: “{DEBIT}” is written in epoch {epoch}; the held EndTxn of epoch {commit.producer_epoch} arrives "
             f"and is answered {_name(late.error_code)}."
         )
         _write(second, topic, 1, CREDIT, (producer_id, epoch))
         aborted = second.call(EndTxnRequest(topic, producer_id, epoch, False), END_TXN_VERSION)
-        stage.tell(f"Then “{CREDIT}” is written, and the abort is answered {_name(aborted.error_code)}.")
+        stage.print_line(f"Then “{CREDIT}” is written, and the abort is answered {_name(aborted.error_code)}.")
     wait_for_end(stage, topic, markers=2)
     wait_for_end(stage, topic, markers=1, partition=1)
-    stage.tell_log(topic, 2)
+    stage.print_log(topic, 2)
     seen = stage.committed(topic, 2)
-    stage.tell(f"A read_committed consumer reads: {seen}")
+    stage.print_line(f"A read_committed consumer reads: {seen}")
     last = [marker_of(stage.truth.batches(topic, index)[-1]) for index in range(2)]
     return late.error_code == ErrorCode.PRODUCER_FENCED and seen == ["opening balance"] and last == [ControlType.ABORT] * 2
 

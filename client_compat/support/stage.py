@@ -45,7 +45,7 @@ class Stage:
     def truth(self) -> Truth:
         return Truth(self.broker.port)
 
-    def tell(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         self.lines.append(line)
         self.say(line)
 
@@ -54,10 +54,10 @@ class Stage:
         named = {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in settings.items()}
         return Producer({"bootstrap.servers": self.broker.bootstrap, **QUICK, **named}, logger=QUIET)
 
-    def tell_log(self, topic: str, partitions: int = 1) -> None:
+    def print_log(self, topic: str, partitions: int = 1) -> None:
         """Print every batch of the log, including markers."""
         for line in describe_log(self.truth, topic, partitions):
-            self.tell(f"    {line}")
+            self.print_line(f"    {line}")
 
     def committed(self, topic: str, partitions: int = 1) -> list[str]:
         """Return what a read_committed consumer (confluent-kafka) receives of the whole topic, by partition. Raises `RunFailed`."""

@@ -72,8 +72,8 @@ def judge(arriving: pa.Table, state: pa.Table | None, args: Mapping[str, Any], *
         engine.show("state", STATE_SCHEMA.empty_table() if state is None else state)
         _make_views(engine, args)
         found = _findings(engine, args, caught_up)
-        told = [(row["log_dir"], row["file"], row["position"]) for row in found if row["rule"] == HANGING]
-        engine.table("told_now", "log_dir string, file string, position bigint", told)
+        hanging = [(row["log_dir"], row["file"], row["position"]) for row in found if row["rule"] == HANGING]
+        engine.table("told_now", "log_dir string, file string, position bigint", hanging)
         clock = "directory_time" if caught_up else "partition_time"
         for name, query in (("spans", SPANS), ("roles", ROLES.format(clock=clock)), ("remembered", REMEMBERED)):
             engine.define(name, query, args)

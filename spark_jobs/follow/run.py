@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BATCH_BYTES_MAX: Final = 256 << 20
 """Log bytes per micro-batch: the headers fit into the driver's memory even if each batch is one small record."""
 POLL_SECONDS: Final = 0.2
-Tell = Callable[[int, Sequence[Mapping[str, Any]]], None]
+OnFindings = Callable[[int, Sequence[Mapping[str, Any]]], None]
 """A callback with a micro-batch's number and its findings. For a repeated micro-batch it is called again if its state was not written."""
 
 
@@ -71,7 +71,7 @@ class Following:
     batch_bytes_max: int = BATCH_BYTES_MAX
 
 
-def follow(spark: SparkSession, job: Following, tell: Tell, stop: threading.Event) -> Followed:
+def follow(spark: SparkSession, job: Following, on_findings: OnFindings, stop: threading.Event) -> Followed:
     """Judge until `stop` is set or, with `once`, until everything is read. Raises CannotJudge when a log or the checkpoint cannot be
     read."""
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 # imports PySpark, which is optional
@@ -82,7 +82,7 @@ def follow(spark: SparkSession, job: Following, tell: Tell, stop: threading.Even
         if "://" not in str(path) and not Path(path).is_dir():
             raise CannotJudge(f"{path} is no directory")
     followed = Followed()
-    query = _start(spark, job, Memory(job.checkpoint.absolute()), followed, tell)
+    query = _start(spark, job, Memory(job.checkpoint.absolute()), followed, on_findings)
     try:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type] # PySpark accepts fractions of a second
             if stop.is_set():
@@ -94,7 +94,7 @@ def follow(spark: SparkSession, job: Following, tell: Tell, stop: threading.Even
     return followed
 
 
-def _start(spark: SparkSession, job: Following, memory: Memory, followed: Followed, tell: Tell) -> StreamingQuery:
+def _start(spark: SparkSession, job: Following, memory: Memory, followed: Followed, on_findings: OnFindings) -> StreamingQuery:
     from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark, which is optional
 
     spark.dataSource.register(KafkaLogSource)
@@ -108,7 +108,7 @@ def _start(spark: SparkSession, job: Following, memory: Memory, followed: Follow
         arriving = rows.toArrow()
         caught_up = sum(arriving.column("size_bytes").to_pylist()) < job.batch_bytes_max
         judged = judge(arriving, memory.before(number), job.args, caught_up=caught_up)
-        tell(number, judged.findings)
+        on_findings(number, judged.findings)
         memory.keep(number, judged.state)
         followed.micro_batches += 1
         followed.batches += judged.batches
@@ -125,8 +125,8 @@ def line(_number: int, finding: Mapping[str, Any]) -> str:
     """Return a finding as one line of text."""
     where = f"{finding['topic']}-{finding['partition']}@{'?' if finding['offset'] is None else finding['offset']}"
     evidence = ", ".join(f"{name} {value}" for name, value in finding["evidence"].items() if value not in {"", None})
-    told = f"{finding['severity']}  {finding['rule']}: {finding['kind']}  {where}  {finding['file']}:{finding['position']}  {evidence}"
-    return printable_name(told)
+    text = f"{finding['severity']}  {finding['rule']}: {finding['kind']}  {where}  {finding['file']}:{finding['position']}  {evidence}"
+    return printable_name(text)
 
 
 def json_line(number: int, finding: Mapping[str, Any]) -> str:
@@ -143,7 +143,7 @@ def follow_command(job: Following, json_file: Path | None, tables: tuple[TableFo
 
     table = None if tables is None else FindingsTable(*tables, job.checkpoint)
 
-    def tell(number: int, findings: Sequence[Mapping[str, Any]]) -> None:
+    def on_findings(number: int, findings: Sequence[Mapping[str, Any]]) -> None:
         if table is not None:
             table.append(number, findings)
         if lines is not None:
@@ -153,7 +153,7 @@ def follow_command(job: Following, json_file: Path | None, tables: tuple[TableFo
 
     print(f"Following {', '.join(map(str, job.paths))}; rules {', '.join(CONTINUOUS)}", file=sys.stderr, flush=True)
     with session(0, job.master) as spark, _stopped_by_signals() as stop:
-        followed = follow(spark, job, tell, stop)
+        followed = follow(spark, job, on_findings, stop)
     counts = followed.counts
     print(
         f"Judged {followed.batches:,} batches, {followed.records:,} records in {followed.micro_batches} micro-batches: "

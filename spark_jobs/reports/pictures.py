@@ -160,16 +160,16 @@ def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: A
     if not drawn:
         return pictures
     found = {(path, each.topic, each.partition, each.file, each.position) for path, some in findings.items() for each in some if each.file}
-    told = ask([(path, *place) for path, place in drawn], sorted(found))
-    for row in told["spans"]:
+    rows = ask([(path, *place) for path, place in drawn], sorted(found))
+    for row in rows["spans"]:
         picture = drawn[row["log_dir"], (row["topic"], row["partition"])]
         names = ("producer_id", "producer_epoch", "first_offset", "last_offset", "batches", "records", "transactional")
         picture.spans.append(Span(*(row[name] for name in names)))
         picture.more_spans = row["total"] - len(picture.spans)
-    _add_transactions(told.get("transactions", ()), drawn)
-    for row in told.get("ends", ()):
+    _add_transactions(rows.get("transactions", ()), drawn)
+    for row in rows.get("ends", ()):
         drawn[row["log_dir"], (row["topic"], row["partition"])].end_offset = row["end_offset"]
-    for row in told.get("batches", ()):
+    for row in rows.get("batches", ()):
         pictures[row["log_dir"]].batches[row["file"], row["position"]] = {name: row[name] for name in BATCH_FIELDS}
     return pictures
 
@@ -205,14 +205,14 @@ def material(engine: Engine, drawn: Sequence[Drawn], found: Sequence[Where], *, 
     """Return the rows that the pictures of some partitions need, and the headers of batches with findings. The views of these partitions
     must exist, including `transactions` if `transactional`."""
     engine.table("drawn", "log_dir string, topic string, partition int, end_offset bigint", drawn)
-    told = {"spans": engine.rows(_SPANS, {})}
+    rows = {"spans": engine.rows(_SPANS, {})}
     if transactional:
-        told["transactions"] = engine.rows(_TRANSACTIONS, {})
+        rows["transactions"] = engine.rows(_TRANSACTIONS, {})
     if found:
         places = sorted({(path, file, position) for path, _, _, file, position in found})
         engine.table("found", "log_dir string, file string, position bigint", places)
-        told["batches"] = engine.rows(_BATCHES, {})
-    return told
+        rows["batches"] = engine.rows(_BATCHES, {})
+    return rows
 
 
 def _choose(

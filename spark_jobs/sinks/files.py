@@ -71,7 +71,7 @@ class Staging:
         written: list[tuple[str, int, int]] = []
         where = place(self.directory)
 
-        def told(file: ds.WrittenFile) -> None:
+        def on_written(file: ds.WrittenFile) -> None:
             if where.is_local:
                 with Path(file.path).open("rb") as opened:
                     os.fsync(opened.fileno())
@@ -91,14 +91,14 @@ class Staging:
             max_rows_per_group=ROW_GROUP_ROWS,
             max_partitions=1 << 20,
             use_threads=False,
-            file_visitor=told,
+            file_visitor=on_written,
         )
         rows = zip(*written, strict=True) if written else ((), (), ())
         yield pa.record_batch([pa.array(column, field.type) for column, field in zip(rows, FILES_SCHEMA, strict=True)], schema=FILES_SCHEMA)
 
     def stage(self, rows: pa.Table) -> list[DataFile]:
         """Write rows in this process; see `write`."""
-        return [DataFile(**row) for told in self.write(iter(rows.to_batches())) for row in told.to_pylist()]
+        return [DataFile(**row) for written in self.write(iter(rows.to_batches())) for row in written.to_pylist()]
 
     def _completed(self, batch: pa.RecordBatch, full: pa.Schema) -> pa.RecordBatch:
         columns = {name: batch.column(name) for name, _ in self.table.columns}

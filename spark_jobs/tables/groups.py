@@ -46,13 +46,13 @@ def share_state_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterato
 
 
 class _Kind(NamedTuple):
-    """A type of group record. `tells` returns a value's (epoch, tasks, standby tasks, warm-up tasks); a part that it lacks is None."""
+    """A type of group record. `read` returns a value's (epoch, tasks, standby tasks, warm-up tasks); a part that it lacks is None."""
 
     record: str
     group_type: str
     key: type[Message]
     value: type[Message]
-    tells: Callable[[Any], Row]
+    read: Callable[[Any], Row]
 
 
 _NOTHING: Final = (None,) * 4
@@ -104,7 +104,7 @@ def _streams_assignment(value: Any) -> Row:
 
 
 _GROUP_KINDS: Final = {
-    kind: _Kind(record, group_type, classes[kind][0], classes[kind][1], tells)
+    kind: _Kind(record, group_type, classes[kind][0], classes[kind][1], read)
     for group_type, classes, kinds in (
         (
             "consumer",
@@ -140,7 +140,7 @@ _GROUP_KINDS: Final = {
             },
         ),
     )
-    for kind, (record, tells) in kinds.items()
+    for kind, (record, read) in kinds.items()
 }
 
 
@@ -152,15 +152,15 @@ def _group_row(position: int, header: BatchHeader, record: Record) -> Sequence[R
     where = (position, header.base_offset, record.offset, record.timestamp)
     try:
         key: Any = decode(kind.key, body, number)
-        told = _NOTHING
+        columns = _NOTHING
         if record.value is not None:
             version, body = read_prefix(record.value)
             if version > 0:
                 return ()
-            told = kind.tells(decode(kind.value, body, version))
+            columns = kind.read(decode(kind.value, body, version))
     except ProtocolError:
         return [(*where, "unreadable", kind.group_type, *[None] * 7)]
-    return [(*where, kind.record, kind.group_type, key.group, getattr(key, "member_id", None), record.value is None, *told)]
+    return [(*where, kind.record, kind.group_type, key.group, getattr(key, "member_id", None), record.value is None, *columns)]
 
 
 _UNREADABLE: Final = ("unreadable", *[None] * 15)

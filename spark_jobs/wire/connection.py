@@ -52,10 +52,10 @@ def _authenticate(client: Client, security: Security, host: str) -> None:
         raise NotAuthenticated(f"the broker does not support {security.mechanism}; it offers {offered or 'nothing'}")
 
     def ask(token: bytes) -> bytes:
-        told = client.call(SaslAuthenticateRequest(token))
-        if told.error_code:
-            raise NotAuthenticated(f"the broker rejected the credentials: {told.error_message or ErrorCode(told.error_code).name}")
-        return bytes(told.auth_bytes)
+        response = client.call(SaslAuthenticateRequest(token))
+        if response.error_code:
+            raise NotAuthenticated(f"the broker rejected the credentials: {response.error_message or ErrorCode(response.error_code).name}")
+        return bytes(response.auth_bytes)
 
     try:
         send_all(security.tokens(host), ask)

@@ -48,14 +48,14 @@ def test_every_scenario_has_a_row() -> None:
 
 
 def test_every_row_names_the_tests_that_name_it_and_no_others() -> None:
-    told = {test: named(text) for test, text in docstrings()}
+    named_by = {test: named(text) for test, text in docstrings()}
     for row in rows():
-        assert row.tests == {test for test, scenarios in told.items() if row.scenario in scenarios}, row.scenario
+        assert row.tests == {test for test, scenarios in named_by.items() if row.scenario in scenarios}, row.scenario
         assert row.tests != frozenset(), row.scenario
 
 
 def test_kafkas_numbers_of_a_row_are_in_the_docstrings_of_its_tests() -> None:
-    told = dict(docstrings())
+    texts = dict(docstrings())
     for row in rows():
-        text = " ".join(told[test] for test in row.tests)
+        text = " ".join(texts[test] for test in row.tests)
         assert row.numbers <= set(NUMBER.findall(text)), row.scenario

@@ -27,7 +27,7 @@ GOLDEN = Path(__file__).with_name("metadata_images.txt")
 PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataImages.java"
 
 
-def told(changes: ImageChanges, broker: int) -> str:
+def described(changes: ImageChanges, broker: int) -> str:
     """Return the changes of a broker's replicas (removed, leaders, elected, followers) in the Java program's format."""
     local = local_changes(changes, broker)
     kinds = (local.removed, local.leaders, local.elected, local.followers)
@@ -42,7 +42,7 @@ def judged(lines: list[str]) -> int:
     changes = ImageChanges()
     for line in [*lines, "end"]:
         if line.startswith("@"):
-            assert line == told(changes, int(line[1]))
+            assert line == described(changes, int(line[1]))
             continue
         if line.startswith(" "):
             theirs.apply(decode_record(bytes.fromhex(line))[0])

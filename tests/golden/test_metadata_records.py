@@ -31,16 +31,16 @@ PROGRAM = Path(__file__).parents[2] / "client_compat" / "kafka" / "MetadataRecor
 JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-Dstdout.encoding=UTF-8")
 
 
-def as_kafka_tells(value: Any, told: Any) -> Any:
-    """Convert a field's value to Kafka's JSON, of which `told` is the expected part: bytes have one of two base64 alphabets, and ids no
+def as_kafka_prints(value: Any, printed: Any) -> Any:
+    """Convert a field's value to Kafka's JSON, of which `printed` is the expected part: bytes have one of two base64 alphabets, and ids no
     padding."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: as_kafka_tells(getattr(value, snake(name)), part) for name, part in told.items()}
+        return {name: as_kafka_prints(getattr(value, snake(name)), part) for name, part in printed.items()}
     if isinstance(value, list):
-        return [as_kafka_tells(part, each) for part, each in zip(value, told, strict=True)]
+        return [as_kafka_prints(part, each) for part, each in zip(value, printed, strict=True)]
     if isinstance(value, bytes):
         text = base64.b64encode(value).decode()
-        return text if text == told else base64.urlsafe_b64encode(value).decode().rstrip("=")
+        return text if text == printed else base64.urlsafe_b64encode(value).decode().rstrip("=")
     return value
 
 
@@ -48,9 +48,9 @@ def snake(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower()
 
 
-def all_fields_are_told(record: Any, told: dict[str, Any]) -> bool:
+def all_fields_are_printed(record: Any, printed: dict[str, Any]) -> bool:
     """Return whether the fields that Kafka's JSON leaves out have their default in Ottla's record."""
-    silent = [field for field in dataclasses.fields(record) if field.name not in {snake(name) for name in told}]
+    silent = [field for field in dataclasses.fields(record) if field.name not in {snake(name) for name in printed}]
     defaults = type(record)()
     return all(getattr(record, field.name) == getattr(defaults, field.name) for field in silent)
 
@@ -59,10 +59,10 @@ def check(lines: list[str]) -> None:
     seen = set()
     for line in lines:
         written, _, text = line.partition(" ")
-        told = json.loads(text)
+        printed = json.loads(text)
         record, version = decode_record(bytes.fromhex(written))
-        assert as_kafka_tells(record, told) == told, line
-        assert all_fields_are_told(record, told), line
+        assert as_kafka_prints(record, printed) == printed, line
+        assert all_fields_are_printed(record, printed), line
         assert encode_record(record, version).hex() == written, line
         seen.add((type(record), version))
     assert seen == {(kind, version) for kind in KINDS.values() for version in range(kind.MAX_VERSION + 1)}

@@ -45,8 +45,8 @@ def test_every_decision_and_the_rule_behind_it_are_kafkas() -> None:
         if kafkas != our
     ]
     assert not wrong, f"{len(wrong)} differ (seed {SEED}), the first: {wrong[0]}"
-    told = [judgement.rule or "any" for judged in theirs for judgement in judged]
+    rules = [judgement.rule or "any" for judged in theirs for judgement in judged]
     for rule in ("SuperUser", "DefaultDeny", "DefaultAllow", "any"):
-        assert rule in told
-    assert sum("permissionType=DENY" in rule for rule in told) > 100
-    assert sum("permissionType=ALLOW" in rule for rule in told) > 100
+        assert rule in rules
+    assert sum("permissionType=DENY" in rule for rule in rules) > 100
+    assert sum("permissionType=ALLOW" in rule for rule in rules) > 100

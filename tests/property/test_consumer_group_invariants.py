@@ -33,7 +33,7 @@ Partitions = frozenset[tuple[bytes, int]]
 
 @dataclass
 class Client:
-    """A client's view. `told` is the last assignment that it received, `owned` the partitions that it processes.
+    """A client's view. `target` is the last assignment that it received, `owned` the partitions that it processes.
 
     Like a real client, it reports its partitions only after it has applied its assignment, and sends all fields after a lost response.
     """
@@ -44,15 +44,15 @@ class Client:
     is_classic: bool = False
     epoch: int = 0
     owned: Partitions = field(default_factory=frozenset)
-    told: Partitions = field(default_factory=frozenset)
+    target: Partitions = field(default_factory=frozenset)
     missed_an_answer: bool = False
 
     def drop_all(self) -> None:
-        self.epoch, self.owned, self.told = 0, frozenset(), frozenset()
+        self.epoch, self.owned, self.target = 0, frozenset(), frozenset()
 
     def settle(self) -> None:
         """Apply the assignment."""
-        self.owned = self.told
+        self.owned = self.target
 
 
 def flat(assignment: Assignment) -> Partitions:
@@ -218,7 +218,7 @@ class GroupLife(RuleBasedStateMachine):
         if client.missed_an_answer:
             client.settle()
         is_full = client.epoch == 0 or client.missed_an_answer
-        says = is_full or (says and client.owned == client.told)
+        says = is_full or (says and client.owned == client.target)
         try:
             answer: HeartbeatAnswer = self.driver.beat(
                 client.member_id,
@@ -242,7 +242,7 @@ class GroupLife(RuleBasedStateMachine):
             return
         client.epoch = answer.epoch
         if answer.assignment is not None:
-            client.told = flat(answer.assignment)
+            client.target = flat(answer.assignment)
 
     def beat_classic(self, client: Client) -> None:
         error = self.driver.classic_beat(client.member_id, client.epoch)
@@ -269,7 +269,7 @@ class GroupLife(RuleBasedStateMachine):
         client.epoch = answer.generation
         synced = self.driver.sync(client.member_id, client.epoch)
         if synced.error is ErrorCode.NONE:
-            client.told = flat(read_assignment(synced.assignment, self.driver.topics))
+            client.target = flat(read_assignment(synced.assignment, self.driver.topics))
 
     # --- what always holds ----------------------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class GroupLife(RuleBasedStateMachine):
     def no_partition_is_in_two_members_hands(self) -> None:
         living = [client for client in self.clients if client.member_id in self.members()]
         for one, other in combinations(living, 2):
-            assert not (one.owned | one.told) & (other.owned | other.told), (one, other)
+            assert not (one.owned | one.target) & (other.owned | other.target), (one, other)
 
     @invariant()
     def no_partition_is_held_by_two_members_of_the_group(self) -> None:
@@ -352,7 +352,7 @@ class Peer:
     """Whether an acknowledgement counts for the client when it is answered (librdkafka) or when it is sent (Kafka's own client)."""
     epoch: int = 0
     current: Partitions = field(default_factory=frozenset)
-    told: Partitions = field(default_factory=frozenset)
+    target: Partitions = field(default_factory=frozenset)
     is_applied: bool = True
     is_acknowledged: bool = True
     is_full: bool = True
@@ -366,10 +366,10 @@ class Peer:
         if not self.is_applied:
             self.is_applied, self.is_acknowledged = True, False
             if not self.keeps_until_answered:
-                self.current = self.told
+                self.current = self.target
 
     def request(self) -> Flight:
-        acknowledges = self.told if self.is_applied and not self.is_acknowledged else None
+        acknowledges = self.target if self.is_applied and not self.is_acknowledged else None
         owned = acknowledges if acknowledges is not None else self.current if self.is_full else None
         fields: dict[str, Any] = {"epoch": self.epoch, "owned": None if owned is None else nested(owned)}
         if self.is_full:
@@ -381,17 +381,17 @@ class Peer:
 
     def take(self, flight: Flight, answer: HeartbeatAnswer) -> None:
         self.is_full, self.has_new_topics, self.epoch = False, False, answer.epoch
-        if flight.acknowledges is not None and flight.acknowledges == self.told:
-            self.current, self.is_acknowledged = self.told, True
-        if answer.assignment is not None and flat(answer.assignment) != self.told:
-            self.told, self.is_applied, self.is_acknowledged = flat(answer.assignment), False, True
+        if flight.acknowledges is not None and flight.acknowledges == self.target:
+            self.current, self.is_acknowledged = self.target, True
+        if answer.assignment is not None and flat(answer.assignment) != self.target:
+            self.target, self.is_applied, self.is_acknowledged = flat(answer.assignment), False, True
 
     def give_up(self) -> None:
         """Treat the heartbeat in flight as failed, after a timeout or a lost connection."""
         self.flight, self.is_full = None, True
 
     def begin_anew(self) -> None:
-        self.epoch, self.current, self.told, self.confirmed = 0, frozenset(), frozenset(), frozenset()
+        self.epoch, self.current, self.target, self.confirmed = 0, frozenset(), frozenset(), frozenset()
         self.is_applied = self.is_acknowledged = self.is_full = True
 
 

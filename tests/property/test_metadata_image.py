@@ -72,13 +72,13 @@ def test_a_transaction_counts_whole_or_not_at_all(seed: int, length: int, cuts: 
     last = EndTransactionRecord() if end == "commit" else AbortTransactionRecord("it was not to be")
     loader = MetadataLoader()
     batches = as_batches(cut([*before, BeginTransactionRecord(), *inside, last], cuts))
-    told = []
+    published_images = []
     while batches:
         many = source.randint(1, 3)
-        told += loader.load(batches[:many])
+        published_images += loader.load(batches[:many])
         batches = batches[many:]
-    assert [published.image for published in told if published.provenance.offset == begin - 1][-1:] == [made_of(*before)]
-    assert not any(begin <= published.provenance.offset < begin + len(inside) + 1 for published in told)
+    assert [published.image for published in published_images if published.provenance.offset == begin - 1][-1:] == [made_of(*before)]
+    assert not any(begin <= published.provenance.offset < begin + len(inside) + 1 for published in published_images)
     assert loader.published.image == made_of(*(records if end == "commit" else before))
     assert loader.published.provenance.offset == len(records) + 1
 

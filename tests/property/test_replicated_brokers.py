@@ -56,12 +56,12 @@ class Campaign:
         rules = self.cluster.controller.rules
         rules.fence(node)
         await self.cluster[node].crash(power=node not in rules.state.isr and self.rng.random() < 0.5)
-        await self.cluster.tell()
+        await self.cluster.notify()
 
     async def start(self, node: int) -> None:
         self.cluster.controller.rules.register(node)
         await self.cluster[node].start()
-        await self.cluster.tell()
+        await self.cluster.notify()
 
     def collect(self) -> None:
         for value, answer in self.waiting:
@@ -82,7 +82,7 @@ class Campaign:
         for node, broker in self.cluster.brokers.items():
             if not broker.running:
                 await self.start(node)
-        await self.cluster.tell()
+        await self.cluster.notify()
         await self.cluster.pass_time(40_000, step=1_000)
         self.collect()
 

@@ -55,18 +55,18 @@ class Thread:
     process_id: str
     epoch: int = 0
     owned: TaskSet = field(default_factory=TaskSet)
-    told: TaskSet = field(default_factory=TaskSet)
+    target: TaskSet = field(default_factory=TaskSet)
     is_full: bool = True
     confirmed: TaskSet = field(default_factory=TaskSet)
     """The tasks of the last report that the coordinator took."""
 
     def begin_anew(self) -> None:
-        self.epoch, self.owned, self.told, self.is_full, self.confirmed = 0, TaskSet(), TaskSet(), True, TaskSet()
+        self.epoch, self.owned, self.target, self.is_full, self.confirmed = 0, TaskSet(), TaskSet(), True, TaskSet()
 
     def apply(self) -> None:
         """Apply the assigned tasks: close the revoked ones and open the new ones."""
-        if self.owned != self.told:
-            self.owned, self.is_full = self.told, True
+        if self.owned != self.target:
+            self.owned, self.is_full = self.target, True
 
 
 class StreamsGroupLife(RuleBasedStateMachine):
@@ -171,7 +171,7 @@ class StreamsGroupLife(RuleBasedStateMachine):
             thread.begin_anew()
         else:
             thread.epoch, thread.is_full = answer.epoch, False
-            thread.told = answer.tasks if answer.tasks is not None else thread.told
+            thread.target = answer.tasks if answer.tasks is not None else thread.target
 
     def handle(self, thread: Thread, fields: dict[str, Any]) -> StreamsHeartbeatAnswer | ErrorCode:
         try:

@@ -90,9 +90,9 @@ def test_the_audit_has_the_verdict_of_the_local_files_and_writes_its_findings_to
 
 
 def test_the_estimate_is_that_of_the_local_files(store: Store) -> None:
-    told = ottla("audit", "--estimate", "--master", "local[2]", store.url("logs")).stdout
-    assert told == ottla("audit", "--estimate", "--master", "local[2]", store.local / "logs").stdout
-    assert "Requests:" in told
+    output = ottla("audit", "--estimate", "--master", "local[2]", store.url("logs")).stdout
+    assert output == ottla("audit", "--estimate", "--master", "local[2]", store.local / "logs").stdout
+    assert "Requests:" in output
 
 
 def test_an_audit_resumes_with_the_partitions_whose_objects_did_not_change(tmp_path: Path, store: Store) -> None:

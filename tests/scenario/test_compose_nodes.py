@@ -67,11 +67,11 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 def test_three_brokers_replicate_one_is_killed_and_back_and_the_audit_compares_their_directories(nodes: Nodes) -> None:
     create_topic(nodes.bootstrap, "numbers", 3, replicas=DEFAULT)
     producer = Producer({"bootstrap.servers": nodes.bootstrap, "enable.idempotence": True, "message.timeout.ms": PATIENCE_S * 1000})
-    told: list[Any] = []
+    problems: list[Any] = []
 
     def send(values: range) -> None:
         for value in values:
-            producer.produce("numbers", b"%d" % value, on_delivery=lambda error, _: told.append(error))
+            producer.produce("numbers", b"%d" % value, on_delivery=lambda error, _: problems.append(error))
         assert producer.flush(PATIENCE_S) == 0
 
     send(range(100))
@@ -79,7 +79,7 @@ def test_three_brokers_replicate_one_is_killed_and_back_and_the_audit_compares_t
     send(range(100, 200))
     nodes.processes[BROKERS[0]].start()
     send(range(200, 300))
-    assert told == [None] * 300
+    assert problems == [None] * 300
     for variables in nodes.variables.values():
         address, secure = health.first_listener(variables)
         health.ask(address, secure=secure)  # as the health checks in docker-compose.yml do

@@ -393,9 +393,9 @@ def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.C
     with InProcessCluster(brokers=3) as cluster:
         cluster.topics.create("orders", 3)
         killed = cluster.wait_until_led("orders")
-        told = next(number for number in cluster.brokers if number != killed)
+        shown_broker = next(number for number in cluster.brokers if number != killed)
         assert produce_to(cluster.brokers[killed], b"one", "orders").error_code == 0
-        with served(cluster.brokers[told], cluster.brokers[told].movable) as room:
+        with served(cluster.brokers[shown_broker], cluster.brokers[shown_broker].movable) as room:
             page = ConsolePage(chromium, room)
             page.open("/cluster")
             page.wait_for("every partition has a leader")
@@ -412,7 +412,7 @@ def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.C
             cluster.restart(killed)
             for name in ("elsewhere-1", "elsewhere-2", "elsewhere-3"):
                 cluster.topics.create(name, replicas=1)
-            absent = next(name for name in ("elsewhere-1", "elsewhere-2", "elsewhere-3") if cluster.wait_until_led(name) != told)
+            absent = next(name for name in ("elsewhere-1", "elsewhere-2", "elsewhere-3") if cluster.wait_until_led(name) != shown_broker)
             page.open(f"/topics/{absent}/0")
             page.wait_for(f"This broker has no replica of {absent}-0: its records are shown by the console of broker")
             page.find(".list input[type=search]").send_keys(absent)

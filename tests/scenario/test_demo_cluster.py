@@ -84,9 +84,9 @@ def test_the_page_shows_what_the_run_said(played: tuple[Path, str], chromium: we
         picture = act.find_element(CSS, "svg")
         assert picture.size["height"] > 200
         assert f"{key}-0 led by" in picture.text
-        marks, told = picture.find_elements(CSS, "circle"), act.find_elements(CSS, "ol.told li")
-        assert len(marks) == len(told) > 0
-        assert any("is killed" in each.text for each in told)
+        marks, events = picture.find_elements(CSS, "circle"), act.find_elements(CSS, "ol.events li")
+        assert len(marks) == len(events) > 0
+        assert any("is killed" in each.text for each in events)
         assert ("no consumer is given" in act.text) == (key != "safe")
 
 

@@ -391,8 +391,8 @@ def test_an_observer_is_not_told_that_a_client_saw_what_is_held_back(broker: Fau
     with broker.client() as other:
         broker.call_until(lambda running: running.services.partitions.get("t", 0).log.log_end_offset == 1)
         produce(other, "t", b"beside")
-    told = [(each.seen, each.late) for each in seen if each.subject.api.name == "PRODUCE"]
-    assert told == [(False, True), (True, False)]
+    outcomes = [(each.seen, each.late) for each in seen if each.subject.api.name == "PRODUCE"]
+    assert outcomes == [(False, True), (True, False)]
 
 
 @only_of_a_broker

@@ -78,8 +78,8 @@ def test_a_compose_file_needs_no_change_but_the_image(path: Path, run: Run) -> N
     external = "localhost:9094" if "EXTERNAL" in str(service) else "localhost:9092"
     for topic, partitions in document["x-topics"].items():
         kcat = ["kcat", "-b", external, "-t", topic, *document.get("x-kcat", ())]
-        told = kafka.exec(*kcat, "-L").stdout
-        assert f'topic "{topic}" with {partitions} partitions' in told
+        output = kafka.exec(*kcat, "-L").stdout
+        assert f'topic "{topic}" with {partitions} partitions' in output
         assert kafka.exec(*kcat, "-P", "-K:", stdin="1:one\n2:two\n").returncode == 0
         assert sorted(kafka.exec(*kcat, "-C", "-e", "-q").stdout.split()) == ["one", "two"]
     assert "Unknown setting" in kafka.output if "CONFLUENT_SUPPORT" in str(service) else "Unknown setting" not in kafka.output
@@ -286,8 +286,8 @@ def test_without_variables_it_is_ottlas_own_broker_and_a_word_is_a_command(run: 
 def test_with_a_lock_of_its_own_it_is_reached_by_who_logs_in_as_it_says(run: Run, env: dict[str, str], options: list[str]) -> None:
     own = run({**env, "OTTLA_ADVERTISED_LISTENERS": "SECURE://kafka:9092"}, ["serve", *options])
     own.wait_until(lambda: "# Python" in own.output, "the broker")
-    told = own.output.partition("# librdkafka")[2].partition("# Python")[0].splitlines()[1:]
-    user = dict(line.split("=", 1) for line in told if line)
+    output = own.output.partition("# librdkafka")[2].partition("# Python")[0].splitlines()[1:]
+    user = dict(line.split("=", 1) for line in output if line)
     assert user["security.protocol"] == ("SASL_SSL" if options else "SASL_PLAINTEXT")
     done = own.exec("/opt/ottla/bin/python", "-c", LOGGED_IN, json.dumps([user, user]))
     assert done.stdout == "Message produced by a user\n", done.stderr
@@ -299,9 +299,9 @@ def test_a_port_of_its_own_is_open_to_all_and_told_to_clients_and_brokers_togeth
     assert "broker 1 at localhost:9093" in one.exec("kcat", "-b", "kafka:9093", "-L").stdout
     two = run({}, ["serve", "--brokers=2", "--port=9192", "--data-dir=/data/all"])
     two.wait_until(lambda: "listening on" in two.output, "the brokers")
-    told = two.exec("kcat", "-b", "127.0.0.1:9192", "-L").stdout
-    assert "broker 1 at 127.0.0.1:9192" in told
-    assert "broker 2 at 127.0.0.1:9193" in told
+    output = two.exec("kcat", "-b", "127.0.0.1:9192", "-L").stdout
+    assert "broker 1 at 127.0.0.1:9192" in output
+    assert "broker 2 at 127.0.0.1:9193" in output
 
 
 @pytest.mark.parametrize("options", [["--config", "/etc/own.properties"], ["--config=/etc/own.properties"]])

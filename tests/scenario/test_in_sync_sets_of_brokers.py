@@ -47,9 +47,9 @@ async def test_a_follower_joins_only_with_all_that_its_leader_began_with(cluster
     await cluster.elect(2)
     rules, before = cluster.controller.rules, cluster.controller.rules.liveness[3]
     rules.fence(3)
-    await cluster.tell()
+    await cluster.notify()
     rules.liveness = rules.liveness | {3: before}
-    await cluster.tell()
+    await cluster.notify()
     assert (cluster.state.isr, cluster[2].partition.log.high_watermark) == ((1, 2), 0)
     await cluster.fetch(2, 0, replica=3, current_leader_epoch=2)
     assert asked_for(cluster) == []
@@ -71,7 +71,7 @@ async def test_a_fenced_or_leaving_follower_that_still_fetches_is_not_proposed_a
     assert cluster[2].values == [b"a"]
     assert (cluster.state.isr, asked_for(cluster)) == ((1,), [])
     stand(cluster, 2, fenced=False, shutting_down=False)
-    await cluster.tell()
+    await cluster.notify()
     await cluster.pass_time(2_000)
     assert cluster.state.isr == (1, 2)
 
@@ -80,7 +80,7 @@ async def test_a_fenced_or_leaving_follower_that_still_fetches_is_not_proposed_a
 async def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refused_and_commits_without_it(cluster: Cluster) -> None:
     """KIP-841, scenario 18: the controller rejects the proposed ISR, because a fenced broker is in it."""
     stand(cluster, 2, fenced=True)
-    await cluster.elect(1, isr=(1,), told=())
+    await cluster.elect(1, isr=(1,), notified=())
     cluster[1].partition.lead(cluster.state)
     await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
     assert asked_for(cluster) == [{1: 101, 2: 102}]
@@ -105,7 +105,7 @@ async def test_a_follower_that_lost_its_disk_after_its_fetch_is_not_in_sync_by_t
     await cluster.pass_time(100, step=50)
     assert (asked_for(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 102}, (1,))
     await cluster[2].start()
-    await cluster.tell()
+    await cluster.notify()
     await cluster.pass_time(2_000)
     assert (asked_for(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 202}, (1, 2))
     assert cluster[2].values == [b"a"]
@@ -120,7 +120,7 @@ async def test_a_proposal_names_the_incarnation_that_had_caught_up_also_when_the
     cluster.controller.reachable = False
     await cluster.fetch(1, 1, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
     stand(cluster, 2, epoch=202)
-    await cluster.tell()
+    await cluster.notify()
     await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
     cluster.controller.reachable = True
     await cluster.pass_time(100, step=50)
@@ -175,7 +175,7 @@ async def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ag
     await cluster[3].crash()
     epoch = cluster.state.leader_epoch
     cluster.controller.rules.fence(3)
-    await cluster.tell()
+    await cluster.notify()
     assert (cluster.state.isr, cluster.state.leader_epoch) == ((1, 2), epoch)
     answer = await cluster.produce(1, b"b", acks=-1)
     assert answer().error_code == 0
@@ -212,15 +212,15 @@ async def test_a_leader_elected_again_after_another_leadership_forgets_its_follo
     waiting = await cluster.produce(1, b"a", acks=-1)
     await cluster.pass_time(1_000)
     assert (cluster[3].values, waiting()) == ([b"a"], None)
-    await cluster.elect(2, told=(3,))
+    await cluster.elect(2, notified=(3,))
     await cluster[2].start()
     await cluster.produce(2, b"b")
     await cluster.pass_time(1_000)
     assert cluster[3].values == [b"b"]
     await cluster[2].crash()
-    await cluster.elect(1, isr=(1, 3), told=(1,))
+    await cluster.elect(1, isr=(1, 3), notified=(1,))
     assert (waiting(), cluster[1].partition.log.high_watermark) == (None, 0), "broker 3 has not got it any more"
-    await cluster.tell()
+    await cluster.notify()
     await cluster.pass_time(2_000)
     assert waiting().error_code == 0
     assert cluster[3].values == cluster[1].values == [b"a"]
@@ -239,7 +239,7 @@ async def test_records_that_only_the_last_replica_has_are_not_committed_so_an_ea
     for node in (3, 2):
         await cluster[node].crash()
         cluster.controller.rules.fence(node)
-        await cluster.tell()
+        await cluster.notify()
     taken, refused = await cluster.produce(1, b"alone"), await cluster.produce(1, b"b", acks=-1)
     assert (taken().error_code, refused().error_code) == (0, ErrorCode.NOT_ENOUGH_REPLICAS)
     seen = await cluster.fetch(1, 1)

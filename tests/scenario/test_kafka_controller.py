@@ -119,8 +119,8 @@ async def test_both_listeners_of_kafka_are_asked_over_links(place: Place) -> Non
     assert at_controller.versions(ApiKey.BROKER_REGISTRATION) == (0, 4)
     with pytest.raises(UnsupportedByPeer):
         await at_controller.call(MetadataRequest(topics=[]), timeout_ms=TIMEOUT_MS)
-    told = await at_broker.call(MetadataRequest(topics=[]), timeout_ms=TIMEOUT_MS)
-    assert [broker.port for broker in told.brokers] == [place.kafka.port]
+    response = await at_broker.call(MetadataRequest(topics=[]), timeout_ms=TIMEOUT_MS)
+    assert [broker.port for broker in response.brokers] == [place.kafka.port]
     at_controller.close()
     at_broker.close()
 

@@ -56,16 +56,16 @@ def dump(tools: Tools, files: Iterable[Path], *options: str) -> str:
 def test_segments_indexes_and_snapshots_are_dumped_without_complaints(tools: Tools, directory: Path) -> None:
     files = [path for path in (directory / "t-0").iterdir() if path.suffix in {".log", ".index", ".timeindex", ".snapshot"}]
     assert sum(path.suffix == ".log" for path in files) > 1
-    told = dump(tools, files, "--deep-iteration")
-    assert told.count("sequence: ") == 60
-    assert "producerId: 7 producerEpoch: 0" in told
-    assert "lastSequence: 59" in told
+    output = dump(tools, files, "--deep-iteration")
+    assert output.count("sequence: ") == 60
+    assert "producerId: 7 producerEpoch: 0" in output
+    assert "lastSequence: 59" in output
 
 
 def test_indexes_agree_with_their_segments_and_are_sane(tools: Tools, directory: Path) -> None:
     indexes = [path for path in (directory / "t-0").iterdir() if path.suffix in {".index", ".timeindex"}]
-    told = dump(tools, indexes, "--index-sanity-check")
-    assert told.count("passed sanity check.") == len(indexes)
+    output = dump(tools, indexes, "--index-sanity-check")
+    assert output.count("passed sanity check.") == len(indexes)
     dump(tools, indexes, "--verify-index-only")
 
 

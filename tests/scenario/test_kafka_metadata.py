@@ -141,8 +141,8 @@ async def test_an_observer_has_the_log_and_the_image_of_a_kafka_over_the_ends_of
             assert one.observer.controller == Node(kafka.node_id, HOST, kafka.controller_port)
             assert one.image.brokers[kafka.node_id].fenced is False
             asking = ("--bootstrap-controller", f"{HOST}:{kafka.controller_port}", "describe", "--replication")
-            told = good(await asyncio.to_thread(tools.run, "kafka-metadata-quorum", *asking))
-            row = next(row for row in table(told, "NodeId") if row["NodeId"] == str(OBSERVER_ID))
+            output = good(await asyncio.to_thread(tools.run, "kafka-metadata-quorum", *asking))
+            row = next(row for row in table(output, "NodeId") if row["NodeId"] == str(OBSERVER_ID))
             assert row["Status"] == "Observer"
             assert int(row["LogEndOffset"]) > 10
             client.call(DeleteTopicsRequest([DeleteTopicState("gone")], timeout_ms=10_000), version=6)

@@ -119,14 +119,14 @@ def test_kafkas_dump_reads_every_record_of_a_snapshot_that_we_wrote(tools: Tools
     records = list(to_records(image))
     path = tmp_path / SnapshotId(402, 3).file_name
     path.write_bytes(b"".join(write_snapshot(Snapshot(17, records, 1, voters), 3, 30, 5000)))
-    told = dumped_metadata(tools, path)
-    assert "isvalid: false" not in told
-    assert "SnapshotHeader" in told
-    assert '"lastContainedLogTimestamp":17' in told
-    assert '"kRaftVersion":1' in told
-    assert '"name":"CONTROLLER","host":"h","port":9093' in told
-    assert "SnapshotFooter" in told
-    decoded = metadata_records(told)
+    dumped = dumped_metadata(tools, path)
+    assert "isvalid: false" not in dumped
+    assert "SnapshotHeader" in dumped
+    assert '"lastContainedLogTimestamp":17' in dumped
+    assert '"kRaftVersion":1' in dumped
+    assert '"name":"CONTROLLER","host":"h","port":9093' in dumped
+    assert "SnapshotFooter" in dumped
+    decoded = metadata_records(dumped)
     assert [words(each["type"]) for each in decoded] == [type(record).__name__.lower() for record in records]
     names = {topic.name for topic in image.topics.values()}
     assert {each["data"]["name"] for each in decoded if each["type"] == "TOPIC_RECORD"} == names

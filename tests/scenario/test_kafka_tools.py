@@ -152,8 +152,8 @@ def test_offsets_deleted_records_and_log_directories(tools: Tools, broker: Runni
     assert "low_watermark: 2" in run(tools, broker, "kafka-delete-records", "--offset-json-file", str(plan))
     assert run(tools, broker, "kafka-get-offsets", "--topic", "cut", "--time", "earliest").strip() == "cut:0:2"
     assert run(tools, broker, "kafka-get-offsets", "--topic", "cut", "--time", "max-timestamp").strip() == "cut:0:2"
-    told = run(tools, broker, "kafka-log-dirs", "--describe", "--topic-list", "cut")
-    (directory,) = json.loads(told[told.index("{") :])["brokers"][0]["logDirs"]
+    output = run(tools, broker, "kafka-log-dirs", "--describe", "--topic-list", "cut")
+    (directory,) = json.loads(output[output.index("{") :])["brokers"][0]["logDirs"]
     assert (directory["error"], directory["partitions"][0]["partition"]) == (None, "cut-0")
     assert directory["partitions"][0]["size"] > 0
 
@@ -161,8 +161,8 @@ def test_offsets_deleted_records_and_log_directories(tools: Tools, broker: Runni
 def test_performance_tools_count_every_record(tools: Tools, broker: RunningBroker) -> None:
     create(tools, broker, "perf", 2)
     load = ["--topic", "perf", "--num-records", "2000", "--record-size", "100", "--throughput", "-1"]
-    told = good(tools.run("kafka-producer-perf-test", *load, "--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=all"))
-    assert "2000 records sent" in told
+    output = good(tools.run("kafka-producer-perf-test", *load, "--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=all"))
+    assert "2000 records sent" in output
     read = run(tools, broker, "kafka-consumer-perf-test", "--topic", "perf", "--messages", "2000")
     assert re.search(r", 2000, ", read), read
 
@@ -215,8 +215,8 @@ def test_kafka_acls_adds_lists_and_removes(tools: Tools, tmp_path: Path) -> None
 def test_the_node_is_its_quorums_only_voter(tools: Tools, broker: RunningBroker) -> None:
     status = run(tools, broker, "kafka-metadata-quorum", "describe", "--status")
     assert "LeaderId:" in status
-    told = run(tools, broker, "kafka-metadata-quorum", "describe", "--replication")
-    assert [(line.split()[0], line.split()[-1]) for line in told.splitlines()[1:]] == [("1", "Leader")]
+    output = run(tools, broker, "kafka-metadata-quorum", "describe", "--replication")
+    assert [(line.split()[0], line.split()[-1]) for line in output.splitlines()[1:]] == [("1", "Leader")]
 
 
 def test_no_leader_has_to_be_elected_and_no_partition_moves(tools: Tools, broker: RunningBroker, tmp_path: Path) -> None:
@@ -234,6 +234,6 @@ def test_no_leader_has_to_be_elected_and_no_partition_moves(tools: Tools, broker
 def test_a_feature_is_lowered_and_raised(tools: Tools, broker: RunningBroker) -> None:
     for verb, level in (("downgrade", "1"), ("upgrade", "2")):
         run(tools, broker, "kafka-features", verb, "--feature", f"transaction.version={level}")
-        told = run(tools, broker, "kafka-features", "describe")
-        (line,) = (line for line in told.splitlines() if "transaction.version" in line)
+        output = run(tools, broker, "kafka-features", "describe")
+        (line,) = (line for line in output.splitlines() if "transaction.version" in line)
         assert f"FinalizedVersionLevel: {level}" in line

@@ -194,8 +194,8 @@ def standing_still(broker: Node) -> Iterator[None]:
 def look_at_who_is_away(cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp_path: Path) -> None:
     fill(tools, ours, "followed")
     flags = [f"--{which}-partitions" for which in ("under-replicated", "at-min-isr", "under-min-isr", "unavailable")]
-    told = all_of(*(["kafka-topics", "--describe", flag] for flag in flags), tools=tools, at=ours)
-    named = [set(re.findall(r"Topic: (followed|lost|stays)", each)) for each in told]
+    outputs = all_of(*(["kafka-topics", "--describe", flag] for flag in flags), tools=tools, at=ours)
+    named = [set(re.findall(r"Topic: (followed|lost|stays)", each)) for each in outputs]
     assert named == [{"followed", "lost"}, {"followed", "stays"}, {"lost"}, {"lost"}]
     election = ["--election-type", "unclean", "--topic", "lost", "--partition", "0"]
     assert "EligibleLeadersNotAvailableException" in refused(tools, ours, "kafka-leader-election", *election)
@@ -216,7 +216,7 @@ def begin_reassignment(at: BrokerProcess, topic: str, replicas: list[int]) -> No
 
 def test_the_quorum_and_the_cluster_are_described(cluster: Cluster, tools: Tools, ours: BrokerProcess) -> None:
     at = ["--bootstrap-server", ours.bootstrap]
-    told = all_of(
+    outputs = all_of(
         ["kafka-metadata-quorum", "describe", "--status"],
         ["kafka-metadata-quorum", "describe", "--replication"],
         ["kafka-features", "describe"],
@@ -224,7 +224,7 @@ def test_the_quorum_and_the_cluster_are_described(cluster: Cluster, tools: Tools
         tools=tools,
         at=ours,
     )
-    status, replication, features, versions = told
+    status, replication, features, versions = outputs
     assert re.search(r"LeaderId:\s+101\n", status), status
     assert {observer["id"] for observer in json.loads(status.split("CurrentObservers:")[1])} == {KAFKAS, OURS, OTHER}
     rows = [line.split() for line in replication.splitlines() if line.endswith("Observer\t")]
@@ -297,14 +297,14 @@ def test_the_metadata_log_has_the_same_records_of_a_topic_in_ottlas_directory_as
     cluster: Cluster, tools: Tools, ours: BrokerProcess
 ) -> None:
     create(cluster, tools, "shown", OTHER, OURS, KAFKAS)
-    told = {}
+    outputs = {}
     for node in (OURS, KAFKAS):
         log = cluster.broker(node).directory / "__cluster_metadata-0" / f"{0:020}.log"
         records = metadata_records(dumped_metadata(tools, log))
         (topic_id,) = (each["data"]["topicId"] for each in records if each["data"].get("name") == "shown")
-        told[node] = [each for each in records if each["data"].get("topicId") == topic_id]
-    assert told[OURS] == told[KAFKAS]
-    assert told[OURS][1]["data"]["replicas"] == [OTHER, OURS, KAFKAS]
+        outputs[node] = [each for each in records if each["data"].get("topicId") == topic_id]
+    assert outputs[OURS] == outputs[KAFKAS]
+    assert outputs[OURS][1]["data"]["replicas"] == [OTHER, OURS, KAFKAS]
 
 
 def replica_verification(tools: Tools, at: BrokerProcess, topic: str) -> str:
@@ -319,19 +319,19 @@ def replica_verification(tools: Tools, at: BrokerProcess, topic: str) -> str:
 
 
 def test_asked_one_after_the_other_kafkas_broker_and_ottlas_tell_the_same_of_the_cluster(cluster: Cluster) -> None:
-    told = []
+    outputs = []
     for broker in cluster.brokers:
         with Client(HOST, broker.process.port, client_id="asker") as client:
             versions = client.call(ApiVersionsRequest("a", "1"), 4)
             resources = client.call(ListConfigResourcesRequest([4, 8])).config_resources
-        told.append(
+        outputs.append(
             (
                 {each.name: (each.min_version, each.max_version) for each in versions.supported_features},
                 {each.name: each.max_version_level for each in versions.finalized_features},
                 sorted((each.resource_type, each.resource_name) for each in resources),
             )
         )
-    assert told[0] == told[1] == told[2]
+    assert outputs[0] == outputs[1] == outputs[2]
 
 
 @pytest.mark.parametrize("asked", [KAFKAS, OURS])

@@ -32,8 +32,8 @@ def at_controller(tools: Tools, brokers: ServeProcess, tool: str, *arguments: st
 
 
 def test_the_quorum_is_one_voter_with_the_brokers_as_observers(tools: Tools, brokers: ServeProcess) -> None:
-    told = at_controller(tools, brokers, "kafka-metadata-quorum", "describe", "--replication")
-    roles = [(line.split()[0], line.split()[-1]) for line in told.splitlines()[1:]]
+    output = at_controller(tools, brokers, "kafka-metadata-quorum", "describe", "--replication")
+    roles = [(line.split()[0], line.split()[-1]) for line in output.splitlines()[1:]]
     assert sorted(roles) == [("1", "Observer"), ("2", "Observer"), ("3", "Observer"), ("3000", "Leader")]
     assert "LeaderId:" in run(tools, brokers, "kafka-metadata-quorum", "describe", "--status")
 
@@ -41,16 +41,16 @@ def test_the_quorum_is_one_voter_with_the_brokers_as_observers(tools: Tools, bro
 def test_features_are_told_and_changed_at_the_controller(tools: Tools, brokers: ServeProcess) -> None:
     assert "4.4-IV2" in at_controller(tools, brokers, "kafka-features", "describe")
     at_controller(tools, brokers, "kafka-features", "downgrade", "--feature", "share.version=0")
-    told = at_controller(tools, brokers, "kafka-features", "describe")
-    (share,) = (line for line in told.splitlines() if "share.version" in line)
+    output = at_controller(tools, brokers, "kafka-features", "describe")
+    (share,) = (line for line in output.splitlines() if "share.version" in line)
     assert "FinalizedVersionLevel: 0" in share
 
 
 def test_settings_are_changed_and_told_at_the_controller(tools: Tools, brokers: ServeProcess) -> None:
     change = ("--alter", "--entity-type", "brokers", "--entity-default", "--add-config", "log.cleaner.threads=2")
     at_controller(tools, brokers, "kafka-configs", *change)
-    told = at_controller(tools, brokers, "kafka-configs", "--describe", "--entity-type", "brokers", "--entity-default")
-    assert "log.cleaner.threads=2" in told
+    output = at_controller(tools, brokers, "kafka-configs", "--describe", "--entity-type", "brokers", "--entity-default")
+    assert "log.cleaner.threads=2" in output
 
 
 def test_a_partition_is_moved_and_its_preferred_leader_elected(tools: Tools, brokers: ServeProcess, tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_partition_is_moved_and_its_preferred_leader_elected(tools: Tools, bro
     run(tools, brokers, "kafka-reassign-partitions", "--reassignment-json-file", str(plan), "--execute")
     while "is completed" not in run(tools, brokers, "kafka-reassign-partitions", "--reassignment-json-file", str(plan), "--verify"):
         pass
-    told = run(tools, brokers, "kafka-topics", "--describe", "--topic", "moves")
-    assert "Replicas: 3,2" in told
+    output = run(tools, brokers, "kafka-topics", "--describe", "--topic", "moves")
+    assert "Replicas: 3,2" in output
 
 
 def test_a_broker_that_does_not_exist_cannot_be_unregistered(tools: Tools, brokers: ServeProcess) -> None:

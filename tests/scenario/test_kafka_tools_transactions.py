@@ -50,8 +50,12 @@ def test_what_is_open_is_listed_and_described_with_its_producer(tools: Tools, br
         row for row in table(run(tools, broker, "kafka-transactions", "list"), "TransactionalId") if row["TransactionalId"] == "open-tx"
     ]
     assert (row["Coordinator"], row["ProducerId"], row["TransactionState"]) == ("1", str(holder.producer_id), "Ongoing")
-    (told,) = table(run(tools, broker, "kafka-transactions", "describe", "--transactional-id", "open-tx"), "CoordinatorId")
-    assert (told["ProducerEpoch"], told["TransactionTimeoutMs"], told["TopicPartitions"]) == (str(holder.epoch), "60000", "open-0")
+    (described,) = table(run(tools, broker, "kafka-transactions", "describe", "--transactional-id", "open-tx"), "CoordinatorId")
+    assert (described["ProducerEpoch"], described["TransactionTimeoutMs"], described["TopicPartitions"]) == (
+        str(holder.epoch),
+        "60000",
+        "open-0",
+    )
     (state,) = producers(tools, broker, "open")
     assert (state["ProducerId"], state["LastSequence"], state["CurrentTransactionStartOffset"]) == (str(holder.producer_id), "1", "0")
 

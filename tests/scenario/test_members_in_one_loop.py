@@ -82,11 +82,11 @@ async def test_a_member_tells_of_all_features_that_the_cluster_has_as_kafkas_bro
     leader.append_kraft_version(leader.epoch, 1)
     cluster.controller.write(FeatureLevelRecord("share.version", 1))
     await cluster.pass_ms(2_000)
-    told = await cluster.ask(2, ApiVersionsRequest("a", "1"), 4)
-    levels = {each.name: each.max_version_level for each in told.finalized_features}
+    response = await cluster.ask(2, ApiVersionsRequest("a", "1"), 4)
+    levels = {each.name: each.max_version_level for each in response.finalized_features}
     assert levels == {"metadata.version": 30, "transaction.version": 2, "group.version": 1, "share.version": 1, "kraft.version": 1}
-    assert {each.name: (each.min_version, each.max_version) for each in told.supported_features} == REGISTERED
-    assert told.finalized_features_epoch > 0
+    assert {each.name: (each.min_version, each.max_version) for each in response.supported_features} == REGISTERED
+    assert response.finalized_features_epoch > 0
 
 
 @played_by(in_a_cluster)

@@ -63,8 +63,8 @@ async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_a
     member.crash(power_loss=True)
     await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "its session is over")
     await cluster.done(member.start())
-    told = [epoch for epoch, _ in groupby(asked.previous_broker_epoch for asked in registrations(cluster, 3))]
-    assert told == [-1, epoch, -1]
+    reported = [epoch for epoch, _ in groupby(asked.previous_broker_epoch for asked in registrations(cluster, 3))]
+    assert reported == [-1, epoch, -1]
     await all_in_sync(cluster)
 
 

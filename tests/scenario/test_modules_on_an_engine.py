@@ -51,7 +51,7 @@ def image() -> Iterator[None]:
         client.close()
 
 
-def told(name: str, seconds: Sequence[float]) -> None:
+def print_seconds(name: str, seconds: Sequence[float]) -> None:
     print(f"{name}: {statistics.median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f}, {len(seconds)} starts)")
 
 
@@ -61,7 +61,7 @@ def test_a_module_starts_it_and_a_client_produces_and_consumes(module: Module) -
         module.language.ensure_built()
     except ToolchainMissing as missing:
         pytest.skip(str(missing))
-    told(module.name, [module.seconds() for _ in range(STARTS)])
+    print_seconds(module.name, [module.seconds() for _ in range(STARTS)])
 
 
 class Composed:
@@ -140,7 +140,7 @@ def test_a_compose_file_comes_up_healthy_and_its_services_end_well(path: Path, t
         for _ in range(STARTS):
             project.down()
             seconds.append(project.up())
-        told(f"compose, {path.stem}", seconds)
+        print_seconds(f"compose, {path.stem}", seconds)
         deadline = time.monotonic() + PATIENCE_S
         while (health := project.health()) == "starting" and time.monotonic() < deadline:
             pass  # asking takes a tenth of a second

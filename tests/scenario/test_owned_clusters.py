@@ -50,8 +50,8 @@ def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more
         assert [each.error_code for each in (await cluster.ask(2, IncrementalAlterConfigsRequest([change]))).responses] == [0]
         is_cordoned = op == OpType.SET
         await cluster.until(lambda: bool(cluster.place.image.brokers[2].cordoned_directories) is is_cordoned, "the controller knows")
-        (told,) = (await cluster.ask(2, DescribeLogDirsRequest())).results
-        assert told.is_cordoned is is_cordoned
+        (result,) = (await cluster.ask(2, DescribeLogDirsRequest())).results
+        assert result.is_cordoned is is_cordoned
 
     async def body(cluster: OwnedCluster) -> None:
         await cordon(cluster, OpType.SET)

@@ -80,9 +80,9 @@ def test_kafka_configs_refuses_the_same_quotas(tools: Tools, brokers: tuple[Boot
         assert "InvalidRequestException" in ours
 
 
-def _reason(told: str) -> str:
+def _reason(message: str) -> str:
     """Return the last exception in the output."""
-    return [line for line in told.splitlines() if "Exception: " in line][-1]
+    return [line for line in message.splitlines() if "Exception: " in line][-1]
 
 
 WINDOW_MS = 1_000

@@ -28,8 +28,8 @@ async def set_quota(cluster: OwnedCluster, target: Target, **values: float | Non
 async def test_the_controller_charges_for_partitions_and_the_broker_reads_no_more(cluster: OwnedCluster) -> None:
     await set_quota(cluster, ANYBODY, controller_mutation_rate=1.0)
     for node in (1, 2):
-        told = await cluster.ask(node, DescribeClientQuotasRequest())
-        assert [(each.values[0].key, each.values[0].value) for each in told.entries] == [("controller_mutation_rate", 1.0)]
+        response = await cluster.ask(node, DescribeClientQuotasRequest())
+        assert [(each.values[0].key, each.values[0].value) for each in response.entries] == [("controller_mutation_rate", 1.0)]
     made = await cluster.ask(1, CreateTopicsRequest([CreatableTopic("a", 13, 1)]), 7)
     assert (made.topics[0].error_code, made.throttle_time_ms) == (0, 0)
     refused = await cluster.ask(2, CreateTopicsRequest([CreatableTopic("b", 1, 1)]), 7)

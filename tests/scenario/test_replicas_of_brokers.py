@@ -52,8 +52,8 @@ async def test_acks_all_is_not_answered_without_the_follower_and_times_out(clust
     answer = await cluster.produce(1, b"a", acks=-1)
     assert answer() is None
     await cluster.pass_time(5_000)
-    told = answer()
-    assert (told.error_code, told.base_offset, told.log_start_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0, 0), "where it stays"
+    response = answer()
+    assert (response.error_code, response.base_offset, response.log_start_offset) == (ErrorCode.REQUEST_TIMED_OUT, 0, 0), "where it stays"
     assert cluster[1].values == [b"a"]
 
 
@@ -137,7 +137,7 @@ async def test_a_log_of_epochs_that_its_leader_never_saw_is_cut_in_several_round
     """KIP-279, scenario 3 (KAFKA-6361): fast unclean elections give a follower epochs that its leader never saw."""
     cluster.unreachable.update((1, 2))
     for leader, other in ((1, 2), (2, 1), (1, 2), (2, 1), (1, 2)):
-        await cluster.elect(leader, told=(leader,))
+        await cluster.elect(leader, notified=(leader,))
         for value in (b"x%d" % leader, b"y%d" % leader):
             await cluster.produce(leader, value)
         assert not cluster[other].values or cluster[other].values[0] != cluster[leader].values[0]
@@ -265,12 +265,12 @@ async def test_a_retry_is_answered_by_the_next_leader_with_the_offsets_that_it_h
 @played_by(run)
 async def test_a_follower_that_knows_the_new_epoch_first_asks_again(cluster: Cluster) -> None:
     """KAFKA-14078, scenario 26: the fetch gets NOT_LEADER_OR_FOLLOWER, because the leader does not know its election yet."""
-    await cluster.elect(1, told=(2,))
+    await cluster.elect(1, notified=(2,))
     await cluster.pass_time(2_000)
     assert (await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert (await cluster.fetch(1, 0, replica=9, current_leader_epoch=0)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert (await cluster.fetch(1, 0, replica=9)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    await cluster.tell()
+    await cluster.notify()
     await cluster.produce(1, b"a")
     await cluster.pass_time(3_000)
     assert cluster[2].values == [b"a"]
@@ -353,11 +353,11 @@ async def test_a_leader_that_slept_through_an_election_fails_what_waits_and_cuts
     await cluster.elect(1)
     cluster.unreachable.add(1)
     await cluster.pass_time(1_000)
-    await cluster.elect(2, isr=(2,), told=(2,))
+    await cluster.elect(2, isr=(2,), notified=(2,))
     waiting = await cluster.produce(1, b"never acknowledged", acks=-1)
     assert waiting() is None
     await cluster.produce(2, b"a")
-    await cluster.tell((1,))
+    await cluster.notify((1,))
     assert waiting().error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     refused = await cluster.produce(1, b"b")
     assert refused().error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

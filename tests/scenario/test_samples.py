@@ -93,5 +93,5 @@ def test_a_right_worker_of_a_share_group_loses_nothing(client: str, names: list[
 
 @pytest.mark.parametrize(("client", "role"), [*product(CLIENTS_OF_ALL_ROLES, ROLES), ("confluent-kafka", "share-consumer")])
 def test_a_program_knows_the_mistakes_of_its_role_and_no_others(client: str, role: Role) -> None:
-    told = subprocess.run([*command_of(client, role), "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
-    assert {mistake.name for mistake in MISTAKES if mistake.name in told} == set(names(role))
+    output = subprocess.run([*command_of(client, role), "--help"], capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+    assert {mistake.name for mistake in MISTAKES if mistake.name in output} == set(names(role))

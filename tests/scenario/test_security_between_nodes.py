@@ -51,7 +51,7 @@ def tls_of(directory: Path, name: str | None) -> ssl.SSLContext:
 
 def written(cluster: Cluster, topic: str, config: dict[str, str]) -> list[tuple[int, bytes]]:
     """Write with acks=all and return what was acknowledged; with a transactional id, abort every other transaction."""
-    told: list[tuple[int, bytes]] = []
+    acknowledged: list[tuple[int, bytes]] = []
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
@@ -72,9 +72,9 @@ def written(cluster: Cluster, topic: str, config: dict[str, str]) -> list[tuple[
             continue
         if config:
             producer.commit_transaction(PATIENCE_S)
-        told += values
+        acknowledged += values
     assert not failed
-    return told
+    return acknowledged
 
 
 def read(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
@@ -100,10 +100,10 @@ def cluster_of(directory: Path, controller: Kind) -> Cluster:
 
 def test_records_and_transactions_survive_their_leader_under_kafkas_controller(tmp_path: Path) -> None:
     with running(cluster_of(tmp_path, Kind.KAFKA)) as cluster:
-        told: dict[str, list[tuple[int, bytes]]] = {}
+        acknowledged: dict[str, list[tuple[int, bytes]]] = {}
         for topic, config in TOPICS.items():
             cluster.create_topic(topic, PARTITIONS)  # each broker leads one partition and follows two
-            told[topic] = written(cluster, topic, config)
+            acknowledged[topic] = written(cluster, topic, config)
         for port in (between_port(cluster, 1), between_port(cluster, 2)):  # Kafka's broker and Ottla's
             assert [follower_fetch(port), follower_fetch(port, tls_of(tmp_path / "tls", None))] == [None, None]
             assert follower_fetch(port, tls_of(tmp_path / "tls", "guest")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -111,18 +111,18 @@ def test_records_and_transactions_survive_their_leader_under_kafkas_controller(t
         cluster.broker(2).process.kill()
         cluster.until(3, lambda seen: all(part.leader_id in {1, 3} for topic in seen.topics for part in topic.partitions), "others lead")
         for topic, config in TOPICS.items():
-            told[topic] += written(cluster, topic, config)
+            acknowledged[topic] += written(cluster, topic, config)
         cluster.broker(2).start()
         cluster.settle()  # which also checks that it has caught up
-        for topic, values in told.items():
+        for topic, values in acknowledged.items():
             assert read(cluster, topic) == sorted(values)
 
 
 def test_kafkas_broker_and_ottlas_replicate_under_ottlas_controller(tmp_path: Path) -> None:
     with running(cluster_of(tmp_path, Kind.OTTLA)) as cluster:
         cluster.create_topic("plain", PARTITIONS)
-        told = written(cluster, "plain", {})
-        assert read(cluster, "plain") == sorted(told)
+        acknowledged = written(cluster, "plain", {})
+        assert read(cluster, "plain") == sorted(acknowledged)
         assert all(
             follower_fetch(port) is None for port in (cluster.quorum[0].process.port, between_port(cluster, 1), between_port(cluster, 2))
         )

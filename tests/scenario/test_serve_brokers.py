@@ -69,8 +69,8 @@ def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(
             assert [topic.error_code for topic in created.topics] == [0]
             port, in_sync = leader_of(client, "t")
             assert in_sync == [1, 2, 3]
-        told = CliRunner().invoke(app, ["status", "--json", "-b", running.bootstrap])
-        status = json.loads(told.output)
+        done = CliRunner().invoke(app, ["status", "--json", "-b", running.bootstrap])
+        status = json.loads(done.output)
         assert [(broker["id"], broker["state"], broker["out_of_sync"]) for broker in status["brokers"]] == [
             (node, "serves", 0) for node in (1, 2, 3)
         ]

@@ -14,9 +14,9 @@ GROWTH, FEW = 0.1, 8
 
 def test_a_cluster_holds_no_more_after_a_second_day_than_after_the_first(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)  # of every jump the nodes say that the others did not answer for so long
-    told: list[str] = []
-    first, last = live(SHORT_DAYS, SHORT_TICKS, told.append)
-    assert list(grown(first, last, GROWTH, FEW)) == [], told
+    lines: list[str] = []
+    first, last = live(SHORT_DAYS, SHORT_TICKS, lines.append)
+    assert list(grown(first, last, GROWTH, FEW)) == [], lines
 
 
 def test_growth_is_more_than_a_few_pieces_and_more_than_a_twentieth() -> None:

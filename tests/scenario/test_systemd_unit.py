@@ -61,12 +61,12 @@ def test_systemd_finds_nothing_wrong_with_it_and_little_exposed(tmp_path: Path) 
     unit.write_text(UNIT.read_text().replace("/opt/ottla/bin/ottla", str(PROGRAM)))
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    told = subprocess.run(
+    analysis = subprocess.run(
         ["systemd-analyze", "security", "--offline=true", unit], capture_output=True, text=True, timeout=LIMIT_S, check=True
     )
-    exposure = re.search(r"Overall exposure level for ottla\.service: (\S+)", told.stdout)
+    exposure = re.search(r"Overall exposure level for ottla\.service: (\S+)", analysis.stdout)
     assert exposure is not None
-    assert float(exposure[1]) <= 1.2, told.stdout  # as docs/running-a-broker.md says
+    assert float(exposure[1]) <= 1.2, analysis.stdout  # as docs/running-a-broker.md says
 
 
 def test_the_broker_starts_and_stops_without_memory_that_it_could_make_executable(
@@ -78,9 +78,9 @@ def test_the_broker_starts_and_stops_without_memory_that_it_could_make_executabl
     broker = subprocess.Popen([sys.executable, "-c", FORBID_EXECUTABLE_MEMORY, str(PROGRAM), *words[1:]], stdout=subprocess.PIPE, text=True)
     with broker:
         assert broker.stdout is not None
-        if not (told := broker.stdout.readline()) and broker.wait(LIMIT_S) == NO_SUCH_PRCTL:
+        if not (line := broker.stdout.readline()) and broker.wait(LIMIT_S) == NO_SUCH_PRCTL:
             pytest.skip("this kernel cannot forbid it (PR_SET_MDWE came with Linux 6.3)")
-        assert "Ottla is listening on 127.0.0.1:" in told
+        assert "Ottla is listening on 127.0.0.1:" in line
         broker.send_signal(getattr(signal, service["KillSignal"]))
         assert broker.wait(LIMIT_S) == 0
     assert (tmp_path / "state" / "meta.properties").exists()

@@ -47,15 +47,15 @@ def killer(*arguments: object) -> Iterator[Callable[[float], None]]:
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as runs:
         assert runs.stdin is not None
         assert runs.stdout is not None
-        ask, told = runs.stdin, runs.stdout
+        ask, results = runs.stdin, runs.stdout
 
         def kill_after(seconds: float) -> None:
             ask.write("run\n")
-            run = int(told.readline())
+            run = int(results.readline())
             threading.Event().wait(seconds)
             os.kill(run, signal.SIGKILL)
             ask.write("killed\n")
-            assert int(told.readline()) in {0, signal.SIGKILL}
+            assert int(results.readline()) in {0, signal.SIGKILL}
 
         yield kill_after
         ask.close()

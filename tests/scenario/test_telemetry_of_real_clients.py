@@ -25,11 +25,11 @@ CLIENT_METRICS = 16
 PATIENCE_S = 30.0
 
 
-def names(told: dict[str, Any]) -> set[str]:
+def names(pushed: dict[str, Any]) -> set[str]:
     """Return the names of the metrics in one push."""
     return {
         metric["name"]
-        for resource in told["otlp"].get("resourceMetrics", [])
+        for resource in pushed["otlp"].get("resourceMetrics", [])
         for scope in resource["scopeMetrics"]
         for metric in scope["metrics"]
     }
@@ -42,7 +42,7 @@ def until(port: int, is_there: Callable[[dict[str, Any]], bool], meanwhile: Call
     while time.monotonic() < deadline:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/telemetry", timeout=20) as answer:
             clients = json.load(answer)["clients"]
-        found = [told for told in clients if is_there(told)]
+        found = [pushed for pushed in clients if is_there(pushed)]
         if found:
             return found[0]
         meanwhile()
@@ -65,14 +65,14 @@ def test_java_and_librdkafka_push_what_they_are_asked_for(tmp_path: Path) -> Non
             java.stdin.flush()
             rdkafka = Producer({"bootstrap.servers": running.bootstrap, "client.id": "rdkafka"})
             rdkafka.produce("t", b"b")
-            told = until(port, lambda told: told["client_id"] == "rdkafka" and bool(names(told)), lambda: rdkafka.poll(0.01))
-            assert told["software_name"] == "confluent-kafka-python"
-            assert "org.apache.kafka.producer.connection.creation.total" in names(told)
-            told = until(port, lambda told: told["software_name"] == "apache-kafka-java" and bool(names(told)))
-            assert (told["client_id"], told["software_version"]) == ("console-producer", default_version())
-            assert "org.apache.kafka.producer.connection.creation.total" in names(told)
-            assert (told["compression"], told["requested_metrics"]) == ("zstd", ["org.apache.kafka.producer."])
+            pushed = until(port, lambda pushed: pushed["client_id"] == "rdkafka" and bool(names(pushed)), lambda: rdkafka.poll(0.01))
+            assert pushed["software_name"] == "confluent-kafka-python"
+            assert "org.apache.kafka.producer.connection.creation.total" in names(pushed)
+            pushed = until(port, lambda pushed: pushed["software_name"] == "apache-kafka-java" and bool(names(pushed)))
+            assert (pushed["client_id"], pushed["software_version"]) == ("console-producer", default_version())
+            assert "org.apache.kafka.producer.connection.creation.total" in names(pushed)
+            assert (pushed["compression"], pushed["requested_metrics"]) == ("zstd", ["org.apache.kafka.producer."])
             java.stdin.close()
             assert java.wait(PATIENCE_S) == 0
-        until(port, lambda told: told["software_name"] == "apache-kafka-java" and told["terminating"])
+        until(port, lambda pushed: pushed["software_name"] == "apache-kafka-java" and pushed["terminating"])
         running.call_async(serving.__aexit__(None, None, None))

@@ -34,7 +34,7 @@ STEPS_MAX = 400
 
 
 @dataclass
-class Told:
+class Observed:
     """The responses that the producer got: None for no response."""
 
     producer: Answer | None = None
@@ -42,20 +42,20 @@ class Told:
     ended: Answer | None = None
 
 
-def story(opened: TxnDir, told: Told, *, commit: bool, version: int) -> None:
-    """Run one transaction over three partitions and a group's offsets, and record the responses in `told`; stop at the first rejection, as
-    a client does."""
-    told.producer = answered(opened.init())
-    if told.producer is None:
+def story(opened: TxnDir, observed: Observed, *, commit: bool, version: int) -> None:
+    """Run one transaction over three partitions and a group's offsets, and record the responses in `observed`; stop at the first rejection,
+    as a client does."""
+    observed.producer = answered(opened.init())
+    if observed.producer is None:
         return
     for place in [*PLACES, opened.offsets_place]:
-        if opened.add(told.producer, place, version=version) is not ErrorCode.NONE:
+        if opened.add(observed.producer, place, version=version) is not ErrorCode.NONE:
             return
-    told.added = True
+    observed.added = True
     for place in PLACES:
-        opened.write(told.producer, place)
-    if opened.commit_offset(told.producer, 42) == [ErrorCode.NONE]:
-        told.ended = answered(opened.end(told.producer, commit=commit, version=version))
+        opened.write(observed.producer, place)
+    if opened.commit_offset(observed.producer, 42) == [ErrorCode.NONE]:
+        observed.ended = answered(opened.end(observed.producer, commit=commit, version=version))
 
 
 def answered(answer: Answer) -> Answer | None:
@@ -70,18 +70,18 @@ async def begin(path: Path, files: MemoryFiles) -> TxnDir:
     return opened
 
 
-async def killed_after(path: Path, steps: int, *, torn: bool, commit: bool, version: int) -> tuple[Told, bool, MemoryFiles]:
+async def killed_after(path: Path, steps: int, *, torn: bool, commit: bool, version: int) -> tuple[Observed, bool, MemoryFiles]:
     """Run the transaction on a disk that fails after `steps` operations; return the responses, whether the disk survived, and the disk."""
     files = MemoryFiles()
     opened = await begin(path, files)
     files.on_call = tearing_after(steps, files) if torn else dying_after(steps)
-    told = Told()
+    observed = Observed()
     with contextlib.suppress(Rejected):  # the disk has failed: the client gets no more responses
-        story(opened, told, commit=commit, version=version)
+        story(opened, observed, commit=commit, version=version)
     outlived = is_alive(files, path)
     opened.crash()
     files.heal()
-    return told, outlived, files
+    return observed, outlived, files
 
 
 def tearing_after(calls: int, files: MemoryFiles) -> Callable[[str, Path], None]:
@@ -102,17 +102,17 @@ def tearing_after(calls: int, files: MemoryFiles) -> Callable[[str, Path], None]
     return on_call
 
 
-async def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
+async def check(opened: TxnDir, observed: Observed, *, commit: bool) -> str:
     """Check that all partitions and the group have the same outcome, consistent with the responses, and that no transaction is open; return
     the outcome."""
     txn = opened.txns.get("tx")
     if txn is None:
-        assert told.producer is None, "an answered InitProducerId was forgotten"
+        assert observed.producer is None, "an answered InitProducerId was forgotten"
         return "unknown"
     assert txn.state not in PREPARED, "the recovery stopped half-way"
     places = [*PLACES, opened.offsets_place]
     if txn.state is TxnState.ONGOING:
-        assert told.ended is None, "an answered EndTxn was forgotten"
+        assert observed.ended is None, "an answered EndTxn was forgotten"
         await opened.pass_ms(60_000 + 10_001)
         assert opened.transaction().state is TxnState.COMPLETE_ABORT, "an open transaction ends with its timeout"
         assert {kind for place in places for kind in opened.outcomes(place)} <= {ControlType.ABORT}
@@ -120,7 +120,7 @@ async def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
         assert opened.committed_offset() == -1
         return "open"
     if txn.state is TxnState.EMPTY:
-        assert not told.added, "an answered AddPartitionsToTxn was forgotten"
+        assert not observed.added, "an answered AddPartitionsToTxn was forgotten"
         return "empty"
     expected, kind = (TxnState.COMPLETE_COMMIT, ControlType.COMMIT) if commit else (TxnState.COMPLETE_ABORT, ControlType.ABORT)
     assert txn.state is expected
@@ -130,9 +130,9 @@ async def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
     return "decided"
 
 
-def check_life_goes_on(opened: TxnDir, told: Told, outcome: str, *, commit: bool, version: int) -> None:
+def check_life_goes_on(opened: TxnDir, observed: Observed, outcome: str, *, commit: bool, version: int) -> None:
     """Check that the producer can retry the lost request, and that its next transaction works."""
-    producer = told.producer
+    producer = observed.producer
     if producer is None or outcome != "decided":
         producer = opened.init()
         while producer.error is ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -140,7 +140,7 @@ def check_life_goes_on(opened: TxnDir, told: Told, outcome: str, *, commit: bool
     else:
         again = opened.end(producer, commit=commit, version=version)
         assert again.error is ErrorCode.NONE, "a retried EndTxn is not recognised"
-        assert told.ended in (None, again)
+        assert observed.ended in (None, again)
         producer = again if version == 2 else producer
     assert producer.error is ErrorCode.NONE
     assert opened.add(producer, PLACES[0], version=version) is ErrorCode.NONE
@@ -155,12 +155,12 @@ async def test_a_kill_at_any_step_ends_in_the_same_outcome_everywhere(tmp_path: 
     outcomes: dict[str, int] = {}
     for steps in itertools.count():
         assert steps < STEPS_MAX
-        told, outlived, files = await killed_after(tmp_path, steps, torn=torn, commit=commit, version=version)
+        observed, outlived, files = await killed_after(tmp_path, steps, torn=torn, commit=commit, version=version)
         opened = await TxnDir(tmp_path, files=files).load()
         opened.crash()
         opened = await TxnDir(tmp_path, files=files).load()
-        outcome = await check(opened, told, commit=commit)
-        check_life_goes_on(opened, told, outcome, commit=commit, version=version)
+        outcome = await check(opened, observed, commit=commit)
+        check_life_goes_on(opened, observed, outcome, commit=commit, version=version)
         opened.crash()
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
         if outlived:
@@ -176,9 +176,9 @@ async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_pat
     """The first kill comes right after the decision; then each step of the recovery is tried as the last one."""
     for first in itertools.count():
         assert first < STEPS_MAX
-        told, outlived, files = await killed_after(tmp_path, first, torn=False, commit=commit, version=version)
+        observed, outlived, files = await killed_after(tmp_path, first, torn=False, commit=commit, version=version)
         assert not outlived
-        if told.ended is not None or is_decided(files, tmp_path):
+        if observed.ended is not None or is_decided(files, tmp_path):
             break
     points = 0
     for steps in itertools.count():
@@ -191,7 +191,7 @@ async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_pat
         disk.fds.clear()
         disk.heal()
         opened = await TxnDir(tmp_path, files=disk).load()
-        assert await check(opened, told, commit=commit) == "decided"
+        assert await check(opened, observed, commit=commit) == "decided"
         opened.crash()
         points += 1
         if not died:

@@ -29,11 +29,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 class Writer:
-    """The producer of one transactional id. `told` are the values of transactions that were confirmed as committed."""
+    """The producer of one transactional id. `acknowledged` are the values of transactions that were confirmed as committed."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self.told: list[bytes] = []
+        self.acknowledged: list[bytes] = []
         self._cluster = cluster
         self._count = 0
         self._producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id, "linger.ms": 0})
@@ -48,7 +48,7 @@ class Writer:
             self._producer.produce(TOPIC, value, partition=partition)
         if commit:
             self._producer.commit_transaction(PATIENCE_S)
-            self.told.append(value)
+            self.acknowledged.append(value)
         else:
             self._producer.abort_transaction(PATIENCE_S)
 
@@ -77,5 +77,5 @@ def test_a_coordinator_of_either_kind_that_is_killed_as_soon_as_it_has_decided_l
         cluster.settle()
     wait_until_stable(cluster.bootstrap, TOPIC, PARTITIONS)
     seen = [(one.partition, one.value) for one in read_with_confluent(cluster.bootstrap, TOPIC, PARTITIONS, "read_committed")]
-    told = [(partition, value) for writer in writers for value in writer.told for partition in range(PARTITIONS)]
-    assert sorted(seen) == sorted(told)
+    acknowledged = [(partition, value) for writer in writers for value in writer.acknowledged for partition in range(PARTITIONS)]
+    assert sorted(seen) == sorted(acknowledged)

@@ -68,7 +68,7 @@ def run(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
 
 
-def told(bootstrap: str, *arguments: str, code: int = 0) -> Any:
+def json_of(bootstrap: str, *arguments: str, code: int = 0) -> Any:
     """Run the command; return its JSON output."""
     done = run(bootstrap, *arguments, "--json")
     assert done.returncode == code, done.stdout + done.stderr
@@ -111,17 +111,17 @@ def test_a_hanging_transaction_is_found_and_aborted(bootstrap: str, client: Clie
     holder = producer(bootstrap, topic)
     write(client, topic, topic, holder)
     assert fetch(client, topic, index=1).last_stable_offset == 0
-    (found,) = told(bootstrap, "find-hanging", "--topic", topic, code=1)
+    (found,) = json_of(bootstrap, "find-hanging", "--topic", topic, code=1)
     assert (found["topic"], found["partition"], found["producer id"], found["producer epoch"], found["start offset"]) == (
         topic,
         1,
         *holder,
         0,
     )
-    told(bootstrap, "find-hanging", "--topic", topic, "--partition", "0")
+    json_of(bootstrap, "find-hanging", "--topic", topic, "--partition", "0")
     done = run(bootstrap, "abort", topic, "1", "--start-offset", "0", "--yes")
     assert done.returncode == 0, done.stderr
-    assert told(bootstrap, "find-hanging", "--topic", topic) == []
+    assert json_of(bootstrap, "find-hanging", "--topic", topic) == []
     wait_until(lambda: fetch(client, topic, index=1).last_stable_offset == 2, "readers go on")
     assert committed_values(client, topic, index=1) == []
 
@@ -130,7 +130,7 @@ def test_a_transaction_that_its_coordinator_knows_does_not_hang_and_is_not_abort
     holder = producer(bootstrap, topic)
     begin(client, topic, topic, holder)
     write(client, topic, topic, holder)
-    assert told(bootstrap, "find-hanging", "--topic", topic) == []
+    assert json_of(bootstrap, "find-hanging", "--topic", topic) == []
     assert "does not hang" in refused(bootstrap, "abort", topic, "1", "--start-offset", "0", "--yes")
     assert client.call(EndTxnRequest(topic, *holder, True), version=3).error_code == 0
     wait_until(lambda: committed_values(client, topic, index=1) == [b"v"], "the commit is readable")
@@ -138,28 +138,28 @@ def test_a_transaction_that_its_coordinator_knows_does_not_hang_and_is_not_abort
 
 def test_what_wrote_of_late_may_still_be_alive(bootstrap: str, client: Client, topic: str) -> None:
     write(client, topic, topic, producer(bootstrap, topic))
-    assert told(bootstrap, "find-hanging", "--topic", topic, "--max-transaction-timeout", "90") == []
-    assert len(told(bootstrap, "find-hanging", "--topic", topic, "--max-transaction-timeout", "30", code=1)) == 1
+    assert json_of(bootstrap, "find-hanging", "--topic", topic, "--max-transaction-timeout", "90") == []
+    assert len(json_of(bootstrap, "find-hanging", "--topic", topic, "--max-transaction-timeout", "30", code=1)) == 1
     run(bootstrap, "abort", topic, "1", "--start-offset", "0", "--yes")
 
 
 def test_transactions_are_listed_and_described(bootstrap: str, client: Client, topic: str) -> None:
     holder = producer(bootstrap, topic)
     begin(client, topic, topic, holder)
-    (listed,) = [each for each in told(bootstrap, "list") if each["transactional id"] == topic]
+    (listed,) = [each for each in json_of(bootstrap, "list") if each["transactional id"] == topic]
     assert (listed["producer id"], listed["state"]) == (holder[0], "Ongoing")
-    assert [each["transactional id"] for each in told(bootstrap, "list", "--producer-id", str(holder[0]))] == [topic]
-    assert topic not in {each["transactional id"] for each in told(bootstrap, "list", "--state", "Empty")}
-    assert [each["transactional id"] for each in told(bootstrap, "list", "--transactional-id-pattern", f"{topic[:-1]}.")] == [topic]
-    assert topic not in {each["transactional id"] for each in told(bootstrap, "list", "--duration-filter", "3600000")}
-    described = told(bootstrap, "describe", topic)
+    assert [each["transactional id"] for each in json_of(bootstrap, "list", "--producer-id", str(holder[0]))] == [topic]
+    assert topic not in {each["transactional id"] for each in json_of(bootstrap, "list", "--state", "Empty")}
+    assert [each["transactional id"] for each in json_of(bootstrap, "list", "--transactional-id-pattern", f"{topic[:-1]}.")] == [topic]
+    assert topic not in {each["transactional id"] for each in json_of(bootstrap, "list", "--duration-filter", "3600000")}
+    described = json_of(bootstrap, "describe", topic)
     assert described["partitions"] == [f"{topic}-1"]
     assert (described["state"], described["producer epoch"], described["timeout ms"]) == ("Ongoing", holder[1], 60_000)
     assert 0 <= described["running ms"] < 60_000
     assert "Ongoing" in run(bootstrap, "describe", topic).stdout
     assert client.call(EndTxnRequest(topic, *holder, False), version=3).error_code == 0
-    wait_until(lambda: told(bootstrap, "describe", topic)["state"] == "CompleteAbort", "the transaction is ended")
-    assert told(bootstrap, "describe", topic)["running ms"] is None
+    wait_until(lambda: json_of(bootstrap, "describe", topic)["state"] == "CompleteAbort", "the transaction is ended")
+    assert json_of(bootstrap, "describe", topic)["running ms"] is None
 
 
 def test_what_does_not_exist_is_said(bootstrap: str, topic: str) -> None:

@@ -58,10 +58,10 @@ def test_a_broken_guarantee_ends_with_1_and_is_told(tmp_path: Path) -> None:
 
 def test_json_is_all_of_standard_output() -> None:
     done = verify("--json", "--scenario", "lost-ack", "--", *PROGRAM, "plain", code=1)
-    told = json.loads(done.stdout)
-    assert (told["role"], told["command"][-1]) == ("producer", "plain")
-    assert [(each["name"], each["standing"]) for each in told["scenarios"]] == [("calm", "held"), ("lost-ack", "broken")]
-    assert not told["scenarios"][1]["guarantees"]["once"]
+    result = json.loads(done.stdout)
+    assert (result["role"], result["command"][-1]) == ("producer", "plain")
+    assert [(each["name"], each["standing"]) for each in result["scenarios"]] == [("calm", "held"), ("lost-ack", "broken")]
+    assert not result["scenarios"][1]["guarantees"]["once"]
 
 
 def test_a_consumer_is_judged_by_its_result_command() -> None:
@@ -79,8 +79,8 @@ def test_exposed_is_broken_only_when_that_is_asked_for() -> None:
 
 def test_skipped_scenarios_do_not_run() -> None:
     skipped = [word for each in SCENARIOS if each.name != "leader-unavailable" for word in ("--skip", each.name)]
-    told = json.loads(verify("--json", *skipped, "--", *PROGRAM, "plain").stdout)
-    assert [each["name"] for each in told["scenarios"]] == ["calm", "leader-unavailable"]
+    result = json.loads(verify("--json", *skipped, "--", *PROGRAM, "plain").stdout)
+    assert [each["name"] for each in result["scenarios"]] == ["calm", "leader-unavailable"]
 
 
 def test_the_number_of_records_is_what_the_program_is_asked_for(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_what_cannot_be_judged_ends_with_2_and_says_why(words: tuple[str, ...], 
 
 
 def test_what_was_shown_before_it_could_not_be_judged_is_told() -> None:
-    told = json.loads(verify("--timeout", "1", "--json", "--", *PROGRAM, "hangs", code=2).stdout)
-    assert "did not end within 1 s" in told["could_not_judge"]
-    assert [(each["name"], each["standing"]) for each in told["scenarios"]] == [("calm", "broken")]
+    result = json.loads(verify("--timeout", "1", "--json", "--", *PROGRAM, "hangs", code=2).stdout)
+    assert "did not end within 1 s" in result["could_not_judge"]
+    assert [(each["name"], each["standing"]) for each in result["scenarios"]] == [("calm", "broken")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -116,10 +116,10 @@ def test_an_exam_that_is_ended_leaves_no_process_and_no_directory(tmp_path: Path
     before = signal.signal(number, signal.SIG_DFL)  # tests that a shell runs in the background, or nohup, inherit ignored signals
     running = subprocess.Popen(command("--", *PROGRAM, "hangs"), env={**os.environ, "TMPDIR": str(tmp_path)}, stderr=subprocess.DEVNULL)
     signal.signal(number, before)
-    while not (told := list(tmp_path.glob("ottla-verify-*/calm/work/pids"))):
+    while not (files := list(tmp_path.glob("ottla-verify-*/calm/work/pids"))):
         assert running.poll() is None
         os.sched_yield()
-    started = [psutil.Process(int(pid)) for pid in told[0].read_text().split()]
+    started = [psutil.Process(int(pid)) for pid in files[0].read_text().split()]
     running.send_signal(number)
     assert running.wait(TIMEOUT_S) in {130, 128 + number}
     assert psutil.wait_procs(started, TIMEOUT_S)[1] == []

@@ -115,8 +115,8 @@ def _judgements(case: AclCase, lines: Iterable[str]) -> list[Judgement]:
             break
         audit.append(line[line.index("Principal = ") :])
     rules = iter(audit)
-    told = [next(rules).partition(" based on rule ")[2] for _ in case.asks]
-    return [Judgement(answer, None if ask.name is None else rule) for ask, answer, rule in zip(case.asks, answers, told, strict=True)]
+    matched = [next(rules).partition(" based on rule ")[2] for _ in case.asks]
+    return [Judgement(answer, None if ask.name is None else rule) for ask, answer, rule in zip(case.asks, answers, matched, strict=True)]
 
 
 def _order(case: AclCase) -> dict[str, object]:

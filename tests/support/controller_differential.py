@@ -182,7 +182,7 @@ def of_records(found: Difference, theirs: Answer, ours: Verdict, level: int, but
         yield found._replace(theirs=theirs.decoded(), ours=(error, ours.records))
         return
     if in_order(theirs.records, but) != in_order(written, but):
-        yield found._replace(theirs=told(theirs.records), ours=told(written))
+        yield found._replace(theirs=described(theirs.records), ours=described(written))
 
 
 def in_order(frames: Sequence[bytes], but: Set[bytes] = frozenset()) -> list[bytes]:
@@ -197,7 +197,7 @@ def in_order(frames: Sequence[bytes], but: Set[bytes] = frozenset()) -> list[byt
     return ordered
 
 
-def told(frames: Sequence[bytes]) -> str:
+def described(frames: Sequence[bytes]) -> str:
     """Format records as text, one a line."""
     records: list[tuple[MetadataRecord, int]] = [decode_record(frame) for frame in in_order(frames)]
     return "".join(f"\n    v{version} {brief(record)}" for record, version in records) or "no records"

@@ -171,12 +171,12 @@ class ControllerJudge:
         if not line:
             self._errors.seek(0)
             raise RuntimeError(f"Kafka's controller gave no answer to {order}: {self._errors.read()}")
-        told = json.loads(line)
+        result = json.loads(line)
         response = None
         if isinstance(order, Ask):
-            response = decode(response_class(order.message.API_KEY), bytes.fromhex(told["response"]), order.version)
-        records = [bytes.fromhex(record) for record in told["records"]]
-        return Answer(records, response, told.get("more", False), told.get("faults", ()))
+            response = decode(response_class(order.message.API_KEY), bytes.fromhex(result["response"]), order.version)
+        records = [bytes.fromhex(record) for record in result["records"]]
+        return Answer(records, response, result.get("more", False), result.get("faults", ()))
 
     def _read(self, lines: IO[str]) -> None:
         for line in lines:

@@ -102,7 +102,7 @@ class FetchingLeader:
 
     def fetch(self, request: FetchRequest, *, version: int = 12) -> FetchResponse | asyncio.Task[FetchResponse]:
         """Return the response to a fetch, or a task whose result it is if the fetch waits."""
-        peer = SimpleNamespace(principal=Principal("User", "a"), host="h", on_closed={}, dialled=None)
+        peer = SimpleNamespace(principal=Principal("User", "a"), host="h", on_closed={}, client_listener=None)
         ctx: Any = SimpleNamespace(services=self.services, version=version, peer=peer, api_key=1)
         answer = k01_fetch.handle(ctx, request)
         if isinstance(answer, FetchResponse):

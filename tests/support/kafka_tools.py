@@ -50,8 +50,8 @@ def create(tools: Tools, broker: Bootstrap, topic: str, partitions: int = 1) -> 
     run(tools, broker, "kafka-topics", "--create", "--topic", topic, "--partitions", str(partitions))
 
 
-def table(told: str, first: str) -> list[dict[str, str]]:
+def table(output: str, first: str) -> list[dict[str, str]]:
     """Parse the rows under the header that begins with the column `first`; lines of another length are ignored."""
-    lines = [line.split() for line in told.splitlines() if line.strip()]
+    lines = [line.split() for line in output.splitlines() if line.strip()]
     head = next(index for index, line in enumerate(lines) if line[0] == first)
     return [dict(zip(lines[head], line, strict=True)) for line in lines[head + 1 :] if len(line) == len(lines[head])]

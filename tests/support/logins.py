@@ -49,10 +49,10 @@ class ScramClient:
         return b"n,," + self._bare.encode()
 
     def final(self, server_first: bytes) -> bytes:
-        told = dict(item.split("=", 1) for item in server_first.decode().split(","))
-        salted = hashlib.pbkdf2_hmac(self._name, self._password.encode(), base64.b64decode(told["s"]), int(told["i"]))
+        fields = dict(item.split("=", 1) for item in server_first.decode().split(","))
+        salted = hashlib.pbkdf2_hmac(self._name, self._password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
         client_key = hmac.digest(salted, b"Client Key", self._name)
-        without_proof = f"c=biws,r={told['r']}"
+        without_proof = f"c=biws,r={fields['r']}"
         signed = f"{self._bare},{server_first.decode()},{without_proof}".encode()
         signature = hmac.digest(hashlib.new(self._name, client_key).digest(), signed, self._name)
         proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))

@@ -39,7 +39,7 @@ class NotedFetchers:
 
 
 class MemberDir:
-    """The data directory `path` as opened once by broker 1. `told` publishes metadata records."""
+    """The data directory `path` as opened once by broker 1. `publish` publishes metadata records."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()
@@ -67,7 +67,7 @@ class MemberDir:
         found = self.catalog.topic(topic) if isinstance(topic, str) else self.catalog.topic_by_id(topic)
         return found is not None and (index is None or index in found.partitions)
 
-    async def told(self, *records: MetadataRecord) -> None:
+    async def publish(self, *records: MetadataRecord) -> None:
         """Publish these records as one batch."""
         base = self._loader.published.provenance.offset + 1
         for published in self._loader.load([MetadataBatch(base, base + max(len(records), 1) - 1, 1, 0, records)]):

@@ -11,11 +11,11 @@ HOST = "127.0.0.1"
 
 class RenamingProxy:
     """A proxy that listens at `port` and forwards to `upstream`, a port that is set before the first connection. In responses it replaces
-    the topic name `real` by `told`, in requests `told` by `real`."""
+    the topic name `real` by `replacement`, in requests `replacement` by `real`."""
 
-    def __init__(self, real: bytes, told: bytes) -> None:
-        assert len(real) == len(told)
-        self._real, self._told = real, told
+    def __init__(self, real: bytes, replacement: bytes) -> None:
+        assert len(real) == len(replacement)
+        self._real, self._replacement = real, replacement
         self._listening = socket.create_server((HOST, 0))
         self._open: list[socket.socket] = []
         self.port: int = self._listening.getsockname()[1]
@@ -37,8 +37,8 @@ class RenamingProxy:
                 return
             broker = socket.create_connection((HOST, self.upstream))
             self._open += [client, broker]
-            threading.Thread(target=self._forward, args=(client, broker, self._told, self._real), daemon=True).start()
-            threading.Thread(target=self._forward, args=(broker, client, self._real, self._told), daemon=True).start()
+            threading.Thread(target=self._forward, args=(client, broker, self._replacement, self._real), daemon=True).start()
+            threading.Thread(target=self._forward, args=(broker, client, self._real, self._replacement), daemon=True).start()
 
     @staticmethod
     def _forward(source: socket.socket, target: socket.socket, before: bytes, after: bytes) -> None:

@@ -200,18 +200,18 @@ class Cluster:
             await broker.start()
         await settle()
 
-    async def elect(self, leader: int, isr: tuple[int, ...] | None = None, told: tuple[int, ...] | None = None) -> None:
-        """Begin a new leader epoch with this leader and ISR, and publish it to the brokers in `told` (None: to all that run)."""
+    async def elect(self, leader: int, isr: tuple[int, ...] | None = None, notified: tuple[int, ...] | None = None) -> None:
+        """Begin a new leader epoch with this leader and ISR, and publish it to the brokers in `notified` (None: to all that run)."""
         state, rules = self.state, self.controller.rules
         rules.state = state._replace(
             leader=leader, isr=isr or state.isr, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
         )
-        await self.tell(told)
+        await self.notify(notified)
 
-    async def tell(self, told: tuple[int, ...] | None = None) -> None:
-        """Publish the current metadata to the brokers in `told` (None: to all that run)."""
+    async def notify(self, notified: tuple[int, ...] | None = None) -> None:
+        """Publish the current metadata to the brokers in `notified` (None: to all that run)."""
         for broker in self.brokers.values():
-            if broker.running and (told is None or broker.node in told):
+            if broker.running and (notified is None or broker.node in notified):
                 broker.learn(self.state)
         await settle()
 

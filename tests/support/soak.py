@@ -238,7 +238,7 @@ def objects_by_type() -> Counter[str]:
     return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.get_objects())
 
 
-def live(days: int, ticks_a_day: int, tell: Callable[[str], object]) -> tuple[dict[str, Held], dict[str, Held]]:
+def live(days: int, ticks_a_day: int, print_line: Callable[[str], object]) -> tuple[dict[str, Held], dict[str, Held]]:
     """Run a cluster for `days` simulated days; return the counts of its nodes after the first and after the last day."""
     with InProcessCluster(3, settings=SETTINGS) as cluster:
         soak = Soak(cluster, ticks_a_day)
@@ -247,9 +247,9 @@ def live(days: int, ticks_a_day: int, tell: Callable[[str], object]) -> tuple[di
         for day in range(2, days + 1):
             began_s = time.monotonic()
             soak.day()
-            tell(f"day {day}: {time.monotonic() - began_s:.0f} s; {'; '.join(grown(first, soak.held())) or 'nothing grows'}")
+            print_line(f"day {day}: {time.monotonic() - began_s:.0f} s; {'; '.join(grown(first, soak.held())) or 'nothing grows'}")
         last, more = soak.held(), objects_by_type() - types
-        tell("Types with the most new objects: " + ", ".join(f"{name} {count}" for name, count in more.most_common(12)))
+        print_line("Types with the most new objects: " + ", ".join(f"{name} {count}" for name, count in more.most_common(12)))
         return first, last
 
 

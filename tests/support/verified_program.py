@@ -103,9 +103,9 @@ class Link:
             if found.error_code:
                 raise OSError(ErrorCode.of(found.error_code).name)
             return f"{found.host}:{found.port}"
-        told = client.call(MetadataRequest([MetadataRequestTopic(name=name)], False), 8)
-        leader = next(each.leader_id for each in told.topics[0].partitions if each.partition_index == number)
-        for broker in told.brokers:
+        response = client.call(MetadataRequest([MetadataRequestTopic(name=name)], False), 8)
+        leader = next(each.leader_id for each in response.topics[0].partitions if each.partition_index == number)
+        for broker in response.brokers:
             if broker.node_id == leader:
                 return f"{broker.host}:{broker.port}"
         raise OSError(f"nobody leads {name}-{number}")
@@ -381,9 +381,9 @@ def hangs(_: argparse.Namespace) -> int:
     """Start a child, print both process ids, and wait for ever; ignore SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"])
-    told = Path(os.environ["OTTLA_WORK_DIR"]) / "pids"
-    told.with_suffix(".new").write_text(f"{os.getpid()} {child.pid}")
-    told.with_suffix(".new").rename(told)
+    pids = Path(os.environ["OTTLA_WORK_DIR"]) / "pids"
+    pids.with_suffix(".new").write_text(f"{os.getpid()} {child.pid}")
+    pids.with_suffix(".new").rename(pids)
     while True:
         signal.pause()
 

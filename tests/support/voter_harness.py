@@ -59,7 +59,7 @@ class HeldThreads(Executor):
 
 
 class VoterHarness:
-    """A voter. `told` is everything that it published, over restarts; `failures` are its fatal errors."""
+    """A voter. `published` is everything that it published, over restarts; `failures` are its fatal errors."""
 
     def __init__(self, *, static: bool = True, policy: SnapshotPolicy | None = None, config: LogConfig | None = None) -> None:
         self.clock = VirtualClock()
@@ -68,7 +68,7 @@ class VoterHarness:
         self.threads = HeldThreads()
         self.files = MemoryFiles()
         self.failures: list[BaseException] = []
-        self.told: list[Published] = []
+        self.published: list[Published] = []
         self.static = static
         self.policy = policy
         self.me = ME
@@ -87,7 +87,7 @@ class VoterHarness:
             is_named=self.static,
             clock=self.clock,
             flusher=Flusher(self.failures.append, lambda *_: self.threads),
-            on_published=self.told.append,
+            on_published=self.published.append,
             policy=self.policy,
         )
         self.voter.open()
@@ -125,7 +125,7 @@ class VoterHarness:
     @property
     def value(self) -> str | None:
         """Return the published value of the setting."""
-        return self.told[-1].image.configs.get((2, "t"), {}).get("name") if self.told else None
+        return self.published[-1].image.configs.get((2, "t"), {}).get("name") if self.published else None
 
     async def pass_ms(self, ms: int) -> None:
         await settle()

@@ -62,16 +62,16 @@ NONE, NO_LEADER, NO_LISTENER = ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, E
 
 @pytest.mark.parametrize("version", [0, 1, 5, 6, 13])
 def test_metadata_has_live_brokers_and_each_partitions_leader(client: Client, version: int) -> None:
-    told = client.call(MetadataRequest([MetadataRequestTopic(name="c")]), version=version)
-    assert [(broker.node_id, broker.host, broker.port) for broker in told.brokers] == [(1, "h1", 9092), (2, "h2", 9092)]
-    partitions = told.topics[0].partitions
+    response = client.call(MetadataRequest([MetadataRequestTopic(name="c")]), version=version)
+    assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [(1, "h1", 9092), (2, "h2", 9092)]
+    partitions = response.topics[0].partitions
     assert [each.leader_id for each in partitions] == [2, 2, -1, -1, -1]
     if version == 0:
         unreachable = ErrorCode.REPLICA_NOT_AVAILABLE
         assert [each.error_code for each in partitions] == [NONE, unreachable, NO_LEADER, NO_LEADER, NO_LEADER]
         assert [each.replica_nodes for each in partitions] == [[2, 1], [2], [1], [1], [2, 1]]
         return
-    assert told.controller_id == 4, "one that lives, wherever it listens"
+    assert response.controller_id == 4, "one that lives, wherever it listens"
     listener = NO_LISTENER if version >= 6 else NO_LEADER
     assert [each.error_code for each in partitions] == [NONE, NONE, listener, NO_LEADER, NO_LEADER]
     assert [each.replica_nodes for each in partitions] == [[2, 1], [2, 3], [4, 1], [5, 1], [2, 1]]
@@ -80,8 +80,8 @@ def test_metadata_has_live_brokers_and_each_partitions_leader(client: Client, ve
 
 
 def test_describe_cluster_returns_fenced_brokers_on_request(client: Client) -> None:
-    told = [client.call(DescribeClusterRequest(include_fenced_brokers=fenced), version=2) for fenced in (False, True)]
-    assert [[(each.broker_id, each.is_fenced) for each in answer.brokers] for answer in told] == [
+    responses = [client.call(DescribeClusterRequest(include_fenced_brokers=fenced), version=2) for fenced in (False, True)]
+    assert [[(each.broker_id, each.is_fenced) for each in answer.brokers] for answer in responses] == [
         [(1, False), (2, False)],
         [(1, False), (2, False), (3, True)],
     ]
@@ -123,11 +123,11 @@ def test_a_producer_gets_the_current_leader_and_its_address(broker: RunningBroke
         moved.follow(Registration(2, (1, 2), (1, 2), 7, 5))
         batch = build_batch([SimpleRecord(None, b"x", 1)])
         asked = [TopicProduceData("t", topic_id, [PartitionProduceData(0, batch)])]
-        told = client.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=asked), version=version)
-    (answer,) = told.responses[0].partition_responses
+        response = client.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=asked), version=version)
+    (answer,) = response.responses[0].partition_responses
     assert (answer.error_code, answer.log_start_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
     leader = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
-    nodes = [(node.node_id, node.host, node.port) for node in told.node_endpoints]
+    nodes = [(node.node_id, node.host, node.port) for node in response.node_endpoints]
     assert (leader, nodes) == (((2, 7), [(2, "h2", 9092)]) if version >= 10 else ((-1, -1), []))
 
 
@@ -140,11 +140,11 @@ def test_a_consumer_gets_the_current_leader_and_its_address_only_if_it_is_alive(
         join(broker, *CLUSTER)
         broker.broker.services.partitions.get("t", index).follow(Registration(leader, (1, leader), (1, leader), 7, 5))
         asked = FetchTopic("t", topic_id, [FetchPartition(index, current_leader_epoch=6, partition_max_bytes=1)])
-        told = client.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=[asked]), version=16)
-    (answer,) = told.responses[0].partitions
+        response = client.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=[asked]), version=16)
+    (answer,) = response.responses[0].partitions
     assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (leader, 7)
-    assert [node.node_id for node in told.node_endpoints] == nodes
+    assert [node.node_id for node in response.node_endpoints] == nodes
 
 
 @pytest.mark.parametrize("version", [4, 11])
@@ -154,10 +154,10 @@ def test_a_debugging_client_gets_a_followers_end_offset_with_the_leader_epoch(br
         broker.broker.services.partitions.get("t", 0).follow(Registration(2, (1, 2), (1, 2), 7, 5))
         answers = {}
         for replica in (DEBUGGING, CONSUMER):
-            told = client.call(
+            response = client.call(
                 ListOffsetsRequest(replica, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=-1)])]), version
             )
-            (answers[replica],) = told.topics[0].partitions
+            (answers[replica],) = response.topics[0].partitions
     end = answers[DEBUGGING]
     assert (end.error_code, end.offset, end.leader_epoch) == (NONE, 0, 7)
     assert answers[CONSUMER].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -175,13 +175,13 @@ def test_a_follower_gets_the_current_leader_without_an_address(broker: RunningBr
         join(broker, *CLUSTER)
         broker.broker.services.partitions.get("t", 0).follow(Registration(2, (1, 2), (1, 2), 7, 5))
         asked = FetchTopic("t", topic_id, [FetchPartition(0, current_leader_epoch=7, partition_max_bytes=1)])
-        told = client.call(FetchRequest(replica_state=ReplicaState(3, 1), max_wait_ms=0, topics=[asked]), version=16)
-    (answer,) = told.responses[0].partitions
+        response = client.call(FetchRequest(replica_state=ReplicaState(3, 1), max_wait_ms=0, topics=[asked]), version=16)
+    (answer,) = response.responses[0].partitions
     assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
-    assert told.node_endpoints == []
+    assert response.node_endpoints == []
 
 
 def test_a_topic_that_was_removed_from_the_metadata_is_unknown(broker: RunningBroker, client: Client) -> None:
     broker.broker.services.topics.apply([RemoveTopicRecord(ID)])
-    told = client.call(MetadataRequest([MetadataRequestTopic(name="c")], allow_auto_topic_creation=False))
-    assert told.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    response = client.call(MetadataRequest([MetadataRequestTopic(name="c")], allow_auto_topic_creation=False))
+    assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -312,7 +312,7 @@ def test_another_producers_transactional_id_does_not_verify(broker: RunningBroke
 
 
 @pytest.mark.parametrize(
-    ("version", "told", "seen"),
+    ("version", "code", "seen"),
     [
         (11, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
         (12, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
@@ -321,8 +321,8 @@ def test_another_producers_transactional_id_does_not_verify(broker: RunningBroke
         (10, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_a_retriable_coordinator_error_becomes_one_that_the_producer_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
-    assert unverified_error(version, Rejected(told)).code is seen
+def test_a_retriable_coordinator_error_becomes_one_that_the_producer_retries(version: int, code: ErrorCode, seen: ErrorCode) -> None:
+    assert unverified_error(version, Rejected(code)).code is seen
 
 
 @pytest.mark.broker_settings({"log.flush.interval.messages": "1"})

@@ -82,8 +82,8 @@ def test_several_markers_of_one_producer_have_one_entry(client: Client) -> None:
     second = WritableTxnMarker(1, 5, True, [WritableTxnMarkerTopic("u", [0]), WritableTxnMarkerTopic("t", [0, 9])], 3)
     response = client.call(WriteTxnMarkersRequest([first, second]))
     (answer,) = response.markers
-    told = {(topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions}
-    assert told == {("t", 1): 0, ("u", 0): 0, ("t", 0): 0, ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    codes = {(topic.name, one.partition_index): one.error_code for topic in answer.topics for one in topic.partitions}
+    assert codes == {("t", 1): 0, ("u", 0): 0, ("t", 0): 0, ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert sorted(topic.name for topic in answer.topics) == ["t", "u"]
 
 

@@ -262,7 +262,7 @@ def test_a_marker_for_an_unknown_offsets_partition_is_rejected(broker: RunningBr
 
 
 @pytest.mark.parametrize(
-    ("version", "told", "seen"),
+    ("version", "code", "seen"),
     [
         (1, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
@@ -271,5 +271,5 @@ def test_a_marker_for_an_unknown_offsets_partition_is_rejected(broker: RunningBr
         (5, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
-def test_a_retriable_coordinator_error_becomes_one_that_the_client_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
-    assert known_to(version, told) is seen
+def test_a_retriable_coordinator_error_becomes_one_that_the_client_retries(version: int, code: ErrorCode, seen: ErrorCode) -> None:
+    assert known_to(version, code) is seen

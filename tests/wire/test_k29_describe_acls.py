@@ -35,13 +35,13 @@ def test_acls_are_grouped_by_resource(broker: RunningBroker, version: int) -> No
             acl(Resource.TOPIC, "a", Operation.READ, pattern=Pattern.PREFIXED),
         )
         found = describe(client, version=version)
-    told = {(each.resource_name, each.pattern_type): each.acls for each in found.resources}
+    acls = {(each.resource_name, each.pattern_type): each.acls for each in found.resources}
     assert found.error_code == 0
-    assert [(one.principal, one.host, one.operation, one.permission_type) for one in told["a", Pattern.LITERAL]] == [
+    assert [(one.principal, one.host, one.operation, one.permission_type) for one in acls["a", Pattern.LITERAL]] == [
         ("User:ann", "*", Operation.READ, Permission.ALLOW),
         ("User:ann", "10.0.0.1", Operation.WRITE, Permission.DENY),
     ]
-    assert len(told["a", Pattern.PREFIXED]) == 1
+    assert len(acls["a", Pattern.PREFIXED]) == 1
 
 
 @LOCKED

@@ -102,8 +102,8 @@ def test_another_request_in_place_of_a_token_is_rejected_with_its_own_response(
 ) -> None:
     handshake(client)
     answer = client.call(request_, 1)
-    told = answer.topics[0] if isinstance(request_, MetadataRequest) else answer
-    assert told.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    result = answer.topics[0] if isinstance(request_, MetadataRequest) else answer
+    assert result.error_code == ErrorCode.ILLEGAL_SASL_STATE
     with pytest.raises(ConnectionError):
         authenticate(client, plain())
 
@@ -193,9 +193,9 @@ def test_passwords_are_never_described(client: Client) -> None:
     log_in(client)
     request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", None)], include_synonyms=True, include_documentation=True)
     (result,) = client.call(request, 4).results
-    told = {entry.name: entry for entry in result.configs}
+    entries = {entry.name: entry for entry in result.configs}
     for name in ("listener.name.secure.plain.sasl.jaas.config", "ssl.keystore.password", "ssl.key.password"):
-        assert (told[name].value, told[name].is_sensitive) == (None, True)
+        assert (entries[name].value, entries[name].is_sensitive) == (None, True)
     assert not any(secret in repr(result) for secret in ("pass word", "of a store", "of a key"))
 
 
@@ -233,8 +233,8 @@ def test_a_signed_token_authenticates_until_it_expires_and_keys_change_at_run_ti
             assert metadata(client)
         with broker.client() as client:
             handshake(client, "OAUTHBEARER")
-            told = authenticate(client, first_message(new))
-            assert (told.error_code, bytes(told.auth_bytes)) == (0, b'{"status":"invalid_token"}')
+            response = authenticate(client, first_message(new))
+            assert (response.error_code, bytes(response.auth_bytes)) == (0, b'{"status":"invalid_token"}')
             refused = authenticate(client, b"\x01")
             assert (refused.error_code, refused.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, '{"status":"invalid_token"}')
         file.write_bytes(key_set(jwk(ec_key(), "b")))

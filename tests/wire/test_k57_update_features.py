@@ -9,8 +9,8 @@ from tests.support.running_broker import RunningBroker
 
 def test_a_changed_level_is_returned_and_stored(broker: RunningBroker) -> None:
     def level(client: Client) -> int:
-        told = client.call(ApiVersionsRequest("x", "1"), 4)
-        return {each.name: each.max_version_level for each in told.finalized_features}["transaction.version"]
+        response = client.call(ApiVersionsRequest("x", "1"), 4)
+        return {each.name: each.max_version_level for each in response.finalized_features}["transaction.version"]
 
     with broker.client() as client:
         answer = client.call(UpdateFeaturesRequest(1_000, [FeatureUpdateKey("transaction.version", 1, upgrade_type=2)]))

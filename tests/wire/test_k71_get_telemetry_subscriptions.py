@@ -31,11 +31,11 @@ def test_a_client_gets_the_metrics_of_its_matching_subscriptions(broker: Running
     subscribe(client, "mine", metrics="c", interval_ms="1000", match="client_software_name=test,client_source_address=127\\.0\\.0\\.1")
     subscribe(client, "others", metrics="*", match="client_id=nobody")
     assert listed(client) >= TELEMETRY
-    told = client.call(GetTelemetrySubscriptionsRequest())
-    assert told.client_instance_id != bytes(16)
-    assert (told.error_code, told.requested_metrics, told.push_interval_ms) == (ErrorCode.NONE, ["a", "b", "c"], 1000)
-    assert (told.accepted_compression_types, told.telemetry_max_bytes, told.delta_temporality) == ([4, 3, 1, 2], 5000, True)
-    again = client.call(GetTelemetrySubscriptionsRequest(told.client_instance_id))
+    response = client.call(GetTelemetrySubscriptionsRequest())
+    assert response.client_instance_id != bytes(16)
+    assert (response.error_code, response.requested_metrics, response.push_interval_ms) == (ErrorCode.NONE, ["a", "b", "c"], 1000)
+    assert (response.accepted_compression_types, response.telemetry_max_bytes, response.delta_temporality) == ([4, 3, 1, 2], 5000, True)
+    again = client.call(GetTelemetrySubscriptionsRequest(response.client_instance_id))
     assert (again.error_code, again.requested_metrics) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, [])
     with broker.client() as other:
         assert other.call(GetTelemetrySubscriptionsRequest(ANN)).requested_metrics == ["a", "b"], "whose software has another name"
@@ -44,10 +44,10 @@ def test_a_client_gets_the_metrics_of_its_matching_subscriptions(broker: Running
 @ON
 def test_subscriptions_survive_a_restart(broker: RunningBroker, client: Client) -> None:
     subscribe(client, "kept", metrics="a", interval_ms="700")
-    told = client.call(GetTelemetrySubscriptionsRequest(ANN))
+    response = client.call(GetTelemetrySubscriptionsRequest(ANN))
     broker.restart()
     with broker.client() as after:
-        assert after.call(GetTelemetrySubscriptionsRequest(ANN)) == told
+        assert after.call(GetTelemetrySubscriptionsRequest(ANN)) == response
 
 
 def test_without_client_telemetry_enable_the_api_is_neither_listed_nor_served(broker: RunningBroker, client: Client) -> None:

@@ -40,9 +40,9 @@ def test_following_the_cursor_gives_every_partition_once(client: Client, limit: 
     cursor = None
     for _ in range(7):
         page = ask(client, limit=limit, cursor=cursor)
-        told = [(topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions]
-        assert len(told) <= max(limit, 1)
-        seen += told
+        described = [(topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions]
+        assert len(described) <= max(limit, 1)
+        seen += described
         cursor = page.next_cursor
         if cursor is None:
             break

@@ -72,7 +72,7 @@ class ClusterEvent(BaseModel):
     at_ms: int
     kind: Literal["election", "in-sync", "broker", "topic"]
     about: str
-    told: str
+    text: str
     bad: bool = Field(description="whether it is a degradation: a lost leader, a smaller ISR, a fenced broker")
 
 
@@ -166,23 +166,23 @@ def _end_of(log: PartitionLog) -> bytes:
 def events(data: bytes, names: dict[bytes, str]) -> list[ClusterEvent]:
     """Return the events in these batches of the metadata log, newest first. `names` has the existing topics; other names are in the log."""
     found: deque[ClusterEvent] = deque(maxlen=EVENTS_MAX)
-    told = _Telling(names)
+    describer = _Describer(names)
     try:
         for position, header in split_batches(data):
             if header.is_control:
                 continue
             for record in iter_records(data[position : position + header.size_bytes]):
-                for kind, about, what, bad in told.of(decode_record(record.value or b"")[0]):
-                    found.appendleft(ClusterEvent(offset=record.offset, at_ms=record.timestamp, kind=kind, about=about, told=what, bad=bad))
+                for kind, about, what, bad in describer.of(decode_record(record.value or b"")[0]):
+                    found.appendleft(ClusterEvent(offset=record.offset, at_ms=record.timestamp, kind=kind, about=about, text=what, bad=bad))
     except (RecordsError, ProtocolError):
         pass  # return the events before the damage; the broker itself fails on such a log
     return list(found)
 
 
-_Told = tuple[Literal["election", "in-sync", "broker", "topic"], str, str, bool]
+_Description = tuple[Literal["election", "in-sync", "broker", "topic"], str, str, bool]
 
 
-class _Telling:
+class _Describer:
     """Describes metadata records as events. It remembers leaders and ISRs, so that an event can name the state before."""
 
     def __init__(self, names: dict[bytes, str]) -> None:
@@ -190,7 +190,7 @@ class _Telling:
         self._leaders: dict[_Place, int] = {}
         self._in_sync: dict[_Place, list[int]] = {}
 
-    def of(self, record: MetadataRecord) -> Iterator[_Told]:
+    def of(self, record: MetadataRecord) -> Iterator[_Description]:
         match record:
             case TopicRecord():
                 self._names[record.topic_id] = record.name
@@ -209,7 +209,7 @@ class _Telling:
             case BrokerRegistrationChangeRecord():
                 yield from _of_registration(record)
 
-    def _of_change(self, record: PartitionChangeRecord) -> Iterator[_Told]:
+    def _of_change(self, record: PartitionChangeRecord) -> Iterator[_Description]:
         place = record.topic_id, record.partition_id
         about = f"{self._names.get(record.topic_id, record.topic_id.hex())}-{record.partition_id}"
         before, in_sync = self._leaders.get(place), self._in_sync.get(place)
@@ -219,15 +219,15 @@ class _Telling:
             self._leaders[place] = record.leader
             was = "" if before is None or before == record.leader else " after no leader" if before == NO_LEADER else f" after {before}"
             unclean = ", elected uncleanly: committed records may be lost" if record.leader_recovery_state == 1 else ""
-            told = f"has no leader{was}" if record.leader == NO_LEADER else f"is led by {record.leader}{was}{unclean}"
-            yield "election", about, told, record.leader == NO_LEADER or bool(unclean)
+            text = f"has no leader{was}" if record.leader == NO_LEADER else f"is led by {record.leader}{was}{unclean}"
+            yield "election", about, text, record.leader == NO_LEADER or bool(unclean)
         if record.isr is not None:
             less = in_sync is not None and len(record.isr) < len(in_sync)
             was = "" if in_sync is None else f", after {_nodes(in_sync)}"
             yield "in-sync", about, f"ISR: {_nodes(record.isr)}{was}", less
 
 
-def _of_registration(record: BrokerRegistrationChangeRecord) -> Iterator[_Told]:
+def _of_registration(record: BrokerRegistrationChangeRecord) -> Iterator[_Description]:
     about = f"broker {record.broker_id}"
     if record.fenced:
         yield "broker", about, "was fenced: its heartbeats stopped" if record.fenced > 0 else "was unfenced", record.fenced > 0

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from ottla.broker.app import Broker
 from ottla.broker.faults.engine import Exchange, Faults
-from ottla.broker.faults.exchange_text import PLACES_TOLD, TEXT_CHARS, errors_in, joined, subject_text
+from ottla.broker.faults.exchange_text import PLACES_MAX, TEXT_CHARS, errors_in, joined, subject_text
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import BatchHeader, split_batches
@@ -104,7 +104,7 @@ class RequestLog:
                 client_id=exchange.subject.client_id[:TEXT_CHARS],
                 connection=exchange.subject.connection,
                 what=what,
-                error=", ".join(errors[:PLACES_TOLD]),
+                error=", ".join(errors[:PLACES_MAX]),
                 answered=exchange.response is not None,
                 seen=exchange.seen,
                 late=exchange.late,
@@ -115,15 +115,15 @@ class RequestLog:
 
     def _of_produce(self, exchange: Exchange) -> tuple[str, bool]:
         answers = _produce_answers(exchange.response)
-        told, absorbed = [], False
+        texts, absorbed = [], False
         for position, topic in enumerate(exchange.request.topic_data):
             name = topic.name or self._name(topic.topic_id)
             for place, data in enumerate(topic.partition_data):
                 header, answer = _first_batch(data.records), answers.get((position, place))
                 again = header is not None and answer is not None and self._is_retry(exchange, name, data.index, header, answer)
                 absorbed = absorbed or again
-                told.append(_told(f"{name}-{data.index}", header, answer, again=again))
-        return joined(told, exchange.request.transactional_id), absorbed
+                texts.append(_described(f"{name}-{data.index}", header, answer, again=again))
+        return joined(texts, exchange.request.transactional_id), absorbed
 
     def _is_retry(self, exchange: Exchange, topic: str, partition: int, header: BatchHeader, answer: Any) -> bool:
         if header.producer_id < 0 or answer.error_code != ErrorCode.NONE or answer.base_offset < 0:
@@ -187,16 +187,16 @@ def _produce_answers(response: Any) -> dict[tuple[int, int], Any]:
     return {(position, place): answer for position, topic in enumerate(topics) for place, answer in enumerate(topic.partition_responses)}
 
 
-def _told(place: str, header: BatchHeader | None, answer: Any, *, again: bool) -> str:
+def _described(place: str, header: BatchHeader | None, answer: Any, *, again: bool) -> str:
     if header is None:
         return place
     count = header.record_count
-    told = f"{place}: {count} record{'' if count == 1 else 's'}"
+    text = f"{place}: {count} record{'' if count == 1 else 's'}"
     if header.producer_id >= 0:
-        told += f" of producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
+        text += f" of producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
     if answer is not None and answer.error_code == ErrorCode.NONE and answer.base_offset >= 0:
-        told += f" at offset {answer.base_offset}{' already' if again else ''}"
-    return told
+        text += f" at offset {answer.base_offset}{' already' if again else ''}"
+    return text
 
 
 def _gives_records(exchange: Exchange) -> bool:

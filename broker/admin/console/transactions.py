@@ -165,13 +165,13 @@ def _row(txn: Transaction, moves: list[Move]) -> TransactionRow:
 
 
 async def _holding(broker: Broker, names: dict[int, str]) -> AsyncIterator[HeldBackPartition]:
-    told = 0
+    yielded = 0
     for number, partition in enumerate(list(broker.services.partitions), 1):
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
-        if partition.log.last_stable_offset < partition.log.high_watermark and told < HOLDING_MAX:
+        if partition.log.last_stable_offset < partition.log.high_watermark and yielded < HOLDING_MAX:
             for each in _held_back(partition, names):
-                told += 1
+                yielded += 1
                 yield each
 
 

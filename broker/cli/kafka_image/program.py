@@ -59,7 +59,7 @@ def _run(flavour: Flavour | None) -> int:
     except SettingsError as error:
         print(f"ottla kafka-image: {error}", file=sys.stderr)
         return EXIT_USAGE
-    _tell(plan)
+    _print_plan(plan)
     topics = [f"--topic={item}" for item in re.split(r"[,\s]+", plan.topics) if item]
     return serve([*topics, *more], InKafkasPlace(plan.settings, plan.scram, plan.variables))
 
@@ -76,7 +76,7 @@ def _configure(flavour: Flavour, file: Path) -> int:
     except OSError as error:
         print(f"ottla kafka-image: {file} cannot be written: {error.strerror}", file=sys.stderr)
         return 1
-    _tell(plan)
+    _print_plan(plan)
     return 0
 
 
@@ -94,7 +94,7 @@ def _plan(flavour: Flavour | None) -> ImageStart:
     return planned(flavour, env, read_properties(mounted if mounted is not None and mounted.exists() else None), env_flavour=env_flavour)
 
 
-def _tell(plan: ImageStart) -> None:
+def _print_plan(plan: ImageStart) -> None:
     for warning in plan.warnings:
         print(f"===> {warning}", flush=True)
 

@@ -26,12 +26,12 @@ def main(argv: Sequence[str]) -> int:
         for broker, answer in cluster.each_broker(request):
             rack = broker.rack if broker.rack is not None else "null"
             print(f"{broker.host}:{broker.port} (id: {broker.node_id} rack: {rack} isFenced: false) -> (")
-            print(",\n".join(f"\t{_told(each)}" for each in sorted(answer.api_keys, key=lambda each: int(each.api_key))))
+            print(",\n".join(f"\t{_described(each)}" for each in sorted(answer.api_keys, key=lambda each: int(each.api_key))))
             print(")")
     return 0
 
 
-def _told(each: Any) -> str:
+def _described(each: Any) -> str:
     versions = str(each.max_version) if each.min_version == each.max_version else f"{each.min_version} to {each.max_version}"
     try:
         name = "".join(word.capitalize() for word in ApiKey(each.api_key).name.split("_"))

@@ -175,7 +175,7 @@ async def _consume(options: argparse.Namespace, given: dict[str, str], formatter
                 await _seek(consumer, place, offset)
         await _print(consumer, options, formatter, taken, sys.stdout.buffer)
     except TimeoutError:
-        _tell_timeout()
+        _print_timeout()
     finally:
         await consumer.stop()
 
@@ -202,9 +202,9 @@ async def _print(consumer: AIOKafkaConsumer, options: argparse.Namespace, format
         if found:
             last = time.monotonic()
         elif 0 <= options.timeout_ms < (time.monotonic() - last) * 1000:
-            _tell_timeout()
+            _print_timeout()
             return
 
 
-def _tell_timeout() -> None:
+def _print_timeout() -> None:
     print("Error processing message, terminating consumer process: TimeoutException", file=sys.stderr)

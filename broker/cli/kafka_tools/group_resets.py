@@ -216,14 +216,14 @@ def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> N
     for place in places:
         code = answer.error_code or codes[place.topic, place.partition]
         status[place.topic, place.partition] = "Successful" if code == ErrorCode.NONE else f"Error: {exception(code)}"
-    _tell_deleted(group, answer.error_code or next((code for code in codes.values() if code), ErrorCode.NONE))
+    _print_deleted(group, answer.error_code or next((code for code in codes.values() if code), ErrorCode.NONE))
     rows = [(topic, "-" if index < 0 else index, said, "") for (topic, index), said in sorted(status.items())]
     head = ("TOPIC", "PARTITION", "STATUS", "")
     text = columns([head, *rows], [max([_WIDTH, *(len(row[0]) for row in rows)]), 10, _WIDTH])
     print("\n".join(line.removesuffix(" ") for line in text.split("\n")))
 
 
-def _tell_deleted(group: str, code: int) -> None:
+def _print_deleted(group: str, code: int) -> None:
     if code == ErrorCode.NONE:
         print(f"Request succeeded for deleting offsets from group {group}.")
     elif code in _WHOLE_GROUP:

@@ -71,7 +71,7 @@ def cluster_of(options: argparse.Namespace) -> AdminClient:
     """Connect to the cluster; wait until a broker answers. Raises `CliError` after default.api.timeout.ms, a minute by default."""
     patience_ms = float(read_config(options).get("default.api.timeout.ms", _PATIENCE_MS))
     deadline = time.monotonic() + patience_ms / 1000
-    told = False
+    was_printed = False
     while True:
         client = AdminClient(options.bootstrap_server)
         try:
@@ -79,9 +79,9 @@ def cluster_of(options: argparse.Namespace) -> AdminClient:
         except Unreachable as error:
             if time.monotonic() > deadline:
                 raise
-            if not told:
+            if not was_printed:
                 print(f"WARN {error} Trying again for {patience_ms / 1000:.0f} s.", file=sys.stderr)
-            told = True
+            was_printed = True
             time.sleep(_PAUSE_S)
         else:
             return client

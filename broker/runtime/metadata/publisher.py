@@ -143,7 +143,7 @@ class Publisher:
                     self._take_over(log, configs[name])
         self._throttle(self._catalog.configured_resources(ResourceType.TOPIC))
         self._serve([*local.leaders, *local.followers])
-        self._tell_coordinators(local)
+        self._notify_coordinators(local)
 
     async def _publish(self, changes: ImageChanges) -> None:
         self._register(changes.brokers)
@@ -163,19 +163,19 @@ class Publisher:
         for at in range(0, len(known), limits.ELECTIONS_AT_ONCE):
             self._serve(known[at : at + limits.ELECTIONS_AT_ONCE])
             await asyncio.sleep(0)
-        self._tell_coordinators(local)
-        self._tell_of_deleted(changes)
+        self._notify_coordinators(local)
+        self._notify_of_deleted(changes)
         if changes.configs:
             with self._step("changing settings"):
                 self._configured(changes)
         if str(self._settings.node_id) in changes.brokers_set:
-            self._tell(self.on_settings)
+            self._call_hooks(self.on_settings)
         if changes.client_quotas:
-            self._tell(self.on_quotas)
+            self._call_hooks(self.on_quotas)
         if self.on_subscriptions:
             for kind, name in changes.configs:
                 if kind == ResourceType.CLIENT_METRICS:
-                    self._tell(self.on_subscriptions, name)
+                    self._call_hooks(self.on_subscriptions, name)
 
     def _step(self, name: str, *args: object) -> GuardedStep:
         """Return a context that logs an exception instead of raising it (as Kafka's BrokerMetadataPublisher does). Rejected and a failed
@@ -183,7 +183,7 @@ class Publisher:
         """
         return self._nursery.step(name, *args, passing=Rejected)
 
-    def _tell(self, hooks: Iterable[Callable[..., None]], *news: object) -> None:
+    def _call_hooks(self, hooks: Iterable[Callable[..., None]], *news: object) -> None:
         for hook in hooks:
             with self._step("notifying components of a change"):
                 hook(*news)
@@ -199,18 +199,18 @@ class Publisher:
             else:
                 self._brokers.liveness[node] = BrokerLiveness(broker.epoch, broker.fenced, broker.in_controlled_shutdown)
 
-    def _tell_coordinators(self, local: LocalChanges) -> None:
+    def _notify_coordinators(self, local: LocalChanges) -> None:
         for replica in local.removed:
-            self._tell(self.on_resigned, replica.topic.name, replica.index, None)
+            self._call_hooks(self.on_resigned, replica.topic.name, replica.index, None)
         for replica in local.elected:
-            self._tell(self.on_elected, replica.topic.name, replica.index, replica.partition.leader_epoch)
+            self._call_hooks(self.on_elected, replica.topic.name, replica.index, replica.partition.leader_epoch)
         for replica in local.followers:
-            self._tell(self.on_resigned, replica.topic.name, replica.index, replica.partition.leader_epoch)
+            self._call_hooks(self.on_resigned, replica.topic.name, replica.index, replica.partition.leader_epoch)
 
-    def _tell_of_deleted(self, changes: ImageChanges) -> None:
+    def _notify_of_deleted(self, changes: ImageChanges) -> None:
         for change in changes.topics.values():
             if change.before is not None and change.after is None:
-                self._tell(self.on_deleted, change.before)
+                self._call_hooks(self.on_deleted, change.before)
                 logger.info("deleted topic %s", change.before.name)
 
     # --- replicas ----------------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class ControllerChannel:
         self._news: asyncio.Future[None] | None = None
         self._closed = False
         self._lines = StateLines(logger, clock.mono_ms)
-        self._told: Node | None = None
+        self._logged: Node | None = None
 
     async def call(self, request: Message) -> Any:
         """Send `request` and return the controller's response.
@@ -181,9 +181,9 @@ class ControllerChannel:
         skipped, self._skipped = self._skipped, None
         if found is None or found == skipped:
             return None
-        if found != self._told:
+        if found != self._logged:
             logger.info("%s: the controller is node %d at %s:%d", self._name, *found)
-            self._told = found
+            self._logged = found
         self._node = found
         self._link = self._connect(found)
         return self._link

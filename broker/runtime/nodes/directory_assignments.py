@@ -83,14 +83,14 @@ class DirectoryAssignments:
         return partition.directories[partition.replicas.index(self._node)] != self._directory
 
     async def _work(self) -> None:
-        while told := list(islice(filter(self._lies_elsewhere, sorted(self._pending)), PARTITIONS_MAX)):
-            done = await self._tell(told)
+        while reported := list(islice(filter(self._lies_elsewhere, sorted(self._pending)), PARTITIONS_MAX)):
+            done = await self._report(reported)
             self._pending.difference_update(done)
-            if len(done) < len(told):
+            if len(done) < len(reported):
                 await pause(self._nursery.timers, self._nursery.clock, RETRY_MS)
         self._pending.clear()
 
-    async def _tell(self, places: list[Place]) -> set[Place]:
+    async def _report(self, places: list[Place]) -> set[Place]:
         """Send one AssignReplicasToDirs request and return the replicas that the controller accepted; none if the request failed."""
         topics = [
             TopicData(topic_id, [PartitionData(index) for _, index in those])

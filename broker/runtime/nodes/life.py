@@ -136,7 +136,7 @@ class BrokerLife:
             self._on_lost(why)
         elif (request := self._life.next_request(now_ms, self._published_offset())) is not None:
             self._nursery.start(type(request).__name__.removesuffix("Request"), partial(self._ask, request))
-        self._tell()
+        self._complete_milestones()
         if self._timer is not None:
             self._timer.cancel()
         times = [at for at in (self._life.due_ms, self._life.gives_up_ms) if at is not None]
@@ -168,7 +168,7 @@ class BrokerLife:
         if isinstance(request, BrokerRegistrationRequest):
             logger.info("Registered with broker epoch %d", self.broker_epoch)
 
-    def _tell(self) -> None:
+    def _complete_milestones(self) -> None:
         ended = self.state is State.SHUTTING_DOWN
         for milestone, reached in ((self.caught_up, State.RECOVERY), (self.unfenced, State.RUNNING)):
             if milestone.done():

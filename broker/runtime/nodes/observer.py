@@ -169,7 +169,7 @@ class MetadataObserver:
             response = await self._link_to(peer).call(step.request, timeout_ms=self._settings.request_timeout_ms)
         except (LinkBroken, UnsupportedByPeer) as error:
             self._state.failed(peer, self._clock.mono_ms())
-            self._tell(f"{peer.host}:{peer.port} does not serve the cluster's metadata: {error}")
+            self._log_trouble(f"{peer.host}:{peer.port} does not serve the cluster's metadata: {error}")
             return
         before = self.controller
         actions = self._state.answered(peer, response, self._clock.mono_ms())
@@ -205,7 +205,7 @@ class MetadataObserver:
             case DropDownload():
                 self._drop_partial()
             case Trouble(text):
-                self._tell(text)
+                self._log_trouble(text)
 
     async def _save_election(self) -> None:
         election, level, voters = self._state.election, self.kraft_version, list(self._state.voters)
@@ -221,7 +221,7 @@ class MetadataObserver:
             if isinstance(error, Rejected) and error.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise
             self._state.back_off(peer, self._clock.mono_ms())
-            self._tell(f"records of the metadata log from {peer.host}:{peer.port} cannot be appended: {error}")
+            self._log_trouble(f"records of the metadata log from {peer.host}:{peer.port} cannot be appended: {error}")
             return
         self._lines.all_over("The cluster's metadata is replicated again")
         self._commit(action.high_watermark)
@@ -249,7 +249,7 @@ class MetadataObserver:
             self._partial.drop()
         self._partial = None
 
-    def _tell(self, trouble: str) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         self._lines.holds(trouble, logging.WARNING, "%s", trouble)
 
     # --- publishing --------------------------------------------------------------------------------------------------------------
@@ -257,10 +257,10 @@ class MetadataObserver:
     async def _publish(self) -> None:
         newest = self._log.snapshots.newest
         if newest is not None:
-            await self._tell_broker(await self._load_snapshot(newest))
+            await self._notify_broker(await self._load_snapshot(newest))
         while True:
             self._moved.clear()
-            await self._tell_broker(await self._load())
+            await self._notify_broker(await self._load())
             if self._feed.next_offset >= self._log.high_watermark:
                 await self._moved.wait()
             await asyncio.sleep(0)
@@ -281,7 +281,7 @@ class MetadataObserver:
             return []  # deleted meanwhile, because a newer snapshot exists
         return self._feed.load_snapshot(snapshot, read, self._state.committed)
 
-    async def _tell_broker(self, news: list[Published]) -> None:
+    async def _notify_broker(self, news: list[Published]) -> None:
         self._note_voters()
         for published in news:
             await self._on_published(published)

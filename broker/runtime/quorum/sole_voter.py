@@ -140,7 +140,7 @@ class SoleVoter:
                 read = self.raft_log.snapshots.read(newest)
                 if newest == BOOTSTRAP_SNAPSHOT:
                     read.records = []  # of formatting: the controller's activation writes them to the log, where other nodes read them
-                self._tell(self._feed.load_snapshot(newest, read, self.end_offset))
+                self._notify(self._feed.load_snapshot(newest, read, self.end_offset))
             self._load()
         except InconsistentRecord as error:
             raise LogDirRefused(f"{log.directory}: {error}") from error
@@ -271,13 +271,13 @@ class SoleVoter:
 
     def _load(self) -> None:
         for batches in self._unread():
-            self._tell(self._feed.load(batches, self.high_watermark))
+            self._notify(self._feed.load(batches, self.high_watermark))
 
     def _unread(self) -> Iterator[bytes]:
         while batches := self.raft_log.committed(self._feed.next_offset):
             yield batches
 
-    def _tell(self, news: Sequence[Published]) -> None:
+    def _notify(self, news: Sequence[Published]) -> None:
         for published in news:
             self._on_published(published)
             self._maker.published(published)

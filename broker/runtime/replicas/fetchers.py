@@ -141,7 +141,7 @@ class _Fetcher:
         """Partitions that may have a sync due."""
         self._endpoint: Node | None = None
         self._link: Link | None = None
-        self._news: asyncio.Future[None] | None = None
+        self._wakeup: asyncio.Future[None] | None = None
         self._job = following.nursery.start(f"fetching from broker {leader}", self._run)
 
     def follow(self, partition: Partition) -> None:
@@ -151,13 +151,13 @@ class _Fetcher:
         partition.fetcher = partial(self._plan.moved, key)
         if partition.sync_is_due:
             self._unsynced.add(key)
-        self._tell()
+        self._wake_up()
 
     def forget(self, partition: Partition) -> None:
         self.partitions.pop(_key(partition), None)
         partition.fetcher = None
         self._plan.forget(_key(partition))
-        self._tell()
+        self._wake_up()
 
     def fetches(self, partition: Partition) -> bool:
         return _key(partition) in self._plan
@@ -196,19 +196,19 @@ class _Fetcher:
             await self._answered(self._plan.answered(response, self._now_ms))
 
     async def _until_something_is_to_be_asked(self) -> None:
-        self._news = asyncio.get_running_loop().create_future()
+        self._wakeup = asyncio.get_running_loop().create_future()
         wakes_ms = self._plan.wakes_ms(self._now_ms)
-        timer = None if wakes_ms is None else self._following.nursery.timers.schedule(wakes_ms, self._tell)
+        timer = None if wakes_ms is None else self._following.nursery.timers.schedule(wakes_ms, self._wake_up)
         try:
-            await self._news
+            await self._wakeup
         finally:
-            self._news = None
+            self._wakeup = None
             if timer is not None:
                 timer.cancel()
 
-    def _tell(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+    def _wake_up(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
     # --- requests ----------------------------------------------------------------------------------------------------------------
 

@@ -79,7 +79,7 @@ class Proposals:
         """Send the proposals and return the response, or None if the whole request must be repeated."""
         proposals = sorted((key, proposal) for key, (_, proposal) in asked.items())
         topics = [
-            TopicData(topic_id, [_told(index, proposal) for (_, index), proposal in those])
+            TopicData(topic_id, [_partition_data(index, proposal) for (_, index), proposal in those])
             for topic_id, those in groupby(proposals, key=lambda one: one[0][0])
         ]
         try:
@@ -111,7 +111,7 @@ class Proposals:
         return not any(partition.replica.proposal is proposal and key in self._pending for key, (partition, proposal) in asked.items())
 
 
-def _told(index: int, proposal: Proposal) -> PartitionData:
+def _partition_data(index: int, proposal: Proposal) -> PartitionData:
     return PartitionData(
         index,
         proposal.leader_epoch,

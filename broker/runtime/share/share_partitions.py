@@ -245,14 +245,14 @@ class SharePartitionManager:
             error = failure_of(done)
             if error is None:
                 self._written(shared, update)
-                told = None
+                failure = None
             else:
-                told = self._undo(shared, update, error)
+                failure = self._undo(shared, update, error)
             if not answer.done():
-                if told is None:
+                if failure is None:
                     answer.set_result(None)
                 else:
-                    answer.set_exception(told)
+                    answer.set_exception(failure)
                     answer.exception()  # a release has no caller who waits
 
         written.add_done_callback(finish)
@@ -266,9 +266,9 @@ class SharePartitionManager:
     def _undo(self, shared: SharePartitionInUse, update: Update, error: Rejected) -> Rejected:
         shared.state.not_written(update, self.clock.mono_ms())
         shared.wake()
-        told = _for_clients(error)
-        self.fence(shared, told)
-        return told
+        failure = _for_clients(error)
+        self.fence(shared, failure)
+        return failure
 
     # --- locks -------------------------------------------------------------------------------------------------------------------
 

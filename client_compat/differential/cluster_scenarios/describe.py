@@ -15,7 +15,7 @@ EVERYWHERE: Placement = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (3, 2, 1))
 BROKERS, CONTROLLERS = 1, 2
 
 
-def tells(nodes: Nodes, name: str, topic_id: bytes) -> None:
+def compare_descriptions(nodes: Nodes, name: str, topic_id: bytes) -> None:
     """Send Metadata, DescribeCluster and DescribeTopicPartitions to every running broker, at every version."""
     for version in nodes.range(ApiKey.METADATA):
         nodes.everywhere("metadata", MetadataRequest([MetadataRequestTopic(name=name)], False), version)
@@ -33,7 +33,7 @@ def tells(nodes: Nodes, name: str, topic_id: bytes) -> None:
 def cluster(nodes: Nodes) -> None:
     """Describe the cluster while every broker runs."""
     topic_id = create(nodes, "described", EVERYWHERE)
-    tells(nodes, "described", topic_id)
+    compare_descriptions(nodes, "described", topic_id)
     pages = DescribeTopicPartitionsRequest([TopicRequest("described")], 2, Cursor("described", 1))
     nodes.everywhere("a page of partitions", pages)
     operations = MetadataRequest([MetadataRequestTopic(name="described")], False, True, True)

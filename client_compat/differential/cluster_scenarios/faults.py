@@ -18,7 +18,7 @@ from client_compat.differential.cluster_scenarios.common import (
 )
 from client_compat.differential.cluster_scenarios.controller import PREFERRED, UNCLEAN, moved
 from client_compat.differential.cluster_scenarios.coordinators import found
-from client_compat.differential.cluster_scenarios.describe import tells
+from client_compat.differential.cluster_scenarios.describe import compare_descriptions
 from client_compat.differential.cluster_scenarios.offsets import ends_of_epochs
 from client_compat.differential.cluster_scenarios.writing import write
 from client_compat.differential.nodes import Nodes
@@ -52,7 +52,7 @@ def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
     go(GONE)
     settled(nodes, ids)
     for topic, topic_id in ids.items():
-        tells(nodes, topic, topic_id)
+        compare_descriptions(nodes, topic, topic_id)
         led_on(nodes, topic, topic_id, sent, batch(b"c", producer_id=own, producer_epoch=0, base_sequence=4))
     write(nodes, HEIR, "as ever", name, ids[name], batch(b"x"), partition=STAYS)
     decided(nodes, name, alone)
@@ -61,7 +61,7 @@ def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
     settled(nodes, ids)
     wait_until_coordinated(nodes)
     for topic, topic_id in ids.items():
-        tells(nodes, topic, topic_id)
+        compare_descriptions(nodes, topic, topic_id)
         back(nodes, topic, topic_id, sent, batch(b"d", producer_id=own, producer_epoch=0, base_sequence=5))
 
 

@@ -68,12 +68,12 @@ def test_several_listeners_each_advertise_their_own_address(tmp_path: Path) -> N
     }
     with RunningBroker(tmp_path / "data", settings) as running:
         ports = [listener.port for listener in running.broker.services.listeners]
-        told = []
+        advertised = []
         for port in ports:
             with running.client(port=port) as client:
                 (node,) = client.call(MetadataRequest([])).brokers
-                told.append((node.host, node.port))
-    assert told == [(HOST, ports[0]), ("kafka.example", 19092)]
+                advertised.append((node.host, node.port))
+    assert advertised == [(HOST, ports[0]), ("kafka.example", 19092)]
 
 
 SERVING = """

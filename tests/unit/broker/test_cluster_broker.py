@@ -71,9 +71,9 @@ def started_with(caplog: pytest.LogCaptureFixture, of_controller: str | None, of
 
 
 def test_a_min_insync_replicas_that_the_cluster_overrides_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    (told,) = started_with(caplog, None, "2")
-    assert told.startswith("min.insync.replicas=2 in this broker's static configuration has no effect: the cluster's metadata has 1.")
-    assert "--entity-default --add-config min.insync.replicas=2" in told
+    (message,) = started_with(caplog, None, "2")
+    assert message.startswith("min.insync.replicas=2 in this broker's static configuration has no effect: the cluster's metadata has 1.")
+    assert "--entity-default --add-config min.insync.replicas=2" in message
 
 
 def test_a_min_insync_replicas_equal_to_the_clusters_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -61,8 +61,8 @@ async def test_metadata_survives_a_power_loss_in_a_new_epoch(cluster: OwnedClust
 
 @played_by(alone)
 async def test_a_controller_answers_api_versions_and_describe_cluster(cluster: OwnedCluster) -> None:
-    told = await cluster.ask_controller(ApiVersionsRequest("test", "1"))
-    finalized = {feature.name: feature.max_version_level for feature in told.finalized_features}
+    response = await cluster.ask_controller(ApiVersionsRequest("test", "1"))
+    finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert (finalized[METADATA_VERSION], finalized["kraft.version"]) == (33, 1)
     controllers = await cluster.ask_controller(DescribeClusterRequest(endpoint_type=2))
     assert (controllers.controller_id, controllers.endpoint_type) == (CONTROLLER, 2)

@@ -169,8 +169,8 @@ def test_a_broker_with_a_wrong_password_retries_until_its_timeout(caplog: pytest
 
     run(body())
     why = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
-    told = f"Connection to node -1 failed authentication due to: 127.0.0.1:9093: '{why}'"
-    assert caplog.text.count(told) > 3
+    message = f"Connection to node -1 failed authentication due to: 127.0.0.1:9093: '{why}'"
+    assert caplog.text.count(message) > 3
     assert "between us" not in caplog.text
 
 

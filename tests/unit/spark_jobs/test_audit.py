@@ -72,9 +72,9 @@ def test_directories_passed_over_are_named(verdict: Verdict) -> None:
 
 
 def test_the_verdict_as_json_holds_findings_and_exit_code(verdict: Verdict) -> None:
-    told = json.loads(verdict.to_json())
-    assert told["exit_code"] == 1
-    assert len(told["directories"]) == len(CASES)
+    report = json.loads(verdict.to_json())
+    assert report["exit_code"] == 1
+    assert len(report["directories"]) == len(CASES)
 
 
 def run(*args: str) -> tuple[int, str]:

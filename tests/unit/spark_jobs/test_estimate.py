@@ -62,13 +62,13 @@ def test_the_audit_makes_about_as_many_requests_and_tasks_as_estimated(
 ) -> None:
     logs.big(tmp_path, 80_000_000, partitions=4)
     logs.many_partitions(tmp_path, 30)
-    told = estimate([find_logs(tmp_path)], replace(QUESTION, deep=deep), cores=1)
+    estimated = estimate([find_logs(tmp_path)], replace(QUESTION, deep=deep), cores=1)
     requests.clear()
     verdict = audit(tmp_path, engine="duckdb", deep=deep).directories[0]
-    assert (told.size_bytes, told.partitions, told.segments) == (verdict.size_bytes, verdict.partitions, verdict.segments)
-    assert told.tasks == in_tasks.tasks == 4
+    assert (estimated.size_bytes, estimated.partitions, estimated.segments) == (verdict.size_bytes, verdict.partitions, verdict.segments)
+    assert estimated.tasks == in_tasks.tasks == 4
     requests["entries"] //= 2  # a local directory is listed twice, because a broker may be writing to it; a remote one once
-    assert told.requests == pytest.approx(requests.total(), rel=0.02)
+    assert estimated.requests == pytest.approx(requests.total(), rel=0.02)
 
 
 def test_an_estimate_reads_no_file_but_checkpoints(tmp_path: Path, requests: Counter[str]) -> None:
@@ -105,12 +105,12 @@ def test_the_estimate_is_for_the_masters_cores(tmp_path: Path, monkeypatch: pyte
     app = typer.Typer()
     app.command()(audit_command)
 
-    def told(*master: str) -> str:
+    def tasks_line(*master: str) -> str:
         (line,) = [line for line in CliRunner().invoke(app, [str(tmp_path), "--estimate", *master]).stdout.splitlines() if "tasks" in line]
         return line
 
-    assert told("--master", "local[1]") == "Spark tasks:  4 that read logs, with 1 core"
-    assert told("--master", "local[4]") == "Spark tasks:  8 that read logs, with 4 cores"
-    assert "as on this machine" in told("--master", "spark://host:7077")
+    assert tasks_line("--master", "local[1]") == "Spark tasks:  4 that read logs, with 1 core"
+    assert tasks_line("--master", "local[4]") == "Spark tasks:  8 that read logs, with 4 cores"
+    assert "as on this machine" in tasks_line("--master", "spark://host:7077")
     monkeypatch.setenv("SPARK_MASTER", "local[4]")
-    assert told() == told("--master", "local[4]")
+    assert tasks_line() == tasks_line("--master", "local[4]")

@@ -47,9 +47,9 @@ def test_writer_transaction_and_record_are_told(log: Path) -> None:
     assert found.transaction is not None
     assert (found.transaction.transactional_id, found.transaction.state) == ("hanging", "Ongoing")
     assert (found.last_stable_offset, found.holding_back) == (8, (payments.HANGING, 8))
-    told = dict(lines(found))
-    assert told["writer"] == f"producer {payments.HANGING}, epoch 0, sequence 1"
-    assert told["transaction"].startswith("began in this partition at offset 8, has no marker; its coordinator knows it as 'hanging'")
+    explained = dict(lines(found))
+    assert explained["writer"] == f"producer {payments.HANGING}, epoch 0, sequence 1"
+    assert explained["transaction"].startswith("began in this partition at offset 8, has no marker; its coordinator knows it as 'hanging'")
 
 
 @pytest.mark.parametrize(

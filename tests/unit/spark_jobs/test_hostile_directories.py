@@ -188,10 +188,10 @@ def test_reports_show_no_characters_of_a_group_that_command_a_terminal(tmp_path:
     (tmp_path / "lost\x1b[2J").mkdir()
     verdict = audit(tmp_path, engine="duckdb")
     report.show(verdict, 10, Console(file=sys.stdout, width=400))
-    told = capsys.readouterr().out
-    assert shown in told
-    assert r"lost\u001b[2J: passed over" in told
-    assert not any(character in told for character in "\x1b\x07\u202e")
+    output = capsys.readouterr().out
+    assert shown in output
+    assert r"lost\u001b[2J: passed over" in output
+    assert not any(character in output for character in "\x1b\x07\u202e")
     finding = verdict.directories[0].rules["group-offsets"].samples[0]
     verdict.directories[0].rules["crc"].violations = 1
     verdict.directories[0].rules["crc"].samples = [finding]

@@ -235,10 +235,10 @@ def test_a_killed_audit_is_resumed_with_the_same_verdict(tmp_path: Path) -> None
 @pytest.mark.slow  # starts Spark
 @pytest.mark.skipif(sys.platform != "linux", reason="finds Spark's workers in /proc")
 def test_the_verdict_is_right_after_workers_are_killed(tmp_path: Path) -> None:
-    log, kept, told = tmp_path / "log", tmp_path / "kept", tmp_path / "verdict.json"
+    log, kept, report = tmp_path / "log", tmp_path / "kept", tmp_path / "verdict.json"
     CASES["planted"].write(log)
     logs.many_partitions(log, 700)
-    command = [sys.executable, "-m", "ottla", "audit", "--engine", "spark", "--master", "local[2,4]", "--json", str(told)]
+    command = [sys.executable, "-m", "ottla", "audit", "--engine", "spark", "--master", "local[2,4]", "--json", str(report)]
     running = subprocess.Popen([*command, "--resume", str(kept), str(log)])
     deadline = time.monotonic() + DEADLINE_S
     while not list(kept.glob("*" + RESULT)):
@@ -251,7 +251,7 @@ def test_the_verdict_is_right_after_workers_are_killed(tmp_path: Path) -> None:
     assert workers
     assert len(list(kept.glob("*" + RESULT))) < 10  # most tasks were still to be judged
     assert running.wait(DEADLINE_S) == 1
-    assert json.loads(told.read_text())["directories"] == json.loads(audit(log, engine="duckdb", deep=False).to_json())["directories"]
+    assert json.loads(report.read_text())["directories"] == json.loads(audit(log, engine="duckdb", deep=False).to_json())["directories"]
 
 
 def python_workers(root: int) -> list[int]:

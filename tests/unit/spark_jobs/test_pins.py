@@ -22,7 +22,7 @@ def judge(path: Path, at_step: Callable[[str], None] = lambda _: None) -> Direct
     return verdict
 
 
-def told(verdict: DirectoryVerdict) -> list[tuple[str, str, str]]:
+def kinds_of(verdict: DirectoryVerdict) -> list[tuple[str, str, str]]:
     return [(rule, str(each.severity), each.kind) for rule, result in verdict.rules.items() for each in result.samples]
 
 
@@ -45,8 +45,8 @@ def begin(root: Path) -> Callable[[], None]:
 def test_a_transaction_that_ends_while_its_log_is_judged_is_open_and_not_torn(tmp_path: Path) -> None:
     end = begin(tmp_path)
     verdict = judge(tmp_path, lambda step: end() if step == "judging" else None)
-    assert told(verdict) == [("hanging-transaction", "info", "open")] * 2
-    assert told(judge(tmp_path)) == []
+    assert kinds_of(verdict) == [("hanging-transaction", "info", "open")] * 2
+    assert kinds_of(judge(tmp_path)) == []
 
 
 def test_a_transaction_that_ends_while_its_log_is_listed_is_not_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_a_transaction_that_ends_while_its_log_is_listed_is_not_torn(tmp_path: P
         return found
 
     monkeypatch.setattr(Place, "entries", entries)
-    assert told(judge(tmp_path)) == []
+    assert kinds_of(judge(tmp_path)) == []
     assert not ends
 
 
@@ -83,7 +83,7 @@ def test_a_segment_that_retention_removes_meanwhile_is_no_violation(tmp_path: Pa
     log.roll()
     log.data(pid=1, seq=5)
     verdict = judge(tmp_path, lambda step: head.unlink(missing_ok=True) if step == "judging" else None)
-    assert told(verdict) == [("crc", "info", "removed while reading")]
+    assert kinds_of(verdict) == [("crc", "info", "removed while reading")]
     assert verdict.batches == 1
 
 

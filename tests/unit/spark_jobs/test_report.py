@@ -11,7 +11,7 @@ from ottla.spark_jobs.report import show
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
 
 
-def told(*directories: DirectoryVerdict, samples: int = 10) -> str:
+def rendered(*directories: DirectoryVerdict, samples: int = 10) -> str:
     out = io.StringIO()
     show(Verdict(list(directories)), samples, Console(file=out, width=200))
     return out.getvalue()
@@ -22,20 +22,20 @@ def directory(path: str) -> DirectoryVerdict:
 
 
 def test_directories_stand_side_by_side_under_their_last_names() -> None:
-    text = told(directory("/x/on"), directory("/x/off"))
+    text = rendered(directory("/x/on"), directory("/x/off"))
     assert "/x/on" not in text
     assert text.count("1,234,567") == 2
 
 
 def test_directories_of_one_name_are_told_apart_by_their_paths() -> None:
-    text = told(directory("/x/logs"), directory("/y/logs"))
+    text = rendered(directory("/x/logs"), directory("/y/logs"))
     assert "/x/logs" in text
     assert "/y/logs" in text
 
 
 def test_a_path_with_brackets_is_a_path() -> None:
-    assert "logs[old]" in told(directory("/x/logs[old]"))
-    text = told(directory("/x[/y]/logs"), directory("/z/logs"))
+    assert "logs[old]" in rendered(directory("/x/logs[old]"))
+    text = rendered(directory("/x[/y]/logs"), directory("/z/logs"))
     assert "/x[/y]/logs" in text
 
 
@@ -43,20 +43,20 @@ def test_a_finding_shows_where_it_is_and_a_missing_count_is_not_a_zero() -> None
     bad = directory("/x/on")
     finding = Finding("crc", Severity.VIOLATION, "wrong CRC", "t", 3, 42, "/x/on/t-3/00000000000000000000.log", 777, {"size_bytes": 61})
     bad.rules["crc"] = RuleResult(judged=True, violations=1, samples=[finding])
-    text = told(bad)
+    text = rendered(bad)
     assert "t-3@42" in text
     assert "violation, crc: wrong CRC" in text
     assert "t-3/00000000000000000000.log:777" in text
     assert text.count("What to do: Consumers fail here.") == 1
     assert "n/a" in text
-    assert "t-3@42" not in told(bad, samples=0)
+    assert "t-3@42" not in rendered(bad, samples=0)
 
 
 def test_deliveries_to_share_groups_have_a_table_of_their_own() -> None:
     shared = directory("/x/on")
-    assert "Deliveries" not in told(shared)
+    assert "Deliveries" not in rendered(shared)
     shared.deliveries = [ShareDeliveries("g\x1b", "queue", 3, 1_000, 1_999, 1_234, 1_111, 22, 101, 333, 5)]
-    text = told(shared)
+    text = rendered(shared)
     assert "queue-3" in text
     assert all(count in text for count in ("1,000", "1,234", "1,111", "22", "101", "333"))
     assert "\x1b" not in text

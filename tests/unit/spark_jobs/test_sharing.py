@@ -252,5 +252,5 @@ def test_a_task_that_fails_says_so_in_place_of_an_answer(failure: Exception) -> 
         raise failure
 
     first, (share, content) = failures_told(failing())
-    told = pickle.loads(content)
-    assert (first, share, type(told), str(told)) == ((0, b""), ANSWER, type(failure), str(failure))
+    raised = pickle.loads(content)
+    assert (first, share, type(raised), str(raised)) == ((0, b""), ANSWER, type(failure), str(failure))

@@ -26,11 +26,11 @@ async function ask(method, path, body) {
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), redirect: "error", cache: "no-store" });
   const text = await answer.text();
-  let told = null;
-  try { told = text ? JSON.parse(text) : null; } catch { told = { detail: text.slice(0, 200) }; }
-  if (answer.ok) return told;
-  const detail = typeof told?.detail === "string" ? told.detail
-    : Array.isArray(told?.detail) ? told.detail.map(each => `${each.loc?.slice(1).join(".")}: ${each.msg}`).join("; ") : `HTTP ${answer.status}`;
+  let parsed = null;
+  try { parsed = text ? JSON.parse(text) : null; } catch { parsed = { detail: text.slice(0, 200) }; }
+  if (answer.ok) return parsed;
+  const detail = typeof parsed?.detail === "string" ? parsed.detail
+    : Array.isArray(parsed?.detail) ? parsed.detail.map(each => `${each.loc?.slice(1).join(".")}: ${each.msg}`).join("; ") : `HTTP ${answer.status}`;
   throw new Refused(answer.status, detail);
 }
 

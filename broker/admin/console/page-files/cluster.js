@@ -38,7 +38,7 @@ function events(list) {
   if (!list.length) return empty("The end of the metadata log contains no such event.");
   return table("Events, newest first", ["Time", "What", "About", ["Offset", "r"]], list.map((each, at) => h("tr.record", { "data-key": `${each.offset}/${each.kind}/${each.about}` },
     h("td", null, time(each.at_ms)),
-    h("td", null, chip(each.bad ? "bad" : each.kind === "election" ? "accent" : "plain", each.kind), " ", h("bdi", null, each.told)),
+    h("td", null, chip(each.bad ? "bad" : each.kind === "election" ? "accent" : "plain", each.kind), " ", h("bdi", null, each.text)),
     h("th", { scope: "row" }, h("bdi", null, each.about)),
     h("td.r.num.muted", null, each.offset))));
 }

@@ -176,8 +176,8 @@ def test_beyond_the_limit_the_next_one_is_told_and_closed(admin: Console, monkey
     monkeypatch.setattr(limits, "ADMIN_CONNECTIONS", 2)
     wait_until_held(admin, 0)
     with connected(admin), connected(admin):
-        status, _, told = admin.answer("GET", "/health")
-        assert (status, told) == (503, b"too many connections to the admin port\n")
+        status, _, body = admin.answer("GET", "/health")
+        assert (status, body) == (503, b"too many connections to the admin port\n")
         wait_until_held(admin, 2)
     wait_until_held(admin, 0)
     assert admin.answer("GET", "/health")[0] == 200

@@ -49,16 +49,16 @@ def test_this_machine_reads_where_that_was_asked_for(client: str) -> None:
 
 @pytest.mark.parametrize("site", [b"cross-site", b"same-site"])
 def test_a_page_from_elsewhere_does_not_even_learn_whether_there_is_an_answer(site: bytes) -> None:
-    def told(**fetch: bytes) -> Any:
+    def status_of(**fetch: bytes) -> Any:
         said = {b"host": b"localhost:1"} | {f"sec-fetch-{name}".encode(): value for name, value in fetch.items()}
         return asked("127.0.0.1", said).get("status", "behind")
 
-    assert told(site=site, mode=b"no-cors", dest=b"script") == 401
-    assert told(site=site, mode=b"cors", dest=b"empty") == 401
-    assert told(site=site, mode=b"navigate", dest=b"iframe") == 401
-    assert told(site=site, mode=b"navigate", dest=b"document") == "behind"
-    assert told(site=b"same-origin", mode=b"cors", dest=b"empty") == "behind"
-    assert told(site=b"none", mode=b"navigate", dest=b"document") == "behind"
+    assert status_of(site=site, mode=b"no-cors", dest=b"script") == 401
+    assert status_of(site=site, mode=b"cors", dest=b"empty") == 401
+    assert status_of(site=site, mode=b"navigate", dest=b"iframe") == 401
+    assert status_of(site=site, mode=b"navigate", dest=b"document") == "behind"
+    assert status_of(site=b"same-origin", mode=b"cors", dest=b"empty") == "behind"
+    assert status_of(site=b"none", mode=b"navigate", dest=b"document") == "behind"
 
 
 def test_a_websocket_asks_for_the_token() -> None:

@@ -62,8 +62,8 @@ def open_admin() -> Iterator[Admin]:
 
 
 def test_health_names_what_is_served(admin: Admin) -> None:
-    status, told = admin.ask("GET", "/health")
-    assert (status, told["status"], told["listeners"]) == (200, "ok", [f"PLAINTEXT://127.0.0.1:{admin.broker.port}"])
+    status, body = admin.ask("GET", "/health")
+    assert (status, body["status"], body["listeners"]) == (200, "ok", [f"PLAINTEXT://127.0.0.1:{admin.broker.port}"])
 
 
 def test_without_the_console_there_is_none(admin: Admin) -> None:

@@ -90,8 +90,8 @@ def test_a_process_returns_to_a_mark_and_keeps_its_port(served: Marked) -> None:
         with served.client() as connected:
             change(served)
             served.ask("POST", "/clock/advance", {"ms": 5_000_000})
-            status, told = served.ask("POST", "/marks/mark-2/rewind")
-            assert (status, told) == (200, made)
+            status, body = served.ask("POST", "/marks/mark-2/rewind")
+            assert (status, body) == (200, made)
             with pytest.raises(OSError, match=r"closed|reset"):
                 connected.call(DescribeClusterRequest())
         for then, now in zip(before, all_answers(served), strict=True):

@@ -254,13 +254,13 @@ def test_the_dashboard_asks_for_nothing_that_is_not_told(scrape: Scraped, client
     client.call(OffsetCommitRequest("g", topics=[commit]), 8)
     produce(client, "t", b"a")
     set_quota(client, (("client-id", "x"),), producer_byte_rate=1.0)
-    told = {name for name, _ in scrape()}
+    names = {name for name, _ in scrape()}
     panels = json.loads(DASHBOARD.read_text())["panels"]
     asked = {
         name for panel in panels for target in panel["targets"] for name in re.findall(r"\b(?:kafka|ottla|process)_\w+", target["expr"])
     }
     assert len(asked) > 10
-    assert asked - told == set()
+    assert asked - names == set()
 
 
 def test_who_had_to_wait_for_a_quota_is_counted(scrape: Scraped, client: Client) -> None:

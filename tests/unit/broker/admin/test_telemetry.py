@@ -73,9 +73,9 @@ def test_what_clients_pushed_last_is_told_the_newest_first(monkeypatch: pytest.M
         assert ann["not_decoded"].startswith("left out because the response is full")
         assert ask(port, f"/telemetry/{many['client_instance_id']}") == many
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
-            told = answer.read().decode()
-        assert "kafka_server_client_metrics_instance_count 4.0" in told
-        assert "kafka_server_client_metrics_plugin_export_total 4.0" in told
+            body = answer.read().decode()
+        assert "kafka_server_client_metrics_instance_count 4.0" in body
+        assert "kafka_server_client_metrics_plugin_export_total 4.0" in body
         with pytest.raises(urllib.error.HTTPError, match="404"):
             ask(port, f"/telemetry/{id_text(bytes(16))}")
 

@@ -5,10 +5,10 @@ from ottla.broker.api.context import Listener, Peer
 
 def test_close_callbacks_run_once() -> None:
     peer = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "", 9092))
-    told: list[str] = []
-    peer.on_closed["a"] = lambda: told.append("a")
-    peer.on_closed["b"] = lambda: told.append("b")
+    notified: list[str] = []
+    peer.on_closed["a"] = lambda: notified.append("a")
+    peer.on_closed["b"] = lambda: notified.append("b")
     del peer.on_closed["a"]
     peer.closed()
     peer.closed()
-    assert told == ["b"]
+    assert notified == ["b"]

@@ -52,7 +52,7 @@ async def cluster() -> AsyncIterator[MemberInMemory]:
     await cluster.end()
 
 
-def told(response: Any) -> list[tuple[str, int]]:
+def errors_of(response: Any) -> list[tuple[str, int]]:
     return [(each.resource_name, each.error_code) for each in response.responses]
 
 
@@ -71,7 +71,7 @@ async def test_each_resource_is_decided_by_its_node_and_answered_in_its_position
     ]
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest(resources), 1)
     refused = ErrorCode.INVALID_REQUEST
-    assert told(response) == [
+    assert errors_of(response) == [
         ("t", 0),
         (own, 0),
         ("no", ErrorCode.POLICY_VIOLATION),
@@ -95,7 +95,7 @@ async def test_each_resource_is_decided_by_its_node_and_answered_in_its_position
 async def test_a_request_with_only_loggers_is_not_forwarded(cluster: MemberInMemory) -> None:
     own = str(cluster.broker.settings.node_id)
     request = incremental.IncrementalAlterConfigsRequest([change(LOGGER, own, LOGGER_NAME, "ERROR")], validate_only=True)
-    assert told(await cluster.member.ask(request, 1)) == [(own, 0)]
+    assert errors_of(await cluster.member.ask(request, 1)) == [(own, 0)]
     assert cluster.controller.asked == []
     assert OWN_LOGGER.level != logging.ERROR
 
@@ -103,7 +103,7 @@ async def test_a_request_with_only_loggers_is_not_forwarded(cluster: MemberInMem
 async def test_a_resource_named_twice_is_rejected_without_the_controller(cluster: MemberInMemory) -> None:
     twice = [change(TOPIC, "t", "retention.ms", "5"), change(TOPIC, "u", "retention.ms", "5"), change(TOPIC, "t", "retention.ms", "6")]
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest(twice), 1)
-    assert told(response) == [("t", ErrorCode.INVALID_REQUEST), ("u", 0), ("t", ErrorCode.INVALID_REQUEST)]
+    assert errors_of(response) == [("t", ErrorCode.INVALID_REQUEST), ("u", 0), ("t", ErrorCode.INVALID_REQUEST)]
     assert [each.resource_name for each in inside(cluster.controller.asked[0]).body.resources] == ["u"]
 
 
@@ -114,14 +114,14 @@ async def test_alter_configs_is_split_and_rejects_loggers(cluster: MemberInMemor
         alter.AlterConfigsResource(LOGGER, own, [alter.AlterableConfig(LOGGER_NAME, "ERROR")]),
     ]
     response = await cluster.member.ask(alter.AlterConfigsRequest(resources), 2)
-    assert told(response) == [("t", 0), (own, ErrorCode.INVALID_REQUEST)]
+    assert errors_of(response) == [("t", 0), (own, ErrorCode.INVALID_REQUEST)]
     assert inside(cluster.controller.asked[0]).body.resources == resources[:1]
 
 
 async def test_a_resource_that_the_controller_does_not_answer_is_an_unknown_server_error(cluster: MemberInMemory) -> None:
     cluster.controller.answer = lambda request: enveloped(inside(request), incremental.IncrementalAlterConfigsResponse())
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest([change(TOPIC, "t", "retention.ms", "5")]), 1)
-    assert told(response) == [("t", ErrorCode.UNKNOWN_SERVER_ERROR)]
+    assert errors_of(response) == [("t", ErrorCode.UNKNOWN_SERVER_ERROR)]
 
 
 def at_the_controller(super_users: str, *asked: tuple[incremental.AlterConfigsResource, tuple[ErrorCode, str | None]]) -> dict[str, str]:
@@ -166,7 +166,7 @@ def test_a_controller_applies_the_last_duplicate_key_and_deletes_a_null_value() 
 async def test_a_controller_answers_a_resource_that_is_named_twice_once(cluster: OwnedCluster) -> None:
     twice = [change(BROKER, "", "log.retention.ms", value) for value in ("5", "6")]
     answer = await cluster.ask_controller(incremental.IncrementalAlterConfigsRequest(twice))
-    assert told(answer) == [("", ErrorCode.INVALID_REQUEST)]
+    assert errors_of(answer) == [("", ErrorCode.INVALID_REQUEST)]
 
 
 def test_a_controller_changes_the_levels_of_its_own_loggers() -> None:

@@ -110,5 +110,5 @@ async def test_a_write_that_is_lost_to_another_leader_makes_the_client_find_its_
                 await asyncio.sleep(0)
         partition.follow(Registration(2, (1, 2), (1, 2), partition.leader_epoch + 1, 1))
         response: Any = await answer
-    told = response.topics[0].partitions[0] if request_ is COMMIT else response
-    assert ErrorCode(told.error_code) is ErrorCode.NOT_COORDINATOR
+    result = response.topics[0].partitions[0] if request_ is COMMIT else response
+    assert ErrorCode(result.error_code) is ErrorCode.NOT_COORDINATOR

@@ -49,8 +49,8 @@ async def test_a_forwarded_request_is_authorized_for_the_client(cluster: OwnedCl
     (made,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ANONYMOUS", CREATE_ACLS_VERSION)).results
     assert made.error_code == 0
     assert await created() not in {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # no broker is registered
-    told = await cluster.ask_controller(DescribeAclsRequest(1, None, 1, None, None, 1, 1))
-    assert [resource.resource_name for resource in told.resources] == ["t"]
+    response = await cluster.ask_controller(DescribeAclsRequest(1, None, 1, None, None, 1, 1))
+    assert [resource.resource_name for resource in response.resources] == ["t"]
 
 
 @pytest.mark.parametrize(

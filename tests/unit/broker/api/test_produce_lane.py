@@ -169,10 +169,10 @@ def test_tags_and_trailing_bytes_are_left_to_the_normal_path(harness: PartitionH
 def test_a_replicated_partition_uses_the_fast_path_with_acks_1(harness: PartitionHarness) -> None:
     first = next(iter(harness.partitions))
     first.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
-    told: list[int] = []
-    first.end_watchers["a follower"] = told.append
+    notified: list[int] = []
+    first.end_watchers["a follower"] = notified.append
     assert lane(harness).answer(PEER, frame(produce(acks=1), 9), 0) is not None
-    assert (ends(harness), first.log.high_watermark, told) == ([1, 0], 0, [len(BATCH)])
+    assert (ends(harness), first.log.high_watermark, notified) == ([1, 0], 0, [len(BATCH)])
 
 
 def test_a_request_is_charged_to_the_clients_quota_and_told_its_throttle_time(harness: PartitionHarness) -> None:

@@ -56,8 +56,8 @@ async def test_a_token_is_known_to_all_brokers_until_it_expires(cluster: OwnedCl
     assert broker is not None
     services = broker.services
     await cluster.until(lambda: token.token_id in services.topics.image.delegation_tokens, "broker 2 has heard of the token")
-    (told,) = (await ask(cluster, 2, DescribeDelegationTokenRequest(None), Principal("User", "bob"))).tokens
-    assert bytes(told.hmac) == bytes(token.hmac)
+    (described,) = (await ask(cluster, 2, DescribeDelegationTokenRequest(None), Principal("User", "bob"))).tokens
+    assert bytes(described.hmac) == bytes(token.hmac)
     found = Credentials(lambda: services.topics.image, {}, lambda _: 1, "s").find(SHA_256, token.token_id, True)
     assert found is not None
     assert (found.owner, found.expires_ms) == ("ann", token.expiry_timestamp_ms)

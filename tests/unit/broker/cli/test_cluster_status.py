@@ -69,7 +69,7 @@ def test_a_quorum_that_cannot_be_described_is_an_error() -> None:
 
 def test_a_node_of_its_own_is_its_own_controller(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running:
-        told = CliRunner().invoke(app, ["status", "--bootstrap-server", f"127.0.0.1:{running.port}"])
-    assert told.exit_code == 0
-    assert "Controllers, in epoch 1" in told.output
-    assert "Every partition has a leader, and all its replicas are in sync." in told.output
+        done = CliRunner().invoke(app, ["status", "--bootstrap-server", f"127.0.0.1:{running.port}"])
+    assert done.exit_code == 0
+    assert "Controllers, in epoch 1" in done.output
+    assert "Every partition has a leader, and all its replicas are in sync." in done.output

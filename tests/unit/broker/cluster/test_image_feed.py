@@ -38,17 +38,17 @@ def control(base: int, key: bytes = LEADER_CHANGE, value: bytes = b"") -> bytes:
 def test_committed_batches_are_published_together_when_all_are_loaded() -> None:
     feed = ImageFeed()
     assert feed.load(control(0) + data(1, LEVEL), committed=3) == []
-    (told,) = feed.load(data(2, A), committed=3)
-    assert (told.provenance.offset, told.provenance.epoch, told.provenance.append_time_ms) == (2, 4, 1000)
-    assert (told.changes.features, told.changes.configs) == ({METADATA_VERSION: 30}, {(2, "t"): {"a": "1"}})
+    (published,) = feed.load(data(2, A), committed=3)
+    assert (published.provenance.offset, published.provenance.epoch, published.provenance.append_time_ms) == (2, 4, 1000)
+    assert (published.changes.features, published.changes.configs) == ({METADATA_VERSION: 30}, {(2, "t"): {"a": "1"}})
     assert feed.next_offset == 3
 
 
 def test_records_loaded_before_the_high_watermark_is_known_are_published_later() -> None:
     feed = ImageFeed()
     assert feed.load(data(0, LEVEL, A), committed=None) == []
-    (told,) = feed.load(b"", committed=2)
-    assert told.image.configs == {(2, "t"): {"a": "1"}}
+    (published,) = feed.load(b"", committed=2)
+    assert published.image.configs == {(2, "t"): {"a": "1"}}
     assert feed.load(b"", committed=2) == []
 
 
@@ -61,8 +61,8 @@ def test_a_log_without_controller_records_is_not_published() -> None:
 def test_the_first_image_waits_for_an_open_transaction() -> None:
     feed = ImageFeed()
     assert feed.load(data(0, LEVEL) + data(1, BeginTransactionRecord(), A), committed=3) == []
-    (told,) = feed.load(data(3, EndTransactionRecord()), committed=4)
-    assert told.image.configs == {(2, "t"): {"a": "1"}}
+    (published,) = feed.load(data(3, EndTransactionRecord()), committed=4)
+    assert published.image.configs == {(2, "t"): {"a": "1"}}
 
 
 def test_a_snapshot_replaces_the_image_and_is_published_as_a_change() -> None:
@@ -70,8 +70,8 @@ def test_a_snapshot_replaces_the_image_and_is_published_as_a_change() -> None:
     feed.load(data(0, LEVEL, A), committed=2)
     feed.load(b"", committed=2)
     assert feed.bytes_since_snapshot > 0
-    (told,) = feed.load_snapshot(SnapshotId(10, 4), Snapshot(7, [LEVEL]), committed=10)
-    assert (told.changes.configs, told.provenance.offset, feed.next_offset) == ({(2, "t"): None}, 9, 10)
+    (published,) = feed.load_snapshot(SnapshotId(10, 4), Snapshot(7, [LEVEL]), committed=10)
+    assert (published.changes.configs, published.provenance.offset, feed.next_offset) == ({(2, "t"): None}, 9, 10)
     assert feed.bytes_since_snapshot == 0
 
 

@@ -14,7 +14,7 @@ INTERVAL = 2_000
 EPOCH = 77
 
 
-class Told:
+class Driver:
     """A life cycle with its clock and a scripted controller, which checks that each request is due in exactly the expected millisecond."""
 
     def __init__(self, rack: str | None = None, previous_epoch: int = -1, *, is_resumed: bool = False) -> None:
@@ -50,17 +50,17 @@ class Told:
     def is_in(self, state: State) -> bool:
         return self.life.state is state
 
-    def registered(self) -> Told:
+    def registered(self) -> Driver:
         self.registers()
         self.life.answered(BrokerRegistrationResponse(broker_epoch=EPOCH), self.now)
         return self
 
-    def recovering(self) -> Told:
+    def recovering(self) -> Driver:
         self.registered().beats()
         self.hears()
         return self
 
-    def running(self) -> Told:
+    def running(self) -> Driver:
         self.recovering().life.ready_to_unfence(self.now)
         self.beats()
         self.hears(fenced=False)
@@ -73,7 +73,7 @@ def test_every_state_has_defined_transitions_and_reaches_the_end() -> None:
 
 
 def test_a_registration_request_has_all_fields_in_kafkas_order() -> None:
-    request = Told(rack="r", previous_epoch=9).registers()
+    request = Driver(rack="r", previous_epoch=9).registers()
     assert (request.broker_id, request.cluster_id, request.incarnation_id, request.rack) == (5, "cluster", b"\x07" * 16, "r")
     assert [(at.name, at.host, at.port, at.security_protocol) for at in request.listeners] == [("PLAINTEXT", "h", 9092, 0)]
     assert request.log_dirs == [OTHER, DIRECTORY]
@@ -90,15 +90,15 @@ def test_a_registration_request_has_all_fields_in_kafkas_order() -> None:
 
 
 def test_a_heartbeat_follows_the_registration_at_once() -> None:
-    told = Told().registered()
-    beat = told.beats(offset=33)
+    driver = Driver().registered()
+    beat = driver.beats(offset=33)
     assert (beat.broker_id, beat.broker_epoch, beat.current_metadata_offset) == (5, EPOCH, 33)
     assert (beat.want_fence, beat.want_shut_down, beat.cordoned_log_dirs) == (True, False, None)
-    assert told.life.epoch == EPOCH
+    assert driver.life.epoch == EPOCH
 
 
 def test_a_caught_up_broker_reports_cordoned_directories_from_metadata_version_30() -> None:
-    old, new = Told(), Told()
+    old, new = Driver(), Driver()
     old.life.metadata_level, new.life.metadata_level = 29, 30
     assert new.registered().beats().cordoned_log_dirs is None, "it has not read all settings yet"
     new.hears(caught_up=True)
@@ -110,148 +110,148 @@ def test_a_caught_up_broker_reports_cordoned_directories_from_metadata_version_3
 
 @pytest.mark.parametrize("error", [ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.INCONSISTENT_CLUSTER_ID, None])
 def test_a_failed_registration_is_retried_after_the_interval(error: ErrorCode | None) -> None:
-    told = Told()
-    first = told.registers()
-    told.life.answered(None if error is None else BrokerRegistrationResponse(error_code=error), told.now)
-    assert told.registers(INTERVAL) == first
-    assert told.is_in(State.STARTING)
+    driver = Driver()
+    first = driver.registers()
+    driver.life.answered(None if error is None else BrokerRegistrationResponse(error_code=error), driver.now)
+    assert driver.registers(INTERVAL) == first
+    assert driver.is_in(State.STARTING)
 
 
 def test_only_the_first_registration_times_out() -> None:
-    told = Told()
-    assert told.life.gives_up_ms == told.now + 60_000
-    assert told.life.gives_up(told.now + 59_999) is None
-    assert "initial.broker.registration.timeout.ms=60000" in str(told.life.gives_up(told.now + 60_000))
-    assert told.registered().life.gives_up_ms is None
+    driver = Driver()
+    assert driver.life.gives_up_ms == driver.now + 60_000
+    assert driver.life.gives_up(driver.now + 59_999) is None
+    assert "initial.broker.registration.timeout.ms=60000" in str(driver.life.gives_up(driver.now + 60_000))
+    assert driver.registered().life.gives_up_ms is None
 
 
 def test_a_broker_sends_heartbeats_every_10_ms_until_it_has_caught_up() -> None:
-    told = Told().registered()
-    told.beats()
-    told.hears(caught_up=False)
-    told.beats(10)
-    assert told.is_in(State.STARTING)
-    told.hears()
-    assert told.is_in(State.RECOVERY)
-    assert told.beats(10).want_fence
+    driver = Driver().registered()
+    driver.beats()
+    driver.hears(caught_up=False)
+    driver.beats(10)
+    assert driver.is_in(State.STARTING)
+    driver.hears()
+    assert driver.is_in(State.RECOVERY)
+    assert driver.beats(10).want_fence
 
 
 def test_a_resumed_incarnation_never_asks_to_be_fenced() -> None:
-    told = Told(is_resumed=True).registered()
-    assert not told.beats().want_fence
-    told.hears(fenced=False)
-    assert not told.beats(10).want_fence
-    told.hears(fenced=False)
-    assert told.is_in(State.RUNNING)
+    driver = Driver(is_resumed=True).registered()
+    assert not driver.beats().want_fence
+    driver.hears(fenced=False)
+    assert not driver.beats(10).want_fence
+    driver.hears(fenced=False)
+    assert driver.is_in(State.RUNNING)
 
 
 def test_a_ready_broker_requests_unfencing_at_once() -> None:
-    told = Told().recovering()
-    told.life.ready_to_unfence(told.now)
-    assert not told.beats().want_fence
-    told.hears(fenced=True)
-    assert told.is_in(State.RECOVERY)
-    told.beats(INTERVAL)
-    told.hears(fenced=False)
-    assert told.is_in(State.RUNNING)
-    told.beats(INTERVAL)
+    driver = Driver().recovering()
+    driver.life.ready_to_unfence(driver.now)
+    assert not driver.beats().want_fence
+    driver.hears(fenced=True)
+    assert driver.is_in(State.RECOVERY)
+    driver.beats(INTERVAL)
+    driver.hears(fenced=False)
+    assert driver.is_in(State.RUNNING)
+    driver.beats(INTERVAL)
 
 
 def test_news_during_a_request_is_sent_after_its_response() -> None:
-    told = Told().recovering()
-    told.beats(10)
-    told.life.ready_to_unfence(told.now)
-    told.now += 700
-    told.hears()
-    assert not told.beats().want_fence
+    driver = Driver().recovering()
+    driver.beats(10)
+    driver.life.ready_to_unfence(driver.now)
+    driver.now += 700
+    driver.hears()
+    assert not driver.beats().want_fence
 
 
 def test_a_failed_request_is_not_repeated_at_once() -> None:
-    told = Told().recovering()
-    told.beats(10)
-    told.life.ready_to_unfence(told.now)
-    told.hears(error=ErrorCode.NOT_CONTROLLER)
-    assert not told.beats(INTERVAL).want_fence
+    driver = Driver().recovering()
+    driver.beats(10)
+    driver.life.ready_to_unfence(driver.now)
+    driver.hears(error=ErrorCode.NOT_CONTROLLER)
+    assert not driver.beats(INTERVAL).want_fence
 
 
 def test_a_fenced_or_stale_broker_continues_its_heartbeats() -> None:
-    told = Told().running()
-    told.beats(INTERVAL)
-    told.hears(fenced=True)
-    assert told.is_in(State.RUNNING)
-    told.beats(INTERVAL)
-    told.hears(error=ErrorCode.STALE_BROKER_EPOCH)
-    beat = told.beats(INTERVAL)
-    assert told.is_in(State.RUNNING)
+    driver = Driver().running()
+    driver.beats(INTERVAL)
+    driver.hears(fenced=True)
+    assert driver.is_in(State.RUNNING)
+    driver.beats(INTERVAL)
+    driver.hears(error=ErrorCode.STALE_BROKER_EPOCH)
+    beat = driver.beats(INTERVAL)
+    assert driver.is_in(State.RUNNING)
     assert (beat.broker_epoch, beat.want_fence) == (EPOCH, False)
 
 
 def test_a_controlled_shutdown_is_requested_until_the_controller_agrees() -> None:
-    told = Told().running()
-    told.life.begin_controlled_shutdown(told.now)
-    assert told.beats().want_shut_down
-    told.hears(fenced=False)
-    assert told.beats(50).want_shut_down
-    told.hears(fenced=False)
-    told.beats(INTERVAL)
-    told.life.begin_controlled_shutdown(told.now)
-    assert told.is_in(State.PENDING_CONTROLLED_SHUTDOWN)
-    told.hears(stop=True)
-    assert (told.life.state, told.life.due_ms) == (State.SHUTTING_DOWN, None)
+    driver = Driver().running()
+    driver.life.begin_controlled_shutdown(driver.now)
+    assert driver.beats().want_shut_down
+    driver.hears(fenced=False)
+    assert driver.beats(50).want_shut_down
+    driver.hears(fenced=False)
+    driver.beats(INTERVAL)
+    driver.life.begin_controlled_shutdown(driver.now)
+    assert driver.is_in(State.PENDING_CONTROLLED_SHUTDOWN)
+    driver.hears(stop=True)
+    assert (driver.life.state, driver.life.due_ms) == (State.SHUTTING_DOWN, None)
 
 
 def test_a_broker_that_is_not_running_stops_without_a_request() -> None:
-    told = Told().recovering()
-    told.life.begin_controlled_shutdown(told.now)
-    assert (told.life.state, told.life.due_ms) == (State.SHUTTING_DOWN, None)
+    driver = Driver().recovering()
+    driver.life.begin_controlled_shutdown(driver.now)
+    assert (driver.life.state, driver.life.due_ms) == (State.SHUTTING_DOWN, None)
 
 
 def test_a_response_after_the_end_is_ignored() -> None:
-    told = Told().running()
-    told.beats(INTERVAL)
-    told.life.end()
-    told.hears(fenced=False)
-    assert (told.life.state, told.life.due_ms, told.life.gives_up_ms) == (State.SHUTTING_DOWN, None, None)
+    driver = Driver().running()
+    driver.beats(INTERVAL)
+    driver.life.end()
+    driver.hears(fenced=False)
+    assert (driver.life.state, driver.life.due_ms, driver.life.gives_up_ms) == (State.SHUTTING_DOWN, None, None)
 
 
 def test_a_failed_directory_is_reported_at_once_and_in_every_heartbeat() -> None:
-    told = Told().running()
-    told.life.directory_failed(OTHER, told.now)
-    assert told.beats().offline_log_dirs == [OTHER]
-    told.hears(fenced=False)
-    told.life.directory_failed(DIRECTORY, told.now)
-    assert told.beats().offline_log_dirs == [OTHER, DIRECTORY]
+    driver = Driver().running()
+    driver.life.directory_failed(OTHER, driver.now)
+    assert driver.beats().offline_log_dirs == [OTHER]
+    driver.hears(fenced=False)
+    driver.life.directory_failed(DIRECTORY, driver.now)
+    assert driver.beats().offline_log_dirs == [OTHER, DIRECTORY]
 
 
 def test_a_failed_directory_that_cannot_be_reported_stops_the_broker() -> None:
-    told = Told().running()
-    told.life.directory_failed(OTHER, told.now)
-    end = told.now + 30_000
-    told.beats()
-    told.life.answered(None, told.now)
-    assert told.life.gives_up(end - 1) is None
-    assert "log.dir.failure.timeout.ms=30000" in str(told.life.gives_up(end))
-    told.beats(INTERVAL)
-    told.hears(fenced=False)
-    assert told.life.gives_up(end) is None
+    driver = Driver().running()
+    driver.life.directory_failed(OTHER, driver.now)
+    end = driver.now + 30_000
+    driver.beats()
+    driver.life.answered(None, driver.now)
+    assert driver.life.gives_up(end - 1) is None
+    assert "log.dir.failure.timeout.ms=30000" in str(driver.life.gives_up(end))
+    driver.beats(INTERVAL)
+    driver.hears(fenced=False)
+    assert driver.life.gives_up(end) is None
 
 
 def test_a_directory_that_fails_during_a_heartbeat_is_not_yet_reported() -> None:
-    told = Told().running()
-    told.beats(INTERVAL)
-    told.life.directory_failed(OTHER, told.now)
-    told.hears(fenced=False)
-    assert told.life.gives_up_ms == told.now + 30_000
-    assert told.beats().offline_log_dirs == [OTHER]
+    driver = Driver().running()
+    driver.beats(INTERVAL)
+    driver.life.directory_failed(OTHER, driver.now)
+    driver.hears(fenced=False)
+    assert driver.life.gives_up_ms == driver.now + 30_000
+    assert driver.beats().offline_log_dirs == [OTHER]
 
 
 def test_a_repeated_registration_keeps_the_incarnation_id() -> None:
-    told = Told().running()
-    told.life.register_again(told.now)
-    assert told.registers().incarnation_id == b"\x07" * 16
-    told.life.answered(BrokerRegistrationResponse(broker_epoch=EPOCH), told.now)
-    assert not told.beats().want_fence
-    assert (told.life.state, told.life.gives_up_ms) == (State.RUNNING, None)
+    driver = Driver().running()
+    driver.life.register_again(driver.now)
+    assert driver.registers().incarnation_id == b"\x07" * 16
+    driver.life.answered(BrokerRegistrationResponse(broker_epoch=EPOCH), driver.now)
+    assert not driver.beats().want_fence
+    assert (driver.life.state, driver.life.gives_up_ms) == (State.RUNNING, None)
 
 
 @pytest.mark.parametrize(

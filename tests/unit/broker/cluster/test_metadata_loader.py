@@ -59,9 +59,9 @@ def test_a_transaction_at_a_batchs_start_publishes_the_previous_batches() -> Non
 
 def test_an_aborted_transaction_has_no_effect() -> None:
     loader = MetadataLoader()
-    told = loader.load([batch(0, X), batch(1, BeginTransactionRecord(), Y), batch(3, AbortTransactionRecord(), Z)])
-    assert [sorted(published.image.features) for published in told] == [["x"], ["x", "z"]]
-    assert told[-1].changes.features == {"z": 1}
+    loaded = loader.load([batch(0, X), batch(1, BeginTransactionRecord(), Y), batch(3, AbortTransactionRecord(), Z)])
+    assert [sorted(published.image.features) for published in loaded] == [["x"], ["x", "z"]]
+    assert loaded[-1].changes.features == {"z": 1}
 
 
 def test_a_snapshot_discards_an_open_transaction() -> None:

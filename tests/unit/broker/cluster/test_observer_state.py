@@ -34,7 +34,7 @@ from ottla.protocol.messages.k01_fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from ottla.protocol.messages.k01_fetch import SnapshotId as ToldSnapshot
+from ottla.protocol.messages.k01_fetch import SnapshotId as NamedSnapshot
 from ottla.protocol.messages.node_endpoint import NodeEndpoint
 
 ME = Observer(7, b"d" * 16, "cluster")
@@ -85,7 +85,7 @@ def answer(error: int = 0, *, leader: int = 1, epoch: int = 5, endpoints: tuple[
 def part(
     error: int = 0, *, position: int = 0, size: int = 6, data: bytes = b"abc", end: int = 30, epoch: int = 5
 ) -> k59.FetchSnapshotResponse:
-    told = k59.PartitionSnapshotPart(
+    response = k59.PartitionSnapshotPart(
         error_code=error,
         snapshot_id=k59.SnapshotId(end, 4),
         current_leader=k59.LeaderIdAndEpoch(1, epoch),
@@ -93,7 +93,7 @@ def part(
         position=position,
         unaligned_records=data,
     )
-    return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart("__cluster_metadata", [told])])
+    return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart("__cluster_metadata", [response])])
 
 
 def asked(state: ObserverState, now_ms: int = 0) -> Ask:
@@ -138,7 +138,7 @@ def test_a_response_of_a_newer_epoch_only_sets_the_leader() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "response",
     [
         answer(epoch=4, records=b"r"),
         answer(ErrorCode.UNKNOWN_LEADER_EPOCH, epoch=4),
@@ -148,27 +148,27 @@ def test_a_response_of_a_newer_epoch_only_sets_the_leader() -> None:
     ],
     ids=["older epoch", "behind", "knows nothing newer", "not ready", "not ready at all"],
 )
-def test_a_response_without_news_is_followed_by_a_20_ms_pause(told: FetchResponse) -> None:
+def test_a_response_without_news_is_followed_by_a_20_ms_pause(response: FetchResponse) -> None:
     state = follower()
-    assert state.answered(ONE, told, 100) == []
+    assert state.answered(ONE, response, 100) == []
     assert asked(state, 119).peer == TWO
     assert asked(state, 120).peer == ONE
 
 
 @pytest.mark.parametrize(
-    "told",
+    "response",
     [answer(ErrorCode.UNKNOWN_SERVER_ERROR), FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID), FetchResponse(), answer(999)],
     ids=["of the partition", "of the request", "without a partition", "unknown"],
 )
-def test_a_retriable_error_is_logged_and_retried(told: FetchResponse) -> None:
+def test_a_retriable_error_is_logged_and_retried(response: FetchResponse) -> None:
     state = follower()
-    (action,) = state.answered(ONE, told, 0)
+    (action,) = state.answered(ONE, response, 0)
     assert isinstance(action, Trouble)
     assert asked(state, 20).peer == ONE
 
 
 @pytest.mark.parametrize(
-    "told",
+    "response",
     [
         FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         answer(ErrorCode.INVALID_REQUEST),
@@ -179,10 +179,10 @@ def test_a_retriable_error_is_logged_and_retried(told: FetchResponse) -> None:
     ],
     ids=["not allowed", "invalid", "two leaders", "itself", "below the high watermark", "its own end is below the high watermark"],
 )
-def test_a_fatal_error_stops_the_observer(told: FetchResponse) -> None:
+def test_a_fatal_error_stops_the_observer(response: FetchResponse) -> None:
     state = follower(Log(high_watermark=12))
     with pytest.raises(QuorumFault):
-        state.answered(ONE, told, 0)
+        state.answered(ONE, response, 0)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_the_high_watermark_is_limited_to_the_log_and_never_decreases() -> None:
 
 def test_a_snapshot_is_fetched_in_consecutive_parts() -> None:
     state = follower()
-    wanted = answer(snapshot_id=ToldSnapshot(30, 4))
+    wanted = answer(snapshot_id=NamedSnapshot(30, 4))
     assert state.answered(ONE, wanted, 0) == [BeginDownload(SnapshotId(30, 4))]
     assert state.answered(ONE, wanted, 0) == []
     assert state.answered(ONE, part(), 0) == [WritePart(b"abc", is_last=False)]
@@ -221,7 +221,7 @@ def test_a_snapshot_is_fetched_in_consecutive_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "actions"),
+    ("response", "actions"),
     [
         (part(ErrorCode.SNAPSHOT_NOT_FOUND), [DropDownload()]),
         (part(end=-1), [DropDownload()]),
@@ -230,24 +230,24 @@ def test_a_snapshot_is_fetched_in_consecutive_parts() -> None:
     ],
     ids=["gone", "without an id", "another epoch", "empty"],
 )
-def test_a_failed_snapshot_fetch_is_dropped_or_retried(told: k59.FetchSnapshotResponse, actions: list[object]) -> None:
+def test_a_failed_snapshot_fetch_is_dropped_or_retried(response: k59.FetchSnapshotResponse, actions: list[object]) -> None:
     state = follower()
-    state.answered(ONE, answer(snapshot_id=ToldSnapshot(30, 4)), 0)
-    assert state.answered(ONE, told, 0) == actions
+    state.answered(ONE, answer(snapshot_id=NamedSnapshot(30, 4)), 0)
+    assert state.answered(ONE, response, 0) == actions
 
 
-@pytest.mark.parametrize("told", [part(position=1), part(end=31), part(size=2)], ids=["position", "id", "more than all"])
-def test_a_wrong_snapshot_part_stops_the_observer(told: k59.FetchSnapshotResponse) -> None:
+@pytest.mark.parametrize("response", [part(position=1), part(end=31), part(size=2)], ids=["position", "id", "more than all"])
+def test_a_wrong_snapshot_part_stops_the_observer(response: k59.FetchSnapshotResponse) -> None:
     state = follower()
-    state.answered(ONE, answer(snapshot_id=ToldSnapshot(30, 4)), 0)
+    state.answered(ONE, answer(snapshot_id=NamedSnapshot(30, 4)), 0)
     with pytest.raises(QuorumFault):
-        state.answered(ONE, told, 0)
+        state.answered(ONE, response, 0)
 
 
-@pytest.mark.parametrize("told", [ToldSnapshot(-1, 4), ToldSnapshot(30, -1), ToldSnapshot(9, 3)], ids=["end", "epoch", "known"])
-def test_an_invalid_or_present_snapshot_is_not_fetched(told: ToldSnapshot) -> None:
+@pytest.mark.parametrize("response", [NamedSnapshot(-1, 4), NamedSnapshot(30, -1), NamedSnapshot(9, 3)], ids=["end", "epoch", "known"])
+def test_an_invalid_or_present_snapshot_is_not_fetched(response: NamedSnapshot) -> None:
     state = follower(Log(snapshots={SnapshotId(9, 3)}))
-    (action,) = state.answered(ONE, answer(snapshot_id=told), 0)
+    (action,) = state.answered(ONE, answer(snapshot_id=response), 0)
     assert isinstance(action, Trouble)
     assert isinstance(asked(state, 20).request, FetchRequest)
 

@@ -152,8 +152,8 @@ def test_loggers_are_described_with_their_levels(described: Described) -> None:
 
 def test_a_client_metrics_subscription_is_described_with_defaults(described: Described) -> None:
     described.put(ResourceType.CLIENT_METRICS, "m", "interval.ms", "1000")
-    told = {name: (entry.value, entry.source) for name, entry in described.entries(ResourceType.CLIENT_METRICS, "m").items()}
-    assert told == {
+    entries = {name: (entry.value, entry.source) for name, entry in described.entries(ResourceType.CLIENT_METRICS, "m").items()}
+    assert entries == {
         "interval.ms": ("1000", ConfigSource.CLIENT_METRICS),
         "match": ("", ConfigSource.DEFAULT),
         "metrics": ("", ConfigSource.DEFAULT),

@@ -199,11 +199,11 @@ def test_a_cleanly_stopped_broker_stays_in_the_elr() -> None:
     assert controller.partition("a").elr == (1,)
 
 
-@pytest.mark.parametrize("told", [-1, 1_000, None])
-def test_an_uncleanly_stopped_broker_leaves_the_elr(told: int | None) -> None:
+@pytest.mark.parametrize("reported", [-1, 1_000, None])
+def test_an_uncleanly_stopped_broker_leaves_the_elr(reported: int | None) -> None:
     controller, epoch = controller_with_elr()
-    request = registration(incarnation_id=SECOND, previous_broker_epoch=epoch if told is None else told)
-    controller.run(decide(controller, request, tells_last_epoch=told is not None))
+    request = registration(incarnation_id=SECOND, previous_broker_epoch=epoch if reported is None else reported)
+    controller.run(decide(controller, request, tells_last_epoch=reported is not None))
     assert controller.partition("a").elr == ()
 
 

@@ -78,9 +78,9 @@ def test_a_new_controller_gives_every_unfenced_broker_a_session(controller: Live
 def test_an_unknown_broker_or_another_epoch_is_stale(controller: LiveController) -> None:
     epoch = controller.add_broker(1).epoch
     assert controller.state.broker(1, epoch).broker_id == 1
-    for broker_id, told in (2, 0), (1, epoch + 1), (1, epoch - 1):
+    for broker_id, expected in (2, 0), (1, epoch + 1), (1, epoch - 1):
         with pytest.raises(Rejected) as refused:
-            controller.state.broker(broker_id, told)
+            controller.state.broker(broker_id, expected)
         assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 

@@ -69,17 +69,17 @@ def test_a_due_timer_that_a_callback_schedules_runs_in_the_same_call() -> None:
 
 
 def test_on_earlier_is_called_only_for_an_earlier_deadline() -> None:
-    timers, told = Timers(), []
-    timers.on_earlier = lambda: told.append(timers.next_deadline())
+    timers, notified = Timers(), []
+    timers.on_earlier = lambda: notified.append(timers.next_deadline())
     timers.schedule(50, lambda: None)
     timers.schedule(60, lambda: None)
     timers.schedule(40, lambda: None)
-    assert told == [50, 40]
+    assert notified == [50, 40]
 
 
 def test_a_failing_callback_is_retried_logged_once_and_does_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
-    timers, ran, told = Timers(), [], []
-    timers.on_error = told.append
+    timers, ran, notified = Timers(), [], []
+    timers.on_error = notified.append
 
     def work() -> None:
         ran.append("work")
@@ -95,7 +95,7 @@ def test_a_failing_callback_is_retried_logged_once_and_does_not_stop_others(capl
     assert ran == ["work", "other", "work"]
     assert timers.next_deadline() is None
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ValueError]
-    assert len(told) == 1
+    assert len(notified) == 1
 
 
 def _bug() -> None:
@@ -103,12 +103,12 @@ def _bug() -> None:
 
 
 def test_repeated_failures_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    timers, told = Timers(), []
-    timers.on_error = told.append
+    timers, notified = Timers(), []
+    timers.on_error = notified.append
     timers.schedule(0, _bug)
     for count in range(5):
         timers.run_due(count * limits.TIMER_RETRY_MS)
-    assert (len(told), len(caplog.records)) == (5, 1)
+    assert (len(notified), len(caplog.records)) == (5, 1)
 
 
 def test_a_failed_timer_can_be_cancelled() -> None:

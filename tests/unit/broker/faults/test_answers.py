@@ -29,10 +29,10 @@ def test_a_refused_produce_names_each_partition_with_the_error() -> None:
         ]
     )
     answer: produce.ProduceResponse = refusal(0, request, ERROR)
-    told = [
+    codes = [
         (topic.name, topic.topic_id[:1], each.index, each.error_code) for topic in answer.responses for each in topic.partition_responses
     ]
-    assert told == [("a", b"1", 0, ERROR), ("a", b"1", 3, ERROR), ("b", b"2", 1, ERROR)]
+    assert codes == [("a", b"1", 0, ERROR), ("a", b"1", 3, ERROR), ("b", b"2", 1, ERROR)]
 
 
 def test_a_refused_list_of_names_answers_each_name() -> None:

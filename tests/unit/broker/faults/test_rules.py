@@ -79,8 +79,8 @@ def test_a_step_is_hit_by_name_id_and_place() -> None:
 def test_json_holds_what_was_given_and_what_was_counted() -> None:
     rule = make_rule({"action": "error", "api": "END_TXN", "code": 51, "times": 1, "name": "late"})
     assert rule.code is ErrorCode.CONCURRENT_TRANSACTIONS
-    told = rule.to_json()
-    assert told == {
+    as_json = rule.to_json()
+    assert as_json == {
         "action": "error",
         "api": "END_TXN",
         "code": "CONCURRENT_TRANSACTIONS",
@@ -90,7 +90,7 @@ def test_json_holds_what_was_given_and_what_was_counted() -> None:
         "hits": 0,
         "consumed": False,
     }
-    again = make_rule({name: value for name, value in told.items() if name not in {"seen", "hits", "consumed"}})
+    again = make_rule({name: value for name, value in as_json.items() if name not in {"seen", "hits", "consumed"}})
     assert again == rule
 
 

@@ -31,16 +31,16 @@ def test_a_line_says_when_who_what_how_much_how_long_and_with_what_result() -> N
 
 
 def test_a_peers_text_stays_on_its_line() -> None:
-    told = line(beat(client="evil\nclient\x1b[2J"))
-    assert told.isprintable()
-    assert "client=evil\\nclient\\x1b[2J" in told
+    text = line(beat(client="evil\nclient\x1b[2J"))
+    assert text.isprintable()
+    assert "client=evil\\nclient\\x1b[2J" in text
 
 
 def test_a_request_without_a_response_is_told() -> None:
     topics = [TopicProduceData("t", partition_data=[PartitionProduceData(3, b"r" * 9)])]
-    told = exchange_of(ProduceRequest(acks=0, topic_data=topics), None, version=9, seen=False)
-    assert "t-3  40 B -> no response" in line(told)
-    assert document(told)["request"]["topic_data"][0]["partition_data"] == [{"index": 3, "records": "9 bytes"}]
+    text = exchange_of(ProduceRequest(acks=0, topic_data=topics), None, version=9, seen=False)
+    assert "t-3  40 B -> no response" in line(text)
+    assert document(text)["request"]["topic_data"][0]["partition_data"] == [{"index": 3, "records": "9 bytes"}]
 
 
 def test_topic_ids_are_written_as_kafka_writes_them() -> None:
@@ -55,9 +55,9 @@ def test_no_secret_is_written() -> None:
         AlterUserScramCredentialsRequest(upsertions=[ScramCredentialUpsertion("ann", 1, 4096, secret.encode(), b"0123456789abcdef")]),
     ]
     for request in brokers:
-        told = json.dumps(plain(request))
-        assert secret not in told
-        assert "0123456789abcdef" not in told
+        text = json.dumps(plain(request))
+        assert secret not in text
+        assert "0123456789abcdef" not in text
     topic = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC, "t", [AlterableConfig("retention.ms", value="5")])])
     assert plain(topic)["resources"][0]["configs"][0]["value"] == "5"
     assert plain(brokers[0])["resources"][0]["configs"][0] == {"name": "ssl.key.password", "config_operation": 0, "value": "***"}
@@ -65,11 +65,11 @@ def test_no_secret_is_written() -> None:
 
 def test_a_limited_document_marks_where_lists_and_texts_are_cut() -> None:
     many = MetadataRequest([MetadataRequestTopic(name=f"topic-{number}") for number in range(1000)])
-    told = plain(many, 500)
-    assert len(told["topics"]) < 30
-    assert told["topics"][0]["name"] == "topic-0"
-    assert told["topics"][-1] == f"… and {1001 - len(told['topics'])} more"
-    assert len(json.dumps(told)) < 2_000
+    text = plain(many, 500)
+    assert len(text["topics"]) < 30
+    assert text["topics"][0]["name"] == "topic-0"
+    assert text["topics"][-1] == f"… and {1001 - len(text['topics'])} more"
+    assert len(json.dumps(text)) < 2_000
     assert plain(InitProducerIdRequest("x" * 300), 100)["transactional_id"].endswith("xxx… (300 characters)")
     assert len(plain(many)["topics"]) == 1000
 
@@ -82,15 +82,15 @@ def test_integers_that_javascript_would_round_are_text_in_a_limited_document() -
 
 
 def test_filters_leave_out_the_rest() -> None:
-    told: list[str] = []
-    WireLog(told.append, [parse_filter("api=Fetch"), parse_filter("group=g*,client_id=me")])(beat())
-    assert len(told) == 1
-    WireLog(told.append, [parse_filter("api=Fetch")])(beat())
-    WireLog(told.append, errors_only=True)(beat())
-    WireLog(told.append, slower_than_ms=2)(beat())
-    assert len(told) == 1
-    WireLog(told.append, errors_only=True, slower_than_ms=1, as_json=True)(beat(27))
-    found = json.loads(told[1])
+    text: list[str] = []
+    WireLog(text.append, [parse_filter("api=Fetch"), parse_filter("group=g*,client_id=me")])(beat())
+    assert len(text) == 1
+    WireLog(text.append, [parse_filter("api=Fetch")])(beat())
+    WireLog(text.append, errors_only=True)(beat())
+    WireLog(text.append, slower_than_ms=2)(beat())
+    assert len(text) == 1
+    WireLog(text.append, errors_only=True, slower_than_ms=1, as_json=True)(beat(27))
+    found = json.loads(text[1])
     assert (found["api"], found["errors"], found["took_ms"], found["response_bytes"]) == ("Heartbeat", ["REBALANCE_IN_PROGRESS"], 1.5, 16)
     assert found["response"] == {"throttle_time_ms": 0, "error_code": 27}
 

@@ -67,10 +67,10 @@ def test_metadata_names_the_gateway_in_every_version(version: int) -> None:
 def test_metadata_keeps_everything_but_addresses_in_every_version(version: int) -> None:
     partitions = [MetadataResponsePartition(0, index, 1, -1, [1, 2], [2], []) for index in range(3)]
     topics = [MetadataResponseTopic(0, "a" * 200, partitions=partitions), MetadataResponseTopic(3, "b")]
-    told = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 9092)], topics=topics)
-    got = through(told, version)
-    told.brokers = [MetadataResponseBroker(1, "gw", 20_001)]
-    assert encode_response(ApiKey.METADATA, version, 0, got) == encode_response(ApiKey.METADATA, version, 0, told)
+    response = MetadataResponse(brokers=[MetadataResponseBroker(1, "a", 9092)], topics=topics)
+    got = through(response, version)
+    response.brokers = [MetadataResponseBroker(1, "gw", 20_001)]
+    assert encode_response(ApiKey.METADATA, version, 0, got) == encode_response(ApiKey.METADATA, version, 0, response)
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -249,9 +249,9 @@ def test_a_requested_shutdown_is_told_to_every_member() -> None:
     driver.join("a")
     driver.join("b")
     driver.beat("a", 2, shutdown_application=True)
-    told = driver.confirm("b").status
-    assert [code for code, _ in told] == [Status.SHUTDOWN_APPLICATION]
-    assert "member a encountered a fatal error" in told[0][1]
+    answer = driver.confirm("b").status
+    assert [code for code, _ in answer] == [Status.SHUTDOWN_APPLICATION]
+    assert "member a encountered a fatal error" in answer[0][1]
     driver.beat("b", -1, shutdown_application=True)
     assert "member a encountered" in driver.beat("a", 2, **owning(active(0, 1))).status[0][1], "the first request counts"
 
@@ -308,8 +308,8 @@ def test_the_endpoints_of_all_members_are_sent_when_one_may_have_changed() -> No
     assert (first.endpoint_epoch, first.endpoints and first.endpoints[0].active_partitions[0].partitions) == (0, [0, 1])
     assert driver.confirm("a").endpoints is None
     driver.join("b", user_endpoint=Endpoint("i", 2))
-    told = driver.beat("a", 2, **owning(active(0, 1)))
-    assert (told.endpoint_epoch, [one.user_endpoint.host for one in told.endpoints or []]) == (2, ["i", "h"])
+    answer = driver.beat("a", 2, **owning(active(0, 1)))
+    assert (answer.endpoint_epoch, [one.user_endpoint.host for one in answer.endpoints or []]) == (2, ["i", "h"])
     assert driver.beat("b", 3, endpoint_information_epoch=2).endpoints is None
 
 

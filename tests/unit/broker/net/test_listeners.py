@@ -63,12 +63,16 @@ def test_an_invalid_listener_is_reported_by_name(given: BrokerSettings, words: s
 
 
 def test_without_advertised_listeners_a_client_gets_the_address_that_it_connected_to() -> None:
-    assert Peer("10.0.0.9", "192.168.1.5", 9092, Listener("PLAINTEXT", "0.0.0.0", 9092)).dialled == ("PLAINTEXT", "192.168.1.5", 9092)
+    assert Peer("10.0.0.9", "192.168.1.5", 9092, Listener("PLAINTEXT", "0.0.0.0", 9092)).client_listener == (
+        "PLAINTEXT",
+        "192.168.1.5",
+        9092,
+    )
 
 
 def test_an_advertised_listener_is_returned_to_clients() -> None:
     listener = Listener("PLAINTEXT", "0.0.0.0", 9092, "kafka.example", 19092)
-    assert Peer("10.0.0.9", "192.168.1.5", 9092, listener).dialled == ("PLAINTEXT", "kafka.example", 19092)
+    assert Peer("10.0.0.9", "192.168.1.5", 9092, listener).client_listener == ("PLAINTEXT", "kafka.example", 19092)
 
 
 def member(listeners: str, advertised: str = "", **others: str) -> BrokerSettings:
@@ -216,6 +220,6 @@ def test_a_controller_at_every_address_is_advertised_at_its_voter_address() -> N
         "controller.quorum.voters": "1@kafka:9094",
         "advertised.listeners": "PLAINTEXT://kafka:9092",
     }
-    for host, told in (("0.0.0.0", ("kafka", 9094)), ("", ("kafka", 9094)), ("127.0.0.1", ("127.0.0.1", 9093))):
+    for host, advertised in (("0.0.0.0", ("kafka", 9094)), ("", ("kafka", 9094)), ("127.0.0.1", ("127.0.0.1", 9093))):
         settings = load({**node, "listeners": f"PLAINTEXT://:9092,CONTROLLER://{host}:9093"}, {}, None).settings
-        assert [(at.host, at.port) for at in endpoints_of(controller_listeners_of(settings))] == [told]
+        assert [(at.host, at.port) for at in endpoints_of(controller_listeners_of(settings))] == [advertised]

@@ -330,7 +330,7 @@ def test_a_node_rejects_another_host_and_another_authority(
         for at, client_security, words in cases:
             with pytest.raises(LinkBroken, match=words) as caught:
                 runner.run(OverSockets(ports).known(at, client_security))
-            told = f"Connection to node 7 failed authentication due to: {caught.value}" in caplog.text
-            assert told is isinstance(caught.value, AuthenticationFailed)
+            is_logged = f"Connection to node 7 failed authentication due to: {caught.value}" in caplog.text
+            assert is_logged is isinstance(caught.value, AuthenticationFailed)
         with pytest.raises(LinkBroken, match="the peer closed the connection during the TLS handshake"):
             runner.run(OverSockets(ports).known("PLAINTEXT", way("PLAINTEXT", "SASL_SSL", ours=made.pem_settings())))

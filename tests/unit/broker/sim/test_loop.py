@@ -91,4 +91,4 @@ def test_what_nobody_caught_is_kept(loop: SimLoop) -> None:
         await tick(loop, 1)
 
     loop.run_until_complete(work())
-    assert [repr(told["exception"]) for _, told in loop.failures] == ["ValueError('x')"]
+    assert [repr(failure["exception"]) for _, failure in loop.failures] == ["ValueError('x')"]

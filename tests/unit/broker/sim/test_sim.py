@@ -63,10 +63,10 @@ def test_a_failed_seed_is_shrunk_to_the_faults_that_it_needs() -> None:
 
     least = shrunk(simulated(replace(SMALL, faults=faults)), simulated)
     assert set(least.plan.faults) == needed
-    told = story(least, lambda seed: f"again {seed}")
-    assert told[0].startswith("Seed 1 fails in step ")
-    assert told[1:3] == ["  broken", "  faults (2):"]
-    assert told[-1] == "  again: again 1"
+    text = story(least, lambda seed: f"again {seed}")
+    assert text[0].startswith("Seed 1 fails in step ")
+    assert text[1:3] == ["  broken", "  faults (2):"]
+    assert text[-1] == "  again: again 1"
 
 
 def test_with_flush_messages_all_brokers_may_lose_power_at_once_and_what_was_acknowledged_is_there() -> None:
@@ -105,7 +105,7 @@ def test_the_audit_judges_the_disks_in_the_end() -> None:
     assert audited(run.cluster, [SOURCE]) == []
     (log,) = (found for path, found in run.cluster.nodes[1].files.nodes.items() if path.match("t-0/*.log"))
     log.data[-1] ^= 1
-    assert any("/node1" in told for told in audited(run.cluster, [SOURCE]))
+    assert any("/node1" in text for text in audited(run.cluster, [SOURCE]))
 
 
 @pytest.mark.parametrize("seed", range(1, 5))

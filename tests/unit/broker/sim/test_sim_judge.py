@@ -73,14 +73,14 @@ class Harness:
         made = PartitionRecord(0, TOPIC_ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0, directories=[bytes(16)] * 2)
         allowed = [ConfigRecord(ResourceType.TOPIC, "t", UNCLEAN_SETTING, "true")] * unclean
         self.image = made_of(level(30), TopicRecord("t", TOPIC_ID), made, *allowed)
-        self.tells()
+        self.publishes()
 
     def decides(self, isr: list[int], leader: int) -> int:
         """Let the controller change the ISR and the leader; return the new leader epoch."""
-        self.tells(PartitionChangeRecord(0, TOPIC_ID, isr=isr, leader=leader))
+        self.publishes(PartitionChangeRecord(0, TOPIC_ID, isr=isr, leader=leader))
         return self.image.topics[TOPIC_ID].partitions[0].leader_epoch
 
-    def tells(self, *records: MetadataRecord) -> None:
+    def publishes(self, *records: MetadataRecord) -> None:
         self.image = made_of(*records, image=self.image)
         self.controller.on_committed(self.image)
 
@@ -129,8 +129,8 @@ def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_electio
 def test_cancelling_a_reassignment_whose_adding_replicas_are_the_isr_is_an_unclean_election() -> None:
     harness = Harness()
     harness.both_have_one_record_and_the_second_goes_on_alone()
-    harness.tells(PartitionChangeRecord(0, TOPIC_ID, adding_replicas=[2]))
-    harness.tells(PartitionChangeRecord(0, TOPIC_ID, isr=[1], replicas=[1], adding_replicas=[], leader=NO_LEADER))
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, adding_replicas=[2]))
+    harness.publishes(PartitionChangeRecord(0, TOPIC_ID, isr=[1], replicas=[1], adding_replicas=[], leader=NO_LEADER))
     harness.first.leads(harness.decides([1], 1), b"x")
     harness.watch.look()
     assert (harness.watch.lost_from(harness.first), harness.watch.unclean_elections) == (1, 1)

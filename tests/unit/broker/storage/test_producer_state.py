@@ -115,12 +115,12 @@ def test_a_guard_from_before_an_abort_starts_no_transaction() -> None:
     assert (opens(state, stale), opens(state, fresh)) == (ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE)
 
 
-@pytest.mark.parametrize(("adds", "told"), [(True, ErrorCode.NONE), (False, ErrorCode.INVALID_TXN_STATE)])
-def test_the_previous_transactions_marker_keeps_the_next_guard_in_version_2(adds: bool, told: ErrorCode) -> None:
+@pytest.mark.parametrize(("adds", "expected"), [(True, ErrorCode.NONE), (False, ErrorCode.INVALID_TXN_STATE)])
+def test_the_previous_transactions_marker_keeps_the_next_guard_in_version_2(adds: bool, expected: ErrorCode) -> None:
     state = ProducerState()
     next_one = started(state, epoch=1, adds=adds)
     end(state, epoch=1)
-    assert opens(state, next_one, epoch=1) is told
+    assert opens(state, next_one, epoch=1) is expected
 
 
 def test_the_first_batch_ends_the_verification() -> None:

@@ -34,9 +34,9 @@ def test_any_broker_tells_a_client_of_all(cluster: InProcessCluster) -> None:
     assert cluster.bootstrap.split(",") == [broker.bootstrap for broker in cluster.brokers.values()]
     assert cluster.client_properties["bootstrap.servers"] == cluster.bootstrap
     with Client("127.0.0.1", cluster.brokers[2].port) as client:
-        told = client.call(MetadataRequest(topics=None))
-    assert {broker.port for broker in told.brokers} == ports
-    assert sorted(told.topics[0].partitions[0].replica_nodes) == [1, 2, 3]
+        response = client.call(MetadataRequest(topics=None))
+    assert {broker.port for broker in response.brokers} == ports
+    assert sorted(response.topics[0].partitions[0].replica_nodes) == [1, 2, 3]
 
 
 def test_what_all_acknowledged_outlives_the_leader_and_is_on_it_when_it_is_back(cluster: InProcessCluster) -> None:

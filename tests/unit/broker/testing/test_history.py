@@ -28,8 +28,8 @@ def test_sends_and_reads_are_kept_with_what_was_answered() -> None:
         )
         client.call(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[by_id]), version=13)
         fetch(client, "t", 1)
-    told = [(send.topic, send.partition, send.records, send.error, send.offset, send.acked) for send in broker.history.sends]
-    assert told == [
+    recorded = [(send.topic, send.partition, send.records, send.error, send.offset, send.acked) for send in broker.history.sends]
+    assert recorded == [
         ("t", 0, ((None, b"a"), (None, b"b")), ErrorCode.NONE, 1, True),
         ("t", 0, ((b"k", b"c"),), ErrorCode.NONE, 3, True),
         ("t", 7, ((b"k", b"c"),), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, False),

@@ -248,9 +248,9 @@ def test_the_first_test_of_the_docs_passes_and_without_idempotence_it_says_what_
     suite.makepyfile(test_with=example, test_without=example.replace("enable_idempotence=True", "enable_idempotence=False"))
     result = suite.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, failed=1)
-    told = re.findall(r"(not exactly once: .*|Without a producer id .*)", page)
-    assert len(told) == 2
-    result.stdout.fnmatch_lines([f"*{line}" for line in told])
+    lines = re.findall(r"(not exactly once: .*|Without a producer id .*)", page)
+    assert len(lines) == 2
+    result.stdout.fnmatch_lines([f"*{line}" for line in lines])
 
 
 def test_the_clock_expires_the_lock_of_a_stuck_worker_as_the_docs_of_queues_say(

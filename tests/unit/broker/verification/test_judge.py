@@ -133,9 +133,9 @@ def test_reading_uncommitted_data_is_told_with_the_places(tmp_path: Path) -> Non
         on.play(once(on))
         topics, effects, _ = achieved(on, by_value)
         assert topics == {"output"}  # the input is the verification's own
-        told = {each.guarantee: each for each in breaches(on, Calm(Role.STREAM, on.observer, topics, frozenset(effects)), by_value)}
-        assert set(told) == {Guarantee.COMMITTED}
-        assert "aborted-10-0: of an aborted transaction" in told[Guarantee.COMMITTED].explanation
+        found = {each.guarantee: each for each in breaches(on, Calm(Role.STREAM, on.observer, topics, frozenset(effects)), by_value)}
+        assert set(found) == {Guarantee.COMMITTED}
+        assert "aborted-10-0: of an aborted transaction" in found[Guarantee.COMMITTED].explanation
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ SHOW = (
 
 def pids(directory: Path) -> list[int]:
     """Wait until the program has written its process ids, and return them."""
-    told = directory / "work" / "pids"
-    while not told.exists():
+    pid_file = directory / "work" / "pids"
+    while not pid_file.exists():
         os.sched_yield()
-    return [int(number) for number in told.read_text().split()]
+    return [int(number) for number in pid_file.read_text().split()]
 
 
 def gone(pid: int) -> bool:
@@ -106,8 +106,8 @@ def test_a_consumers_effects_are_its_own_lines_or_those_of_the_result_command(tm
     for instance in instances:
         instance.process.wait(30)
     assert effects(printing, "127.0.0.1:9", tmp_path, instances) == ["a", "b", "a", "b"]
-    told = Program(printing.command, Role.CONSUMER, result=[sys.executable, "-c", "print('{work}')"])
-    assert effects(told, "127.0.0.1:9", tmp_path, instances) == [str(tmp_path / "work")]
+    printing_result = Program(printing.command, Role.CONSUMER, result=[sys.executable, "-c", "print('{work}')"])
+    assert effects(printing_result, "127.0.0.1:9", tmp_path, instances) == [str(tmp_path / "work")]
 
 
 def test_an_effect_is_a_line_whatever_is_in_it(tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ def test_the_summary_counts_scenarios_by_standing() -> None:
 
 
 def test_json_has_everything() -> None:
-    told = as_json(RESULTS, ["my", "program"], "producer")
-    assert (told["command"], told["role"]) == (["my", "program"], "producer")
-    calm, lost, _, unclean, not_met, _ = told["scenarios"]
+    report = as_json(RESULTS, ["my", "program"], "producer")
+    assert (report["command"], report["role"]) == (["my", "program"], "producer")
+    calm, lost, _, unclean, not_met, _ = report["scenarios"]
     assert calm["guarantees"] == dict.fromkeys(("complete", "once", "order", "committed", "whole", "finished"), True)
     assert not lost["guarantees"]["once"]
     assert lost["breaches"] == [

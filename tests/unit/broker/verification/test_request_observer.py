@@ -24,7 +24,7 @@ from ottla.protocol.messages.k79_share_acknowledge import (
 from ottla.protocol.messages.share_partitions import AcknowledgementBatch, SharePartition, ShareTopic
 
 
-def tell(
+def observe(
     observer: RequestObserver,
     api: ApiKey,
     request: Any,
@@ -40,9 +40,9 @@ def tell(
 
 def test_the_exams_own_requests_are_not_the_programs() -> None:
     observer = RequestObserver()
-    tell(observer, ApiKey.PRODUCE, ProduceRequest(), ProduceResponse(), client_id=VERIFIER_CLIENT)
+    observe(observer, ApiKey.PRODUCE, ProduceRequest(), ProduceResponse(), client_id=VERIFIER_CLIENT)
     assert not observer.calls
-    tell(observer, ApiKey.PRODUCE, ProduceRequest(), ProduceResponse())
+    observe(observer, ApiKey.PRODUCE, ProduceRequest(), ProduceResponse())
     assert observer.calls[ApiKey.PRODUCE] == 1
 
 
@@ -51,9 +51,9 @@ def test_what_it_asks_for_and_what_it_is_refused_is_known() -> None:
     assert observer.waits_for_all
     parts = [PartitionProduceResponse(0, int(error)) for error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS)]
     answer = ProduceResponse(responses=[TopicProduceResponse("t", partition_responses=parts)])
-    tell(observer, ApiKey.PRODUCE, ProduceRequest(acks=-1), answer)
+    observe(observer, ApiKey.PRODUCE, ProduceRequest(acks=-1), answer)
     assert (observer.waits_for_all, dict(observer.refusals)) == (True, {ErrorCode.NOT_ENOUGH_REPLICAS: 1})
-    tell(observer, ApiKey.PRODUCE, ProduceRequest(acks=1), None)
+    observe(observer, ApiKey.PRODUCE, ProduceRequest(acks=1), None)
     assert not observer.waits_for_all
 
 
@@ -61,16 +61,16 @@ def test_fetches_count_when_they_bring_records() -> None:
     observer = RequestObserver()
     for records in (None, b"", b"batch"):
         answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(0, records=records)])])
-        tell(observer, ApiKey.FETCH, FetchRequest(), answer)
-    tell(observer, ApiKey.FETCH, FetchRequest(), None)
+        observe(observer, ApiKey.FETCH, FetchRequest(), answer)
+    observe(observer, ApiKey.FETCH, FetchRequest(), None)
     assert observer.calls[ApiKey.FETCH] == 1
 
 
 def test_a_commit_after_the_work_is_no_work() -> None:
     observer = RequestObserver()
-    tell(observer, ApiKey.OFFSET_COMMIT, OffsetCommitRequest("g"), OffsetCommitResponse())
+    observe(observer, ApiKey.OFFSET_COMMIT, OffsetCommitRequest("g"), OffsetCommitResponse())
     observer.work_is_done = True
-    tell(observer, ApiKey.OFFSET_COMMIT, OffsetCommitRequest("g"), OffsetCommitResponse())
+    observe(observer, ApiKey.OFFSET_COMMIT, OffsetCommitRequest("g"), OffsetCommitResponse())
     assert observer.calls[ApiKey.OFFSET_COMMIT] == 1
     assert observer.groups == {"g"}
 
@@ -78,9 +78,9 @@ def test_a_commit_after_the_work_is_no_work() -> None:
 def test_transactions_are_known_by_id_version_and_outcome() -> None:
     observer = RequestObserver()
     assert (observer.end_version, observer.idempotent) == (-1, False)
-    tell(observer, ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("tx", 9_000), InitProducerIdResponse(producer_id=7, producer_epoch=0))
-    tell(observer, ApiKey.END_TXN, EndTxnRequest("tx", 7, 0, True), EndTxnResponse(producer_id=8, producer_epoch=0), faults=("late",))
-    tell(observer, ApiKey.END_TXN, EndTxnRequest("tx", 7, 0, False), None, version=3)
+    observe(observer, ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("tx", 9_000), InitProducerIdResponse(producer_id=7, producer_epoch=0))
+    observe(observer, ApiKey.END_TXN, EndTxnRequest("tx", 7, 0, True), EndTxnResponse(producer_id=8, producer_epoch=0), faults=("late",))
+    observe(observer, ApiKey.END_TXN, EndTxnRequest("tx", 7, 0, False), None, version=3)
     assert [(end.committed, end.error, end.faults) for end in observer.ends] == [(True, ErrorCode.NONE, ("late",)), (False, None, ())]
     assert (observer.end_version, observer.idempotent, observer.transaction_timeout_ms) == (5, True, 9_000)
     assert observer.producer_ids == {"tx": {7, 8}}
@@ -88,7 +88,7 @@ def test_transactions_are_known_by_id_version_and_outcome() -> None:
 
 def test_a_producer_id_without_transactions_has_no_transactional_id() -> None:
     observer = RequestObserver()
-    tell(observer, ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 60_000), InitProducerIdResponse(producer_id=7, producer_epoch=0))
+    observe(observer, ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 60_000), InitProducerIdResponse(producer_id=7, producer_epoch=0))
     assert observer.idempotent
     assert not observer.producer_ids
 
@@ -96,7 +96,7 @@ def test_a_producer_id_without_transactions_has_no_transactional_id() -> None:
 def test_the_longest_session_counts() -> None:
     observer = RequestObserver()
     for session_ms in (6_000, 45_000, 10_000):
-        tell(observer, ApiKey.JOIN_GROUP, JoinGroupRequest("g", session_ms), JoinGroupResponse())
+        observe(observer, ApiKey.JOIN_GROUP, JoinGroupRequest("g", session_ms), JoinGroupResponse())
     assert observer.session_timeout_ms == 45_000
 
 
@@ -107,7 +107,7 @@ def test_a_record_that_a_share_group_accepted_may_not_be_delivered_again() -> No
     def acknowledge(error: int, *types: int) -> None:
         request = ShareAcknowledgeRequest("g", "m", 1)
         request.topics = [ShareTopic(topic, [SharePartition(0, [AcknowledgementBatch(5, 7, list(types))])])]
-        tell(observer, ApiKey.SHARE_ACKNOWLEDGE, request, ShareAcknowledgeResponse(responses=[acknowledged(error)]))
+        observe(observer, ApiKey.SHARE_ACKNOWLEDGE, request, ShareAcknowledgeResponse(responses=[acknowledged(error)]))
 
     def acknowledged(error: int) -> ShareAcknowledgeTopicResponse:
         return ShareAcknowledgeTopicResponse(topic, [AcknowledgedPartition(0, error)])
@@ -116,7 +116,7 @@ def test_a_record_that_a_share_group_accepted_may_not_be_delivered_again() -> No
         part = FetchedPartition(0)
         part.acquired_records = [AcquiredRecords(first, last, 1)]
         response = ShareFetchResponse(responses=[ShareFetchableTopicResponse(topic, [part])])
-        tell(observer, ApiKey.SHARE_FETCH, ShareFetchRequest(group, "m", 1), response)
+        observe(observer, ApiKey.SHARE_FETCH, ShareFetchRequest(group, "m", 1), response)
 
     deliver(5, 7)
     acknowledge(ErrorCode.INVALID_RECORD_STATE, 1)

@@ -23,15 +23,15 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_a_missing_marker_is_a_finding_to_come_where_the_broker_says_that_it_gave_it_up(log: Path, tmp_path: Path) -> None:
-    told = tmp_path / "kafka.log"
-    told.write_text("1 [main] WARN something else\n" + LINE.format(place=MISSING))
-    assert own_faults(log, told) == [("torn-transaction", "warning", "marker missing", f"{MISSING}@?")]
+    output = tmp_path / "kafka.log"
+    output.write_text("1 [main] WARN something else\n" + LINE.format(place=MISSING))
+    assert own_faults(log, output) == [("torn-transaction", "warning", "marker missing", f"{MISSING}@?")]
 
 
 def test_a_marker_that_was_written_after_all_is_no_fault(log: Path, tmp_path: Path) -> None:
-    told = tmp_path / "kafka.log"
-    told.write_text(LINE.format(place=WHOLE))
-    assert own_faults(log, told) == []
+    output = tmp_path / "kafka.log"
+    output.write_text(LINE.format(place=WHOLE))
+    assert own_faults(log, output) == []
 
 
 def test_a_missing_marker_of_which_the_broker_says_nothing_is_not_excused(log: Path, tmp_path: Path) -> None:

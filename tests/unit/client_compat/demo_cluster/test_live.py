@@ -59,6 +59,6 @@ def test_a_pipe_gets_a_line_for_each_event_and_now_and_then_one_for_the_cluster(
     view.on_sample(ACTS[0], found)
     lines = out.getvalue().splitlines()
     assert "  2.0 s  SIGKILL  broker 1 is killed" in lines
-    (told,) = [line for line in lines if "brokers: 1 dead, 2 serves, 3 stands still" in line]
-    assert "acknowledged 1,690, in flight 10; last sequences of producer 4000: 77" in told
-    assert "0: led by 2, in sync 2 3, high watermark 1,234; 1: led by nobody, in sync nobody, high watermark –" in told
+    (summary,) = [line for line in lines if "brokers: 1 dead, 2 serves, 3 stands still" in line]
+    assert "acknowledged 1,690, in flight 10; last sequences of producer 4000: 77" in summary
+    assert "0: led by 2, in sync 2 3, high watermark 1,234; 1: led by nobody, in sync nobody, high watermark –" in summary

@@ -101,5 +101,5 @@ def set_rule_not_judged(results: Results) -> None:
 def test_what_is_not_as_promised_is_told(spoil: Callable[[Results], None], words: str) -> None:
     spoiled = results()
     spoil(spoiled)
-    told = broken(spoiled)
-    assert any(words in text for text in told), told
+    problems = broken(spoiled)
+    assert any(words in text for text in problems), problems

@@ -9,14 +9,14 @@ from client_compat.kafka.cluster import ALL_KAFKA, Cluster, Kind, Node, kinds_of
 from client_compat.kafka.reference import NEW_CLUSTER_ID
 
 
-def told(node: Node) -> dict[str, str]:
+def settings_of(node: Node) -> dict[str, str]:
     node.write_properties()
     return dict(line.split("=", 1) for line in node.properties.read_text().splitlines())
 
 
 def test_every_node_has_its_own_id_and_address_and_all_know_the_controllers(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, [Kind.KAFKA, Kind.OTTLA, Kind.OTTLA], controllers=3)
-    settings = [told(node) for node in cluster.nodes]
+    settings = [settings_of(node) for node in cluster.nodes]
     assert [one["node.id"] for one in settings] == ["101", "102", "103", "1", "2", "3"]
     assert [one["process.roles"] for one in settings] == ["controller"] * 3 + ["broker"] * 3
     assert len({one["listeners"] for one in settings}) == 6
@@ -27,15 +27,15 @@ def test_every_node_has_its_own_id_and_address_and_all_know_the_controllers(tmp_
 
 def test_a_broker_of_another_kind_keeps_id_port_and_directory(tmp_path: Path) -> None:
     broker = Cluster(tmp_path).broker(2)
-    before, port = told(broker), broker.process.port
+    before, port = settings_of(broker), broker.process.port
     broker.kind = Kind.OTTLA
     assert broker.command[1:] == ["-m", "ottla", "serve", "--config", str(broker.properties)]
-    assert (told(broker), broker.process.port) == (before, port)
+    assert (settings_of(broker), broker.process.port) == (before, port)
 
 
 def test_settings_of_the_caller_win(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, settings={"min.insync.replicas": "1"})
-    assert {told(node)["min.insync.replicas"] for node in cluster.nodes} == {"1"}
+    assert {settings_of(node)["min.insync.replicas"] for node in cluster.nodes} == {"1"}
 
 
 def test_kinds_are_read_as_typed() -> None:

@@ -50,7 +50,7 @@ def test_a_directory_that_was_fetched_when_less_was_asked_for_is_given_the_rest_
     directory.mkdir(parents=True)
     (directory / f"kafka-tools-{VERSION}.jar").write_text("in use")
     jars.jars(VERSION)
-    told = dict.fromkeys(("jline-3.jar", *(f"{name}-{VERSION}.jar" for name in OWN)), "fetched")
-    assert found(directory) == {**told, f"kafka-tools-{VERSION}.jar": "in use"}
+    expected = dict.fromkeys(("jline-3.jar", *(f"{name}-{VERSION}.jar" for name in OWN)), "fetched")
+    assert found(directory) == {**expected, f"kafka-tools-{VERSION}.jar": "in use"}
     jars.jars(VERSION)
     assert asked.read_text().split() == ["asked"]

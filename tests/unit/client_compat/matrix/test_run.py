@@ -156,10 +156,10 @@ def test_a_scenarios_own_broker_has_its_settings_and_can_be_restarted(run_one: R
 
 def test_all_jobs_of_a_run_come_back_cell_by_cell(tmp_path: Path, pool: Pool, brokers: SharedBrokers) -> None:
     scenarios = [Scenario(f"s{number}", "area", "It holds.", lambda context: None) for number in range(4)]
-    told: list[Cell] = []
-    cells = Matrix(tmp_path, pool, brokers, ()).run([Job(FAKE, one, (OURS,)) for one in scenarios], 2, told.append)
+    reported: list[Cell] = []
+    cells = Matrix(tmp_path, pool, brokers, ()).run([Job(FAKE, one, (OURS,)) for one in scenarios], 2, reported.append)
     assert {cell.scenario for cell in cells} == {f"area/s{number}" for number in range(4)}
-    assert told == cells
+    assert reported == cells
 
 
 def test_the_first_error_of_calls_side_by_side_is_raised_after_all_have_ended() -> None:

@@ -14,7 +14,7 @@ from client_compat.support.campaign import RECORD, Expectations, Outcome, conduc
 
 
 @dataclass
-class Told:
+class Judged:
     """An outcome of a campaign with its own report line."""
 
     good: bool
@@ -33,7 +33,7 @@ def said(console: Console) -> str:
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize(("outcome", "code", "words"), [(Told(True), 0, "As promised"), (Told(False), 1, "NOT as promised")])
+@pytest.mark.parametrize(("outcome", "code", "words"), [(Judged(True), 0, "As promised"), (Judged(False), 1, "NOT as promised")])
 def test_the_verdict_and_the_exit_code_follow_the_outcome(
     console: Console, tmp_path: Path, outcome: Outcome, code: int, words: str
 ) -> None:
@@ -60,7 +60,7 @@ def test_the_next_campaign_replaces_the_directory_of_the_last_one(console: Conso
     def play(_console: Console, root: Path) -> Outcome:
         assert [file.name for file in root.iterdir()] == [RECORD]
         (root / "log").mkdir()
-        return Told(True)
+        return Judged(True)
 
     for _ in range(2):
         with pytest.raises(typer.Exit) as ended:
@@ -71,7 +71,7 @@ def test_the_next_campaign_replaces_the_directory_of_the_last_one(console: Conso
 def test_a_directory_of_something_else_is_left_alone(console: Console, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(typer.Exit) as ended:
-        conduct(lambda *_: Told(True), tmp_path, console=console)
+        conduct(lambda *_: Judged(True), tmp_path, console=console)
     assert ended.value.exit_code == 2
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
@@ -79,7 +79,7 @@ def test_a_directory_of_something_else_is_left_alone(console: Console, tmp_path:
 def test_the_directory_records_the_command_with_its_seed(console: Console, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["crash", "--kills", "3"])
     with pytest.raises(typer.Exit):
-        conduct(lambda *_: Told(True), tmp_path, seed=17, console=console)
+        conduct(lambda *_: Judged(True), tmp_path, seed=17, console=console)
     command = (tmp_path / RECORD).read_text().strip()
     assert command.endswith("--kills 3 --seed 17")
     assert command in said(console)

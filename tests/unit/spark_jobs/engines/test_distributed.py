@@ -109,13 +109,13 @@ def test_without_a_spark_context_the_verdict_is_the_same(
 def test_a_file_that_fails_in_reading_is_told_as_the_embedded_engine_tells_it(spark: SparkSession, tmp_path: Path) -> None:
     CASES["sound"].write(tmp_path)
     (tmp_path / "t-0" / "leader-epoch-checkpoint").symlink_to("/proc/self/mem")  # a regular file whose first page is not there
-    told = []
+    reported = []
     for engine in ("duckdb", "spark"):
         with pytest.raises(CannotJudge) as failure:
             audit(tmp_path, engine=engine)
-        told.append(str(failure.value))
-    assert told[0] == told[1]
-    assert "leader-epoch-checkpoint" in told[0]
+        reported.append(str(failure.value))
+    assert reported[0] == reported[1]
+    assert "leader-epoch-checkpoint" in reported[0]
 
 
 def test_partitions_and_bytes_are_reported_until_all_are_judged(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,17 +123,17 @@ def test_partitions_and_bytes_are_reported_until_all_are_judged(spark: SparkSess
     size = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
     context = spark.sparkContext
     context.setLocalProperty(DESCRIPTION, "the notebook's own")
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     descriptions: list[str | None] = []
 
     def note(*step: Any) -> None:
-        told.append(step)
+        reported.append(step)
         if threading.current_thread() is threading.main_thread():  # the description belongs to the thread that starts the job
             descriptions.append(context.getLocalProperty(DESCRIPTION))
 
     audit(tmp_path, engine="spark", progress=note)
-    assert told[-1] == ("judging: 3 of 3 log partitions, 0.30 of 0.30 GB", size, size)
-    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    assert reported[-1] == ("judging: 3 of 3 log partitions, 0.30 of 0.30 GB", size, size)
+    assert [done for _, done, _ in reported] == sorted(done for _, done, _ in reported)
     assert "ottla audit: judging 3 log partitions, 0.30 GB" in descriptions
     assert context.getLocalProperty(DESCRIPTION) == "the notebook's own"
 

@@ -21,7 +21,7 @@ from tests.support.kafka_logs import T0, PartitionWriter
 
 SCHEMA = arrow_schema(views.RAW_BATCHES_NEED)
 ARGS = {"expiration_ms": PRODUCER_EXPIRATION_MS, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
-Told = tuple[str, str, str, str]
+Reported = tuple[str, str, str, str]
 
 
 @cache
@@ -29,29 +29,29 @@ def rows_of(root: Path) -> pa.Table:
     return pa.Table.from_batches(list(read("batches", [root], SCHEMA.names)), SCHEMA)
 
 
-def followed(rows: pa.Table, size: int) -> tuple[list[Told], list[int]]:
+def followed(rows: pa.Table, size: int) -> tuple[list[Reported], list[int]]:
     """Judge the rows in pieces of `size` batches; return the findings (rule, severity, kind, place), and after each piece the rows
     remembered."""
-    return told_of([rows.slice(at, size) for at in range(0, rows.num_rows, size)])
+    return reported_of([rows.slice(at, size) for at in range(0, rows.num_rows, size)])
 
 
-def told_of(pieces: list[pa.Table]) -> tuple[list[Told], list[int]]:
+def reported_of(pieces: list[pa.Table]) -> tuple[list[Reported], list[int]]:
     state = None
-    told: list[Told] = []
+    reported: list[Reported] = []
     remembered = []
     for number, piece in enumerate(pieces, 1):
         judged = judge(piece, state, ARGS, caught_up=number == len(pieces))
-        told += [(f["rule"], f["severity"], f["kind"], place(f)) for f in judged.findings]
+        reported += [(f["rule"], f["severity"], f["kind"], place(f)) for f in judged.findings]
         state = judged.state
         remembered.append(state.num_rows)
-    return told, remembered
+    return reported, remembered
 
 
 def place(f: dict[str, Any]) -> str:
     return f"{f['topic']}-{f['partition']}@{'?' if f['offset'] is None else f['offset']}"
 
 
-def whole(roots: list[Path]) -> list[Counter[Told]]:
+def whole(roots: list[Path]) -> list[Counter[Reported]]:
     """Return each root's findings by the audit of the whole logs, in one run."""
     verdicts = audit(roots, engine="duckdb", samples=10_000, deep=False).directories
     found = [[finding for name in CONTINUOUS for finding in verdict.rules[name].samples] for verdict in verdicts]
@@ -59,9 +59,9 @@ def whole(roots: list[Path]) -> list[Counter[Told]]:
     return [Counter((f.rule, str(f.severity), f.kind, f.where) for f in each) for each in kept]
 
 
-def without_hanging(told: list[Told]) -> Counter[Told]:
+def without_hanging(reported: list[Reported]) -> Counter[Reported]:
     """Leave out the findings about hanging transactions, whose judgement needs `__transaction_state`, which is missing here."""
-    return Counter(each for each in told if each[0] != HANGING)
+    return Counter(each for each in reported if each[0] != HANGING)
 
 
 ALONE = [name for name, case in CASES.items() if not case.directories]
@@ -80,9 +80,9 @@ def test_piece_by_piece_says_what_the_whole_log_says(tmp_path: Path) -> None:
     tables = [moved(rows_of(root), number) for number, root in enumerate(roots.values())]
     first = pa.concat_tables([rows.slice(0, rows.num_rows // 2 + 1) for rows in tables])
     second = pa.concat_tables([rows.slice(rows.num_rows // 2 + 1) for rows in tables])
-    told = without_hanging(told_of([first, second])[0])
+    reported = without_hanging(reported_of([first, second])[0])
     for number, (name, wanted) in enumerate(zip(roots, whole(list(roots.values())), strict=True)):
-        extra = Counter({(*what, original(where)): n for (*what, where), n in told.items() if number_of(where) == number})
+        extra = Counter({(*what, original(where)): n for (*what, where), n in reported.items() if number_of(where) == number})
         assert wanted - extra == Counter(), name
         extra -= wanted
         # A gap is told when it is seen, though what is missing may yet arrive late.
@@ -121,8 +121,8 @@ def test_what_is_remembered_does_not_grow_with_the_log(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for i in range(200):
         log.data(5, pid=1 + i % 3, seq=i // 3 * 5)
-    told, remembered = followed(rows_of(tmp_path), 25)
-    assert told == []
+    reported, remembered = followed(rows_of(tmp_path), 25)
+    assert reported == []
     assert max(remembered[3:]) <= max(remembered[:3]) <= 3 * 6 + 8
 
 

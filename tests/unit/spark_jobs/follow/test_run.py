@@ -32,26 +32,26 @@ ARGS = {"expiration_ms": PRODUCER_EXPIRATION_MS, "transaction_timeout_ms": TRANS
 
 
 def once(spark: SparkSession, tmp_path: Path, **options: Any) -> tuple[Followed, list[tuple[str, int]]]:
-    told: list[tuple[str, int]] = []
+    reported: list[tuple[str, int]] = []
 
-    def tell(_number: int, findings: Sequence[Mapping[str, Any]]) -> None:
-        told.extend((finding["rule"], finding["offset"]) for finding in findings)
+    def on_findings(_number: int, findings: Sequence[Mapping[str, Any]]) -> None:
+        reported.extend((finding["rule"], finding["offset"]) for finding in findings)
 
     job = Following([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, once=True, **options)
-    return follow(spark, job, tell, threading.Event()), told
+    return follow(spark, job, on_findings, threading.Event()), reported
 
 
 def test_a_restart_tells_what_is_new_and_knows_what_was_before(spark: SparkSession, tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path / "logs", "t", 0)
     log.data(5, pid=1, seq=0)
     log.data(5, pid=1, seq=0)
-    followed, told = once(spark, tmp_path)
-    assert (told, followed.batches, followed.exit_code) == ([("duplicate-sequence", 5)], 2, 1)
-    followed, told = once(spark, tmp_path)
-    assert (told, followed.batches, followed.exit_code) == ([], 0, 0)
+    followed, reported = once(spark, tmp_path)
+    assert (reported, followed.batches, followed.exit_code) == ([("duplicate-sequence", 5)], 2, 1)
+    followed, reported = once(spark, tmp_path)
+    assert (reported, followed.batches, followed.exit_code) == ([], 0, 0)
     log.data(5, pid=1, seq=0)
-    followed, told = once(spark, tmp_path)
-    assert (told, followed.batches) == ([("duplicate-sequence", 10)], 1)
+    followed, reported = once(spark, tmp_path)
+    assert (reported, followed.batches) == ([("duplicate-sequence", 10)], 1)
 
 
 def test_it_stops_when_told_to_and_micro_batches_are_bounded(spark: SparkSession, tmp_path: Path) -> None:
@@ -59,16 +59,16 @@ def test_it_stops_when_told_to_and_micro_batches_are_bounded(spark: SparkSession
     for i in range(4):
         log.data(5, pid=1, seq=10 * i)
     stop = threading.Event()
-    told: list[int] = []
+    reported: list[int] = []
 
-    def tell(number: int, findings: Sequence[Mapping[str, Any]]) -> None:
-        told.extend(number for _ in findings)
-        if len(told) == 3:
+    def on_findings(number: int, findings: Sequence[Mapping[str, Any]]) -> None:
+        reported.extend(number for _ in findings)
+        if len(reported) == 3:
             stop.set()
 
     job = Following([tmp_path / "logs"], tmp_path / "checkpoint", ARGS, trigger_seconds=0.1, batch_bytes_max=10)
-    followed = follow(spark, job, tell, stop)
-    assert told == [1, 2, 3]
+    followed = follow(spark, job, on_findings, stop)
+    assert reported == [1, 2, 3]
     assert followed.exit_code == 1
 
 
@@ -152,7 +152,7 @@ def test_kills_between_findings_state_and_commit_write_each_finding_once(spark: 
         assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     job = Following([tmp_path / "logs"], tmp_path / "c", ARGS, once=True, batch_bytes_max=10)
     assert follow_command(job, tmp_path / "lines", (TableFormat.DELTA, tables)) == 1
-    told = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
-    assert [(one["micro_batch"], one["rule"], one["offset"]) for one in told] == [(i, "sequence-gap", 5 * i) for i in range(1, 8)]
+    reported = [json.loads(line) for line in (tmp_path / "lines").read_text().splitlines()]
+    assert [(one["micro_batch"], one["rule"], one["offset"]) for one in reported] == [(i, "sequence-gap", 5 * i) for i in range(1, 8)]
     rows = read_back(TableFormat.DELTA, tables, "followed_findings")
     assert sorted((row["micro_batch"], row["rule"], row["offset"]) for row in rows) == [(i, "sequence-gap", 5 * i) for i in range(1, 8)]

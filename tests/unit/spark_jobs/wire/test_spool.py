@@ -125,9 +125,9 @@ def test_another_clusters_directory_and_one_with_other_files_are_refused(broker:
         spool(url(broker), tmp_path / "data")
 
 
-@pytest.mark.parametrize("told", [b"../x/y", b"/tmp/y", b"\x1b[31mx", b"a\x00\x00\x00\x00\x00"])
-def test_a_topic_name_that_is_a_path_is_a_problem_and_writes_nothing(told: bytes, tmp_path: Path) -> None:
-    with RenamingProxy(b"tttttt"[: len(told)], told) as proxy:
+@pytest.mark.parametrize("name", [b"../x/y", b"/tmp/y", b"\x1b[31mx", b"a\x00\x00\x00\x00\x00"])
+def test_a_topic_name_that_is_a_path_is_a_problem_and_writes_nothing(name: bytes, tmp_path: Path) -> None:
+    with RenamingProxy(b"tttttt"[: len(name)], name) as proxy:
         advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
         with RunningBroker(tmp_path / "data", advertised) as running, running.client() as client:
             create(client, "tttttt")

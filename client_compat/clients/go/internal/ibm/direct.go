@@ -47,7 +47,7 @@ func consume(c *consumer, partitions []control.Partition) (*direct, error) {
 func (d *direct) start(partition control.Partition, offset int64) error {
 	consuming, err := d.sarama.ConsumePartition(partition.Topic, partition.Index, offset)
 	if err != nil {
-		return d.told(err)
+		return d.explained(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	d.consumers[partition], d.stops[partition] = consuming, stop
@@ -61,15 +61,15 @@ func (d *direct) start(partition control.Partition, offset int64) error {
 	go func() {
 		for err := range consuming.Errors() {
 			if !passing(err) {
-				d.consumer.inbox.Fail(d.told(err))
+				d.consumer.inbox.Fail(d.explained(err))
 			}
 		}
 	}()
 	return nil
 }
 
-// told says what an error means where going on was asked for.
-func (d *direct) told(err error) error {
+// explained says what an error means where going on was asked for.
+func (d *direct) explained(err error) error {
 	if d.consumer.open.Reset != nil && errors.Is(err, sarama.ErrOffsetOutOfRange) {
 		return control.Unsupported("ends a PartitionConsumer whose offset is out of range, or refuses it, and leaves it to its user to begin another")
 	}

@@ -292,8 +292,8 @@ def test_the_request_log_tells_errors_faults_and_answers_that_were_lost_but_not_
         assert produce_as(client, None, batch(b"a", producer_id=91), topic="log").base_offset == 0
     room.broker.faults.reset()
     log = room.read("requests", limit=10)
-    told = [row for row in log["requests"] if "log-0" in row["what"]]
-    assert [(row["error"], row["faults"], row["seen"], row["absorbed"], row["client_id"]) for row in told] == [
+    rows = [row for row in log["requests"] if "log-0" in row["what"]]
+    assert [(row["error"], row["faults"], row["seen"], row["absorbed"], row["client_id"]) for row in rows] == [
         ("", [], True, True, "two"),
         ("", ["losing"], False, False, "one"),
         ("NOT_LEADER_OR_FOLLOWER", ["refusing"], True, False, "one"),
@@ -367,11 +367,11 @@ def test_a_broker_by_itself_is_its_own_cluster_and_tells_what_was_made(room: Con
         found["node_id"],
     )
     assert row["leads"] == row["replicas"] > 0
-    assert (found["events"][0]["about"], found["events"][0]["told"]) == ("made", "was created")
+    assert (found["events"][0]["about"], found["events"][0]["text"]) == ("made", "was created")
 
 
 @pytest.mark.parametrize(
-    ("records", "told"),
+    ("records", "expected"),
     [
         ([PartitionChangeRecord(0, ID, leader=2, isr=[2])],
          [("election", "is led by 2 after 1", False), ("in-sync", "ISR: 2, after 1 2", True)]),
@@ -387,11 +387,11 @@ def test_a_broker_by_itself_is_its_own_cluster_and_tells_what_was_made(room: Con
         ([RemoveTopicRecord(ID)], [("topic", "was deleted", False)]),
     ],
 )  # fmt: skip
-def test_what_records_of_the_metadata_mean(records: list[MetadataRecord], told: list[tuple[str, str, bool]]) -> None:
+def test_what_records_of_the_metadata_mean(records: list[MetadataRecord], expected: list[tuple[str, str, bool]]) -> None:
     made: list[MetadataRecord] = [TopicRecord("t", ID), PartitionRecord(0, ID, replicas=[1, 2, 3], isr=[1, 2], leader=1), *records]
     data = b"".join(build_batch([SimpleRecord(None, encode_record(each, 0), 5)], base_offset=at) for at, each in enumerate(made))
     found = events(data, {})[::-1]
-    assert [(each.kind, each.told, each.bad) for each in found[1:]] == told
+    assert [(each.kind, each.text, each.bad) for each in found[1:]] == expected
     assert {each.about for each in found} <= {"t", "t-0", "broker 3"}
     assert events(data + b"\0" * 70, {})[::-1] == found
 

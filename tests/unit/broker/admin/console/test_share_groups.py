@@ -50,24 +50,24 @@ def member(client: Client) -> ShareMember:
 
 def first_of(room: Console) -> dict[str, Any]:
     """Return the console's description of the group's partition 0."""
-    told: dict[str, Any] = room.read("group", name="g")["shared"][0]
-    return told
+    shown: dict[str, Any] = room.read("group", name="g")["shared"][0]
+    return shown
 
 
 def test_each_record_in_flight_is_told_with_its_state_its_deliveries_and_its_lock(room: Console, member: ShareMember) -> None:
     assert acknowledged(member.acknowledge((0, 0, [ACCEPT]), (1, 1, [RELEASE]), (2, 2, [ACCEPT]), (3, 3, [REJECT]))) == [0]
     room.broker.clock.advance(10)
-    told = first_of(room)
-    assert (told["topic"], told["partition"], told["source"], told["start"], told["end"], told["lag"]) == ("t", 0, "leader", 1, 6, 3)
-    assert told["records"] == {"available": 1, "acquired": 2, "acknowledged": 1, "archiving": 0, "archived": 1}
+    shown = first_of(room)
+    assert (shown["topic"], shown["partition"], shown["source"], shown["start"], shown["end"], shown["lag"]) == ("t", 0, "leader", 1, 6, 3)
+    assert shown["records"] == {"available": 1, "acquired": 2, "acknowledged": 1, "archiving": 0, "archived": 1}
     fields = ("first", "last", "state", "delivery_count", "member_id")
-    assert [tuple(each[name] for name in fields) for each in told["deliveries"]] == [
+    assert [tuple(each[name] for name in fields) for each in shown["deliveries"]] == [
         (1, 1, "available", 1, None),
         (2, 2, "acknowledged", 1, None),
         (3, 3, "archived", 1, None),
         (4, 5, "acquired", 1, "m"),
     ]
-    (lock_ms,) = [each["lock_ms"] for each in told["deliveries"] if each["lock_ms"] is not None]
+    (lock_ms,) = [each["lock_ms"] for each in shown["deliveries"] if each["lock_ms"] is not None]
     assert 15_000 < lock_ms <= 20_000
 
 
@@ -82,26 +82,26 @@ def test_the_list_has_the_groups_kind_and_its_lag(room: Console, member: ShareMe
 def test_expired_locks_are_counted(room: Console, member: ShareMember) -> None:
     room.broker.clock.advance(LOCK_S)
     assert acquired(member.fetch(max_wait_ms=5_000)) == [(0, 5, 2)]
-    told = first_of(room)
-    assert (told["locks_expired"], told["deliveries"][0]["delivery_count"]) == (6, 2)
+    shown = first_of(room)
+    assert (shown["locks_expired"], shown["deliveries"][0]["delivery_count"]) == (6, 2)
 
 
 def test_after_the_last_member_the_stored_state_is_told(room: Console, member: ShareMember) -> None:
     assert acknowledged(member.acknowledge((0, 0, [ACCEPT]), (1, 1, [RELEASE]), (2, 2, [ACCEPT]))) == [0]
     member.client.close()
     wait_until(lambda: first_of(room)["source"] != "leader", "the broker knows that the connection is closed")
-    told = first_of(room)
-    assert (told["source"], told["start"], told["lag"], told["locks_expired"]) == ("coordinator", 1, 4, None)
-    assert told["records"]["acquired"] == 0
-    assert (told["deliveries"][0]["first"], told["deliveries"][0]["delivery_count"]) == (1, 1)
+    shown = first_of(room)
+    assert (shown["source"], shown["start"], shown["lag"], shown["locks_expired"]) == ("coordinator", 1, 4, None)
+    assert shown["records"]["acquired"] == 0
+    assert (shown["deliveries"][0]["first"], shown["deliveries"][0]["delivery_count"]) == (1, 1)
 
 
 def test_deliveries_have_a_limit(room: Console, member: ShareMember, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share_groups, "DELIVERIES_MAX", 1)
     assert acknowledged(member.acknowledge((1, 1, [ACCEPT]))) == [0]
-    told = first_of(room)
-    assert ([each["first"] for each in told["deliveries"]], told["deliveries_left_out"]) == ([0], 2)
-    assert told["records"]["acquired"] == 5
+    shown = first_of(room)
+    assert ([each["first"] for each in shown["deliveries"]], shown["deliveries_left_out"]) == ([0], 2)
+    assert shown["records"]["acquired"] == 5
 
 
 def test_a_streams_group_is_told_with_the_tasks_of_its_members(room: Console, client: Client) -> None:

@@ -89,10 +89,10 @@ def test_nobody_there_is_waited_for_and_then_a_failure(capsys: pytest.CaptureFix
     patience = tmp_path / "client.properties"
     patience.write_text("default.api.timeout.ms=50\n")
     assert run("kafka-topics", ["--list", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(patience)]) == 1
-    told = capsys.readouterr()
-    assert "no broker can be reached" in told.out
-    assert told.err.startswith("WARN no broker can be reached")
-    assert told.err.endswith("Trying again for 0 s.\n")
+    output = capsys.readouterr()
+    assert "no broker can be reached" in output.out
+    assert output.err.startswith("WARN no broker can be reached")
+    assert output.err.endswith("Trying again for 0 s.\n")
     assert run("cub", ["kafka-ready", "-b", "127.0.0.1:1", "1", "0.1"]) == 1
 
 
@@ -129,8 +129,8 @@ def test_settings_quotas_and_users_are_changed_and_described(tool: Tool) -> None
     assert tool("kafka-configs", "--alter", *topic, "--add-config", "no.such=1") == (1, "", "Unknown topic config name: no.such\n")
     for kind, setting in (("client-metrics", "interval.ms=1000"), ("groups", "consumer.session.timeout.ms=50000")):
         assert tool("kafka-configs", "--alter", "--entity-type", kind, "--entity-name", "its", "--add-config", setting)[0] == 0
-        told = tool("kafka-configs", "--describe", "--entity-type", kind)[1]
-        assert f"Dynamic configs for {kind[:-1]} its are:\n  {setting} sensitive=false" in told
+        output = tool("kafka-configs", "--describe", "--entity-type", kind)[1]
+        assert f"Dynamic configs for {kind[:-1]} its are:\n  {setting} sensitive=false" in output
         absent = tool("kafka-configs", "--describe", "--entity-type", kind, "--entity-name", "none")
         assert absent[:2] == (0, f"The {kind[:-1]} 'none' doesn't exist and doesn't have dynamic config.\n")
     assert "All configs for broker 1 are:" in tool("kafka-configs", "--describe", "--broker", "1", "--all")[1]

@@ -87,10 +87,10 @@ async def test_a_remote_partitions_marker_is_sent_with_all_its_fields(harness: H
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE, ErrorCode.NONE]
     for node, index in ((two, 1), (three, 2)):
         (request,) = node.asked
-        (told,) = request.body.markers
+        (marker,) = request.body.markers
         assert request.header.api_version == 2
-        assert (told.producer_id, told.producer_epoch, told.transaction_result, told.coordinator_epoch) == (7, 5, True, 9)
-        assert (told.transaction_version, [(topic.name, topic.partition_indexes) for topic in told.topics]) == (2, [("t", [index])])
+        assert (marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch) == (7, 5, True, 9)
+        assert (marker.transaction_version, [(topic.name, topic.partition_indexes) for topic in marker.topics]) == (2, [("t", [index])])
     assert harness.written == []
 
 

@@ -74,10 +74,15 @@ async def test_each_partition_gets_its_own_verification_result(harness: Harness)
     coordinator = await harness.other(2, harness.answer)
     assert await harness.verified() == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
     (request,) = coordinator.asked
-    (told,) = request.body.transactions
+    (transaction,) = request.body.transactions
     assert request.header.api_version == 5
-    assert (told.transactional_id, told.producer_id, told.producer_epoch, told.verify_only) == ("tx", 7, 5, True)
-    assert [(topic.name, topic.partitions) for topic in told.topics] == [("t", [0]), ("u", [3])]
+    assert (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, transaction.verify_only) == (
+        "tx",
+        7,
+        5,
+        True,
+    )
+    assert [(topic.name, topic.partitions) for topic in transaction.topics] == [("t", [0]), ("u", [3])]
 
 
 async def test_a_transaction_version_2_producer_adds_its_partitions(harness: Harness) -> None:
@@ -118,15 +123,15 @@ async def test_a_partition_missing_from_the_verification_is_a_network_exception(
 
 
 @pytest.mark.parametrize(
-    ("whole", "told"),
+    ("whole", "expected"),
     [
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-async def test_a_top_level_error_applies_to_every_partition(harness: Harness, whole: ErrorCode, told: ErrorCode) -> None:
+async def test_a_top_level_error_applies_to_every_partition(harness: Harness, whole: ErrorCode, expected: ErrorCode) -> None:
     await harness.other(2, lambda _: AddPartitionsToTxnResponse(error_code=whole))
-    assert await harness.verified() == dict.fromkeys(PLACES, told)
+    assert await harness.verified() == dict.fromkeys(PLACES, expected)
 
 
 async def test_a_coordinator_without_verification_support_is_trusted(harness: Harness) -> None:
@@ -144,8 +149,8 @@ async def test_one_verification_is_in_flight_and_has_each_id_once(harness: Harne
     assert len(coordinator.asked) == 1
     harness.held.set()
     assert await asyncio.gather(*asking) == [dict.fromkeys(PLACES, ErrorCode.NONE)] * 4
-    told = [[(txn.transactional_id, txn.producer_epoch) for txn in request.body.transactions] for request in coordinator.asked]
-    assert told == [[("tx", 5)], [("tx", 5), ("other", 0)], [("tx", 6)]]
+    transactions = [[(txn.transactional_id, txn.producer_epoch) for txn in request.body.transactions] for request in coordinator.asked]
+    assert transactions == [[("tx", 5)], [("tx", 5), ("other", 0)], [("tx", 6)]]
 
 
 async def test_after_a_stop_nobody_waits(harness: Harness) -> None:

@@ -202,7 +202,7 @@ async def test_an_unreadable_record_is_logged_and_skipped(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -211,8 +211,8 @@ async def test_an_unreadable_record_is_logged_and_skipped(caplog: pytest.LogCapt
         (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_append_errors_become_retriable_coordinator_errors(code: ErrorCode, told: ErrorCode) -> None:
-    assert as_coordinator(Rejected(code)).code is told
+def test_append_errors_become_retriable_coordinator_errors(code: ErrorCode, expected: ErrorCode) -> None:
+    assert as_coordinator(Rejected(code)).code is expected
 
 
 async def test_a_decision_is_not_written_in_a_later_leader_epoch() -> None:
@@ -232,14 +232,14 @@ async def test_a_decision_is_not_written_in_a_later_leader_epoch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lost", "told"),
+    ("lost", "expected"),
     [
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-async def test_an_uncommitted_write_that_is_lost_gets_a_coordinator_error(lost: ErrorCode, told: ErrorCode) -> None:
+async def test_an_uncommitted_write_that_is_lost_gets_a_coordinator_error(lost: ErrorCode, expected: ErrorCode) -> None:
     partition = MemoryPartition()
     partition.holds_back = True
     response = shard(partition, Words()).run(Effects(["a"], "done"))
@@ -247,7 +247,7 @@ async def test_an_uncommitted_write_that_is_lost_gets_a_coordinator_error(lost: 
     partition.lose(Rejected(lost))
     with pytest.raises(Rejected) as refused:
         await response
-    assert refused.value.code is told
+    assert refused.value.code is expected
 
 
 async def test_a_slow_commit_times_out_and_may_still_be_committed() -> None:
@@ -282,8 +282,8 @@ async def test_loaded_records_above_the_high_watermark_wait_for_their_commit() -
     runs = shard(partition, machine)
     await runs.load(1 << 20)
     assert [word for word, _, _ in machine.words] == ["a", "b"]
-    told = runs.run(Effects((), "b was said"))
-    assert isinstance(told, asyncio.Future)
-    assert not told.done()
+    response = runs.run(Effects((), "b was said"))
+    assert isinstance(response, asyncio.Future)
+    assert not response.done()
     partition.make_committed()
-    assert await told == "b was said"
+    assert await response == "b was said"

@@ -150,14 +150,14 @@ async def test_a_removed_replica_stops_its_shard(place: Place) -> None:
 
 
 async def test_only_changes_of_the_shards_topic_start_or_stop_shards(place: Place) -> None:
-    told = SimpleNamespace(on_elected=[], on_resigned=[])
-    place.shards.follow(told)
+    callbacks = SimpleNamespace(on_elected=[], on_resigned=[])
+    place.shards.follow(callbacks)
     for topic in ("other", TOPIC):
-        for elected in told.on_elected:
+        for elected in callbacks.on_elected:
             elected(topic, 1, 4)
     assert [shard.partition.index for shard in place.shards.serving()] == [1]
     for topic in ("other", TOPIC):
-        for resigned in told.on_resigned:
+        for resigned in callbacks.on_resigned:
             resigned(topic, 1, 5)
     assert place.closed == [1]
 

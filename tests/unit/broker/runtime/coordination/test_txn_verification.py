@@ -172,8 +172,8 @@ def test_all_new_partitions_of_a_request_are_added_at_once(
 def test_coordinator_errors_reach_the_producer_except_fenced(
     verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness, writer: Writer, error: tuple[ErrorCode, ErrorCode]
 ) -> None:
-    told, seen = error
-    coordinator.answers, coordinator.verdict = [told], told
+    expected, seen = error
+    coordinator.answers, coordinator.verdict = [expected], expected
     assert verify(verification, writer, harness, 0) == {T0: seen}
 
 

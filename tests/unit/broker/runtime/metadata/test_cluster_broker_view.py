@@ -28,19 +28,19 @@ def view(tmp_path: Path) -> ClusterBrokerView:
     return ClusterBrokerView(member.catalog, member.partitions, 1, choose=min)
 
 
-def told(view: ClusterBrokerView, *records: MetadataRecord) -> ClusterBrokerView:
+def with_metadata(view: ClusterBrokerView, *records: MetadataRecord) -> ClusterBrokerView:
     image = made_of(*records)
     view.catalog.publish(image, difference(view.catalog.image, image))
     return view
 
 
 def test_the_controller_id_is_an_alive_broker_or_none(view: ClusterBrokerView) -> None:
-    assert told(view, broker(1, fenced=True), broker(2), broker(3)).controller_id == 2
-    assert told(view, broker(1, fenced=True)).controller_id == NO_CONTROLLER
+    assert with_metadata(view, broker(1, fenced=True), broker(2), broker(3)).controller_id == 2
+    assert with_metadata(view, broker(1, fenced=True)).controller_id == NO_CONTROLLER
 
 
 def test_a_broker_has_its_endpoint_of_the_clients_listener(view: ClusterBrokerView) -> None:
-    told(view, broker(1, listeners={"PLAINTEXT": ("a", 1), "INTERNAL": ("b", 2)}))
+    with_metadata(view, broker(1, listeners={"PLAINTEXT": ("a", 1), "INTERNAL": ("b", 2)}))
     assert [view.brokers(ClientListener(name, "me", 1))[0][1:3] for name in ("PLAINTEXT", "INTERNAL")] == [("a", 1), ("b", 2)]
     assert view.brokers(ClientListener("OTHER", "me", 1)) == []
     assert view.alive(1, ClientListener("OTHER", "me", 1)) is None
@@ -64,7 +64,7 @@ def test_a_replica_in_an_offline_directory_is_offline(
     other: RegisterBrokerRecord = broker(2)
     other.log_dirs = registered
     placed = PartitionRecord(0, ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0, directories=[ZERO_ID, directory])
-    topic = told(view, broker(1), other, TopicRecord("t", ID), placed).catalog.topic("t")
+    topic = with_metadata(view, broker(1), other, TopicRecord("t", ID), placed).catalog.topic("t")
     assert topic is not None
     assert view.partition(topic, 0, AT).offline == offline
 
@@ -72,5 +72,5 @@ def test_a_replica_in_an_offline_directory_is_offline(
 def test_groups_see_the_racks_of_each_partitions_replicas(view: ClusterBrokerView) -> None:
     brokers = [broker(node) for node in (1, 2, 3)]
     brokers[0].rack, brokers[1].rack = "b", "a"
-    told(view, *brokers, TopicRecord("t", ID), partition(ID, 0, [1, 2]), partition(ID, 1, [3, 4]))
+    with_metadata(view, *brokers, TopicRecord("t", ID), partition(ID, 0, [1, 2]), partition(ID, 1, [3, 4]))
     assert view.by_name("t") == TopicInfo("t", ID, 2, (("a", "b"), ()))

@@ -40,7 +40,7 @@ async def member(tmp_path: Path) -> AsyncIterator[MemberDir]:
 
 
 async def test_only_partitions_with_a_replica_here_are_led_or_followed(member: MemberDir) -> None:
-    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]), partition(ID, 2, [2, 3]))
+    await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]), partition(ID, 2, [2, 3]))
     assert member.roles() == {("t", 0): True, ("t", 1): False}
     assert member.fetchers.leaders == {("t", 1): 2}
     assert sorted(member.log_dir.logs) == [("t", 0), ("t", 1)]
@@ -48,50 +48,50 @@ async def test_only_partitions_with_a_replica_here_are_led_or_followed(member: M
 
 
 async def test_a_later_topic_is_served_like_one_of_the_first_image(member: MemberDir) -> None:
-    await member.told(*START)
-    await member.told(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    await member.publish(*START)
+    await member.publish(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     assert member.roles() == {("t", 0): True, ("t", 1): False}
     assert member.partitions.get("t", 0).replica.shared
 
 
 async def test_a_replaced_leader_follows_and_can_be_elected_again(member: MemberDir) -> None:
-    await member.told(*START, partition(ID, 0, [1, 2]))
-    await member.told(change(ID, 0, leader=2))
+    await member.publish(*START, partition(ID, 0, [1, 2]))
+    await member.publish(change(ID, 0, leader=2))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): False}, {("t", 0): 2})
     with pytest.raises(Rejected):
         member.partitions.get("t", 0).replica.check_leads()
-    await member.told(change(ID, 0, leader=1))
+    await member.publish(change(ID, 0, leader=1))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): True}, {})
     assert member.partitions.get("t", 0).leader_epoch == 2
 
 
 async def test_fetching_restarts_with_a_leader_epoch_and_not_with_an_isr_change(member: MemberDir) -> None:
-    await member.told(*START, partition(ID, 0, [2, 1]))
-    await member.told(change(ID, 0, isr=[2]))
+    await member.publish(*START, partition(ID, 0, [2, 1]))
+    await member.publish(change(ID, 0, isr=[2]))
     assert member.fetchers.begun == 1
-    await member.told(change(ID, 0, leader=2))
+    await member.publish(change(ID, 0, leader=2))
     assert member.fetchers.begun == 2
 
 
 async def test_a_partition_without_a_leader_is_not_fetched(member: MemberDir) -> None:
-    await member.told(*START, partition(ID, 0, [2, 1]))
-    await member.told(change(ID, 0, leader=-1))
+    await member.publish(*START, partition(ID, 0, [2, 1]))
+    await member.publish(change(ID, 0, leader=-1))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): False}, {})
 
 
 async def test_only_in_sync_replicas_fetch_during_a_controlled_shutdown(member: MemberDir) -> None:
     """KAFKA-14296, scenario 37: during its controlled shutdown a broker keeps fetching only where it is in the ISR."""
-    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     member.publisher.shutting_down = True
-    await member.told(change(ID, 0, leader=2), change(ID, 1, isr=[2]))
+    await member.publish(change(ID, 0, leader=2), change(ID, 1, isr=[2]))
     assert member.fetchers.leaders == {("t", 0): 2}
 
 
 async def test_a_reassigned_replica_is_deleted_and_no_other(member: MemberDir) -> None:
-    await member.told(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [1, 2]))
+    await member.publish(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [1, 2]))
     deleted: list[str] = []
     member.publisher.on_deleted.append(lambda topic: deleted.append(topic.name))
-    await member.told(change(ID, 0, replicas=[2, 3], isr=[2, 3]))
+    await member.publish(change(ID, 0, replicas=[2, 3], isr=[2, 3]))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 1): True}, {})
     assert not (member.log_dir.path / "t-0").exists()
     assert deleted == [], "the topic is there, elsewhere"
@@ -99,9 +99,9 @@ async def test_a_reassigned_replica_is_deleted_and_no_other(member: MemberDir) -
 
 async def test_a_topic_recreated_in_one_batch_has_an_empty_log(member: MemberDir) -> None:
     """Scenario 30: the deletion and the creation are in one batch of metadata records."""
-    await member.told(*START, partition(ID, 0, [1, 2]))
+    await member.publish(*START, partition(ID, 0, [1, 2]))
     old = member.partitions.get("t", 0)
-    await member.told(RemoveTopicRecord(ID), TopicRecord("t", NEW_ID), partition(NEW_ID, 0, [1, 2]))
+    await member.publish(RemoveTopicRecord(ID), TopicRecord("t", NEW_ID), partition(NEW_ID, 0, [1, 2]))
     assert old.removed
     assert member.partitions.get("t", 0).log.topic_id == NEW_ID
     assert member.partitions.by_topic_id(ID) is None
@@ -112,10 +112,10 @@ async def test_the_last_record_of_a_partition_in_a_batch_applies_with_every_epoc
     member: MemberDir, leaders: tuple[int, ...], led: bool
 ) -> None:
     """KAFKA-13790, scenario 30: one batch elects `leaders` in turn; the last one leads, and each election counts as a leader epoch."""
-    await member.told(*START, partition(ID, 0, [1, 2]))
+    await member.publish(*START, partition(ID, 0, [1, 2]))
     elected: list[int] = []
     member.publisher.on_elected.append(lambda name, index, epoch: elected.append(epoch))
-    await member.told(*(change(ID, 0, leader=leader) for leader in leaders), change(ID, 0, isr=[leaders[-1]]))
+    await member.publish(*(change(ID, 0, leader=leader) for leader in leaders), change(ID, 0, isr=[leaders[-1]]))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): led}, {} if led else {("t", 0): 2})
     found = member.partitions.get("t", 0)
     assert (found.leader_epoch, found.replica.partition_epoch, elected) == (len(leaders), len(leaders) + 1, [len(leaders)] if led else [])
@@ -123,17 +123,17 @@ async def test_the_last_record_of_a_partition_in_a_batch_applies_with_every_epoc
 
 async def test_an_isr_change_reaches_new_and_current_leaders(member: MemberDir) -> None:
     """KAFKA-13161, scenario 30: one record changes only the ISR, the other one also the leader."""
-    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
-    await member.told(change(ID, 0, isr=[1]), change(ID, 1, leader=1, isr=[1]))
+    await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    await member.publish(change(ID, 0, isr=[1]), change(ID, 1, leader=1, isr=[1]))
     assert [member.partitions.get("t", index).replica.others.in_sync.committed for index in range(2)] == [{1}, {1}]
 
 
 async def test_many_elections_are_applied_and_reverted(member: MemberDir) -> None:
     """Scenario 40: a controller elects a thousand preferred leaders in one batch."""
     many = range(1_000)
-    await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
+    await member.publish(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
     for epoch, leader in ((1, 1), (2, 2)):
-        await member.told(*(change(ID, index, leader=leader) for index in many))
+        await member.publish(*(change(ID, index, leader=leader) for index in many))
         assert set(member.roles().values()) == {leader == 1}
         assert {each.leader_epoch for each in member.partitions} == {epoch}
         assert len(member.fetchers.leaders) == (0 if leader == 1 else len(many))
@@ -147,7 +147,7 @@ class Turns:
         self._member = member
 
     async def of(self, *records: MetadataRecord) -> list[dict[Place, bool]]:
-        telling = asyncio.ensure_future(self._member.told(*records))
+        telling = asyncio.ensure_future(self._member.publish(*records))
         while not telling.done():
             self.looks.append(self._member.roles())
             await asyncio.sleep(0)
@@ -157,7 +157,7 @@ class Turns:
 
 async def test_many_elections_yield_to_the_event_loop(member: MemberDir) -> None:
     many = range(100)
-    await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
+    await member.publish(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
     looks = await Turns(member).of(*(change(ID, index, leader=1) for index in many))
     led = [sum(roles.values()) for roles in looks]
     assert (led[0], led[-1]) == (0, 100)
@@ -166,7 +166,7 @@ async def test_many_elections_yield_to_the_event_loop(member: MemberDir) -> None
 
 async def test_a_new_topic_is_visible_only_as_a_whole_during_elections(member: MemberDir) -> None:
     many = range(50)
-    await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
+    await member.publish(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
     new = (partition(NEW_ID, index, [1, 2], leader=1 + index % 2) for index in many)
     looks = await Turns(member).of(*(change(ID, index, leader=1) for index in many), TopicRecord("u", NEW_ID), *new)
     assert {sum(topic == "u" for topic, _ in roles) for roles in looks} == {0, 50}
@@ -176,42 +176,42 @@ async def test_a_new_topic_is_visible_only_as_a_whole_during_elections(member: M
 async def test_listeners_are_notified_of_a_deleted_topic_without_local_replicas(member: MemberDir) -> None:
     deleted: list[bytes] = []
     member.publisher.on_deleted.append(lambda topic: deleted.append(topic.topic_id))
-    await member.told(*START, partition(ID, 0, [2, 3]))
-    await member.told(RemoveTopicRecord(ID))
+    await member.publish(*START, partition(ID, 0, [2, 3]))
+    await member.publish(RemoveTopicRecord(ID))
     assert deleted == [ID]
 
 
 async def test_coordinators_are_notified_of_every_leadership_change(member: MemberDir) -> None:
     heard: list[tuple[object, ...]] = []
-    member.publisher.on_elected.append(lambda *told: heard.append(("elected", *told)))
-    member.publisher.on_resigned.append(lambda *told: heard.append(("resigned", *told)))
-    await member.told(*START, partition(ID, 0, [1, 2], epoch=4), partition(ID, 1, [2, 1]))
+    member.publisher.on_elected.append(lambda *given: heard.append(("elected", *given)))
+    member.publisher.on_resigned.append(lambda *given: heard.append(("resigned", *given)))
+    await member.publish(*START, partition(ID, 0, [1, 2], epoch=4), partition(ID, 1, [2, 1]))
     assert heard == [("elected", "t", 0, 4), ("resigned", "t", 1, 0)]
     heard.clear()
-    await member.told(change(ID, 0, isr=[1]))
+    await member.publish(change(ID, 0, isr=[1]))
     assert heard == [], "no leadership has begun"
-    await member.told(change(ID, 0, leader=2), change(ID, 1, leader=1))
+    await member.publish(change(ID, 0, leader=2), change(ID, 1, leader=1))
     assert heard == [("elected", "t", 1, 1), ("resigned", "t", 0, 5)]
     heard.clear()
-    await member.told(RemoveTopicRecord(ID))
+    await member.publish(RemoveTopicRecord(ID))
     assert heard == [("resigned", "t", 0, None), ("resigned", "t", 1, None)]
 
 
 async def test_leaders_know_every_brokers_current_registration(member: MemberDir) -> None:
-    await member.told(level(30), broker(1, epoch=5), broker(2, epoch=6, fenced=True))
+    await member.publish(level(30), broker(1, epoch=5), broker(2, epoch=6, fenced=True))
     assert member.brokers.liveness == {1: BrokerLiveness(5), 2: BrokerLiveness(6, fenced=True)}
-    await member.told(
+    await member.publish(
         BrokerRegistrationChangeRecord(2, 6, fenced=-1),
         BrokerRegistrationChangeRecord(1, 5, in_controlled_shutdown=1),
     )
     assert member.brokers.liveness == {1: BrokerLiveness(5, shutting_down=True), 2: BrokerLiveness(6)}
-    await member.told(UnregisterBrokerRecord(2, 6))
+    await member.publish(UnregisterBrokerRecord(2, 6))
     assert list(member.brokers.liveness) == [1]
 
 
 async def test_topic_configs_reach_open_and_later_logs(member: MemberDir) -> None:
-    await member.told(*START, partition(ID, 0, [1, 2]), ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"))
-    await member.told(ConfigRecord(ResourceType.BROKER, "", "message.max.bytes", "99"), partition(ID, 1, [2, 1]))
+    await member.publish(*START, partition(ID, 0, [1, 2]), ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"))
+    await member.publish(ConfigRecord(ResourceType.BROKER, "", "message.max.bytes", "99"), partition(ID, 1, [2, 1]))
     for index in range(2):
         config = member.partitions.get("t", index).log.config
         assert (config.retention_ms, config.max_message_bytes) == (7, 99)
@@ -221,23 +221,23 @@ async def test_listeners_are_notified_of_changed_client_metrics_subscriptions(me
     heard: list[tuple[str, dict[str, str]]] = []
     configs = member.catalog.configs
     member.publisher.on_subscriptions.append(lambda name: heard.append((name, dict(configs(ResourceType.CLIENT_METRICS, name)))))
-    await member.told(*START)
-    await member.told(
+    await member.publish(*START)
+    await member.publish(
         ConfigRecord(ResourceType.CLIENT_METRICS, "s", "metrics", "a"), ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "1")
     )
-    await member.told(ConfigRecord(ResourceType.CLIENT_METRICS, "s", "metrics", None))
+    await member.publish(ConfigRecord(ResourceType.CLIENT_METRICS, "s", "metrics", None))
     assert heard == [("s", {"metrics": "a"}), ("s", {})]
 
 
 async def test_a_log_that_the_first_image_lacks_is_renamed_stray_and_kept(tmp_path: Path) -> None:
     member = MemberDir(tmp_path)
-    await member.told(*START, *(partition(ID, index, [1, 2]) for index in range(3)))
+    await member.publish(*START, *(partition(ID, index, [1, 2]) for index in range(3)))
     for index in range(3):
         member.partitions.get("t", index).append_records([SimpleRecord(None, b"x")])
     member.close()
     (tmp_path / "t-2" / "partition.metadata").unlink()
     again = MemberDir(tmp_path)
-    await again.told(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [2, 3]), partition(ID, 2, [2, 1]))
+    await again.publish(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [2, 3]), partition(ID, 2, [2, 1]))
     assert sorted(again.roles()) == [("t", 0), ("t", 2)]
     strays = sorted(path.name.rpartition(".")[0] for path in tmp_path.iterdir() if path.name.endswith("-stray"))
     assert strays == ["t-1", "t-2"]
@@ -250,19 +250,19 @@ async def test_the_metadata_log_without_partition_metadata_is_not_stray(tmp_path
     member.close()
     (tmp_path / "__cluster_metadata-0" / "partition.metadata").write_bytes(b"")
     again = MemberDir(tmp_path)
-    await again.told(*START)
+    await again.publish(*START)
     assert again.log_dir.logs["__cluster_metadata", 0].failure is None
     again.close()
 
 
 async def test_an_existing_log_continues_at_its_end(tmp_path: Path) -> None:
     member = MemberDir(tmp_path)
-    await member.told(*START, partition(ID, 0, [1]))
+    await member.publish(*START, partition(ID, 0, [1]))
     member.partitions.get("t", 0).append_records([SimpleRecord(None, b"x")])
     end = member.partitions.get("t", 0).log.log_end_offset
     member.close()
     again = MemberDir(tmp_path)
-    await again.told(*START, partition(ID, 0, [1], epoch=3))
+    await again.publish(*START, partition(ID, 0, [1], epoch=3))
     found = again.partitions.get("t", 0)
     assert (found.leader_epoch, found.log.log_end_offset) == (3, end)
     again.close()
@@ -272,28 +272,28 @@ async def test_a_partition_with_a_disk_error_is_offline_and_blocks_no_other(tmp_
     files = MemoryFiles()
     member = MemberDir(tmp_path, files=files)
 
-    await member.told(*START)
+    await member.publish(*START)
     files.make_dir(tmp_path / "t-0")  # somebody else's
     files.write(tmp_path / "t-0" / "one.jpg", b"", sync=False)
-    await member.told(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    await member.publish(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     assert member.roles() == {("t", 1): False}
     with pytest.raises(Rejected) as refused:
         member.partitions.get("t", 0)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     files.remove_tree(tmp_path / "t-0")
-    await member.told(change(ID, 0, leader=2), change(ID, 1, leader=1))
+    await member.publish(change(ID, 0, leader=2), change(ID, 1, leader=1))
     assert member.roles() == {("t", 1): True}
     member.close()
 
 
 async def test_waiting_requests_of_a_removed_replica_or_topic_are_failed(member: MemberDir) -> None:
-    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [1, 2]))
+    await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [1, 2]))
     waits = []
     for index in range(2):
         led = member.partitions.get("t", index)
         waits.append(led.when(Condition.REPLICATED, led.append_records([SimpleRecord(None, b"x")])))
-    await member.told(change(ID, 0, replicas=[2, 3], isr=[2], leader=2))
-    await member.told(RemoveTopicRecord(ID))
+    await member.publish(change(ID, 0, replicas=[2, 3], isr=[2], leader=2))
+    await member.publish(RemoveTopicRecord(ID))
     assert [wait.exception().code for wait in waits] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
@@ -304,10 +304,10 @@ async def test_a_bug_in_one_step_does_not_stop_the_others(member: MemberDir, cap
     heard: list[str] = []
     for hooks in (member.publisher.on_elected, member.publisher.on_resigned, member.publisher.on_deleted):
         hooks += [bug, lambda *_: heard.append("told")]
-    await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
-    await member.told(ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"), change(ID, 1, leader=1))
+    await member.publish(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
+    await member.publish(ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"), change(ID, 1, leader=1))
     assert member.partitions.get("t", 0).log.config.retention_ms == 7
-    await member.told(RemoveTopicRecord(ID))
+    await member.publish(RemoveTopicRecord(ID))
     assert len(heard) == 2 + 1 + 3, "elections and resignations, an election, the end of both replicas and of their topic"
     assert caplog.text.count("notifying components of a change failed") == 1
 
@@ -316,7 +316,7 @@ async def test_a_bug_in_leading_one_partition_leaves_the_others_their_leaders(me
     def bug(*_: object) -> None:
         raise ZeroDivisionError
 
-    await member.told(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [2, 1]))
+    await member.publish(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [2, 1]))
     monkeypatch.setattr(member.partitions.get("t", 0).log, "become_leader", bug)
-    await member.told(change(ID, 0, leader=1), change(ID, 1, leader=1))
+    await member.publish(change(ID, 0, leader=1), change(ID, 1, leader=1))
     assert member.roles() == {("t", 0): False, ("t", 1): True}

@@ -31,7 +31,7 @@ OLD, OWN = b"\x10" * 16, b"\x20" * 16
 ID = b"\x07" * 16
 
 
-class Told:
+class Harness:
     """Broker 2, whose data directory is `OWN`, and a scripted controller."""
 
     def __init__(self) -> None:
@@ -74,8 +74,8 @@ class Told:
 
 
 @pytest.fixture
-async def told() -> Told:
-    return Told()
+async def harness() -> Harness:
+    return Harness()
 
 
 def partition(index: int, own: bytes, replicas: tuple[int, ...] = (1, NODE)) -> PartitionRecord:
@@ -86,59 +86,59 @@ def partition(index: int, own: bytes, replicas: tuple[int, ...] = (1, NODE)) -> 
 START = (level(30), TopicRecord("t", ID))
 
 
-async def test_only_replicas_whose_directory_differs_in_metadata_are_reported(told: Told) -> None:
-    await told.publish(*START, partition(0, OLD), partition(1, OWN), partition(2, OLD, (1, 3)))
-    request = told.requests[0]
+async def test_only_replicas_whose_directory_differs_in_metadata_are_reported(harness: Harness) -> None:
+    await harness.publish(*START, partition(0, OLD), partition(1, OWN), partition(2, OLD, (1, 3)))
+    request = harness.requests[0]
     assert (request.broker_id, request.broker_epoch, request.directories[0].id, request.directories[0].topics[0].topic_id) == (
         NODE,
         EPOCH,
         OWN,
         ID,
     )
-    assert told.asked == [[0]]
-    await told.answer(PartitionResult(0))
-    await told.wait(RETRY_MS)
-    assert told.asked == [[0]]
+    assert harness.asked == [[0]]
+    await harness.answer(PartitionResult(0))
+    await harness.wait(RETRY_MS)
+    assert harness.asked == [[0]]
 
 
-async def test_a_refused_assignment_is_sent_again_after_a_pause(told: Told) -> None:
-    await told.publish(*START, partition(0, OLD), partition(1, OLD))
-    told.answers[0].set_exception(ControllerUnreachable("gone"))
+async def test_a_refused_assignment_is_sent_again_after_a_pause(harness: Harness) -> None:
+    await harness.publish(*START, partition(0, OLD), partition(1, OLD))
+    harness.answers[0].set_exception(ControllerUnreachable("gone"))
     await settle()
-    assert told.asked == [[0, 1]]
-    await told.wait(RETRY_MS)
-    await told.answer(error=ErrorCode.STALE_BROKER_EPOCH)
-    await told.wait(RETRY_MS)
-    await told.answer(PartitionResult(0), PartitionResult(1, ErrorCode.UNKNOWN_SERVER_ERROR))
-    await told.wait(RETRY_MS)
-    assert told.asked == [[0, 1], [0, 1], [0, 1], [1]]
+    assert harness.asked == [[0, 1]]
+    await harness.wait(RETRY_MS)
+    await harness.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+    await harness.wait(RETRY_MS)
+    await harness.answer(PartitionResult(0), PartitionResult(1, ErrorCode.UNKNOWN_SERVER_ERROR))
+    await harness.wait(RETRY_MS)
+    assert harness.asked == [[0, 1], [0, 1], [0, 1], [1]]
 
 
-async def test_an_assignment_that_is_obsolete_is_not_sent_again(told: Told) -> None:
-    await told.publish(*START, partition(0, OLD), partition(1, OLD))
-    await told.publish(PartitionChangeRecord(0, ID, directories=[OTHERS, OWN]))
-    await told.answer(error=ErrorCode.STALE_BROKER_EPOCH)
-    await told.wait(RETRY_MS)
-    await told.publish(RemoveTopicRecord(ID))
-    await told.answer(error=ErrorCode.STALE_BROKER_EPOCH)
-    await told.wait(RETRY_MS)
-    assert told.asked == [[0, 1], [1]]
+async def test_an_assignment_that_is_obsolete_is_not_sent_again(harness: Harness) -> None:
+    await harness.publish(*START, partition(0, OLD), partition(1, OLD))
+    await harness.publish(PartitionChangeRecord(0, ID, directories=[OTHERS, OWN]))
+    await harness.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+    await harness.wait(RETRY_MS)
+    await harness.publish(RemoveTopicRecord(ID))
+    await harness.answer(error=ErrorCode.STALE_BROKER_EPOCH)
+    await harness.wait(RETRY_MS)
+    assert harness.asked == [[0, 1], [1]]
 
 
-async def test_a_request_carries_a_limited_number_of_assignments(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_carries_a_limited_number_of_assignments(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_assignments, "PARTITIONS_MAX", 2)
-    await told.publish(*START, *(partition(index, OLD) for index in range(3)))
-    await told.answer(PartitionResult(0), PartitionResult(1))
-    assert told.asked == [[0, 1], [2]]
+    await harness.publish(*START, *(partition(index, OLD) for index in range(3)))
+    await harness.answer(PartitionResult(0), PartitionResult(1))
+    assert harness.asked == [[0, 1], [2]]
 
 
-async def test_no_assignments_are_sent_below_the_metadata_version_with_directories(told: Told) -> None:
-    await told.publish(level(16), TopicRecord("t", ID), partition(0, OLD))
-    assert told.requests == []
+async def test_no_assignments_are_sent_below_the_metadata_version_with_directories(harness: Harness) -> None:
+    await harness.publish(level(16), TopicRecord("t", ID), partition(0, OLD))
+    assert harness.requests == []
 
 
-async def test_no_assignments_are_sent_after_a_stop(told: Told) -> None:
-    await told.publish(*START, partition(0, OLD))
-    await told.nursery.stop()
-    await told.wait(RETRY_MS)
-    assert told.asked == [[0]]
+async def test_no_assignments_are_sent_after_a_stop(harness: Harness) -> None:
+    await harness.publish(*START, partition(0, OLD))
+    await harness.nursery.stop()
+    await harness.wait(RETRY_MS)
+    assert harness.asked == [[0]]

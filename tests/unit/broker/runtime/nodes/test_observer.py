@@ -23,8 +23,8 @@ async def harness() -> ObserverHarness:
 async def test_a_new_observer_finds_the_leader_and_publishes_the_whole_image_first(harness: ObserverHarness) -> None:
     harness.quorum.put("a", "1")
     harness.quorum.commit()
-    told: list[Node | None] = []
-    harness.observer.on_controller = lambda: told.append(harness.observer.controller)
+    notified: list[Node | None] = []
+    harness.observer.on_controller = lambda: notified.append(harness.observer.controller)
     harness.observer.start()
     assert harness.observer.controller is None
     await harness.pass_time(40)
@@ -32,7 +32,7 @@ async def test_a_new_observer_finds_the_leader_and_publishes_the_whole_image_fir
     assert first.image == harness.quorum.image(3)
     assert (first.provenance.offset, harness.observer.applied_offset, harness.observer.end_offset) == (2, 2, 3)
     assert harness.observer.controller == Node(1, "c1", 9093)
-    assert told[-1:] == [Node(1, "c1", 9093)]
+    assert notified[-1:] == [Node(1, "c1", 9093)]
     assert harness.log_bytes == harness.quorum.committed_bytes(0, 3)
     harness.quorum.put("a", "2")
     harness.quorum.commit()

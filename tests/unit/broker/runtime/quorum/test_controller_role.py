@@ -97,8 +97,10 @@ def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest
         await cluster.until(lambda: cluster.place.partition("t").leader == -1, "nobody leads")
         await cluster.done(cluster.members[2].start())
         await cluster.until(lambda: cluster.place.partition("t").leader == 2, "who lives leads")
-        epoch, told = cluster.place.partition("t").leader_epoch, [each for each in caplog.messages if "nclean" in each]
-        assert told == [f"Unclean election: broker 2 leads t-0 in epoch {epoch}. Records are lost that only the ISR [] or the ELR [1] had"]
+        epoch, logged = cluster.place.partition("t").leader_epoch, [each for each in caplog.messages if "nclean" in each]
+        assert logged == [
+            f"Unclean election: broker 2 leads t-0 in epoch {epoch}. Records are lost that only the ISR [] or the ELR [1] had"
+        ]
 
     run_owned(unclean, 2, controller={"unclean.leader.election.enable": "true", "unclean.leader.election.interval.ms": "10000"})
 
@@ -115,9 +117,9 @@ async def test_one_warning_names_the_partitions_that_their_last_known_leader_lea
     for member in cluster.members.values():
         await cluster.done(member.start())
     await cluster.until(lambda: all(cluster.place.partition("t", index).leader != -1 for index in range(7)), "all are led")
-    [told] = [each for each in caplog.messages if "last known leaders" in each]
-    assert all(f"t-{index} (broker " in told for index in range(5))
-    assert " and 2 more. " in told
+    [logged] = [each for each in caplog.messages if "last known leaders" in each]
+    assert all(f"t-{index} (broker " in logged for index in range(5))
+    assert " and 2 more. " in logged
 
 
 @played_by(run_owned, 2)

@@ -26,7 +26,7 @@ class Role:
         self.newest = Published(EMPTY, Provenance(3), ImageChanges())
         self.followers: list[object] = []
 
-    def tell(self, offset: int) -> None:
+    def publish(self, offset: int) -> None:
         self.newest = Published(EMPTY, Provenance(offset), ImageChanges())
         for follower in self.followers:
             assert callable(follower)
@@ -43,14 +43,14 @@ async def test_images_are_published_in_order_and_counted_afterwards() -> None:
     nursery = Nursery(Timers(), VirtualClock(), lambda _: None)
     metadata = LocalMetadata(cast(ControllerRole, role), published, nursery)
     metadata.start()
-    role.tell(4)
+    role.publish(4)
     await settle()
     assert (seen, metadata.applied_offset) == ([3], -1)
     held.set()
     await settle()
     assert (seen, metadata.applied_offset) == ([3, 4], 4)
     await nursery.stop()
-    role.tell(5)
+    role.publish(5)
     await settle()
     assert seen == [3, 4]
     assert (metadata.controller, metadata.kraft_version) == (Node(1, "c1", 9093), 0)

@@ -30,8 +30,8 @@ def vote(epoch: int = 9, replica: int = 5, last_offset: int = 10, *, cluster: st
 )
 async def test_a_vote_is_refused_and_the_epoch_unchanged(asked: k52.VoteRequest, error: ErrorCode) -> None:
     voter = VoterHarness().begin()
-    (told,) = refusals.no_vote(voter, asked).topics[0].partitions
-    assert (told.error_code, told.vote_granted, told.leader_id, told.leader_epoch, voter.epoch) == (error, False, 1, 1, 1)
+    (result,) = refusals.no_vote(voter, asked).topics[0].partitions
+    assert (result.error_code, result.vote_granted, result.leader_id, result.leader_epoch, voter.epoch) == (error, False, 1, 1, 1)
 
 
 async def test_a_request_for_another_cluster_or_topic_is_refused_entirely() -> None:
@@ -46,8 +46,8 @@ async def test_begin_and_end_quorum_epoch_are_answered_with_the_real_leader(epoc
     begin = k53.BeginQuorumEpochRequest("cluster", 1, [k53.TopicData(TOPIC, [k53.PartitionData(0, bytes(16), 5, epoch)])])
     end = k54.EndQuorumEpochRequest("cluster", [k54.TopicData(TOPIC, [k54.PartitionData(0, 5, epoch)])])
     for answer in (refusals.no_other_leader(voter, begin), refusals.no_other_end(voter, end)):
-        (told,) = answer.topics[0].partitions
-        assert (told.error_code, told.leader_id, told.leader_epoch) == (error, 1, 1)
+        (result,) = answer.topics[0].partitions
+        assert (result.error_code, result.leader_id, result.leader_epoch) == (error, 1, 1)
 
 
 def test_update_raft_voter_is_refused() -> None:

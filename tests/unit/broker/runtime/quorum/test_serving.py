@@ -178,10 +178,10 @@ async def test_describe_quorum_lists_the_leader_and_its_active_observers(harness
     await harness.answer(fetch(2))
     now_ms = harness.clock.now_ms()
     answer = harness.serving.describe(quorum(("__cluster_metadata", 0)))
-    (told,) = answer.topics[0].partitions
-    assert (told.leader_id, told.leader_epoch, told.high_watermark) == (1, 1, 3)
-    assert [(voter.replica_id, voter.log_end_offset, voter.last_caught_up_timestamp) for voter in told.current_voters] == [(1, 3, now_ms)]
-    assert [(at.replica_id, at.log_end_offset, at.last_fetch_timestamp, at.last_caught_up_timestamp) for at in told.observers] == [
+    (result,) = answer.topics[0].partitions
+    assert (result.leader_id, result.leader_epoch, result.high_watermark) == (1, 1, 3)
+    assert [(voter.replica_id, voter.log_end_offset, voter.last_caught_up_timestamp) for voter in result.current_voters] == [(1, 3, now_ms)]
+    assert [(at.replica_id, at.log_end_offset, at.last_fetch_timestamp, at.last_caught_up_timestamp) for at in result.observers] == [
         (7, 2, now_ms, -1)
     ]
     assert [(node.node_id, node.listeners[0].port) for node in answer.nodes] == [(1, 9093)]

@@ -81,10 +81,10 @@ async def test_committed_records_survive_a_power_loss_and_are_published_as_one_i
         harness.set(value)
     await settle()
     harness.end(power_loss=True)
-    harness.told.clear()
+    harness.published.clear()
     harness.begin()
     assert harness.value == "c"
-    assert harness.told[0].changes.configs == {(2, "t"): {"name": "c"}}
+    assert harness.published[0].changes.configs == {(2, "t"): {"name": "c"}}
 
 
 async def test_records_are_split_into_batches_with_consecutive_offsets() -> None:
@@ -95,7 +95,7 @@ async def test_records_are_split_into_batches_with_consecutive_offsets() -> None
     assert voter.append(records, LEVEL) == 2
     await settle()
     assert voter.high_watermark == 2 + len(records)
-    assert len(harness.told[-1].image.configs[2, "t"]) == len(records)
+    assert len(harness.published[-1].image.configs[2, "t"]) == len(records)
 
 
 async def test_the_voters_record_is_written_first_and_again_when_the_endpoint_changes() -> None:

@@ -347,8 +347,8 @@ def test_a_cut_below_the_high_watermark_names_the_leaders_epoch_and_election(
     other.partition.truncate(2)
     assert caplog.messages == []
     other.partition.truncate(1)
-    (told,) = caplog.messages
-    assert told == (
+    (message,) = caplog.messages
+    assert message == (
         "t-0 is cut at 1, below its high watermark 2: broker 3 lacks that, its leader in epoch 6. "
         f"The metadata calls the election {election}"
     )

@@ -46,7 +46,7 @@ async def test_an_acknowledgement_is_answered_when_it_is_persisted(harness: Shar
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -55,7 +55,7 @@ async def test_an_acknowledgement_is_answered_when_it_is_persisted(harness: Shar
         (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_a_failed_write_is_told_and_gives_the_records_back(harness: ShareHarness, code: ErrorCode, told: ErrorCode) -> None:
+async def test_a_failed_write_is_told_and_gives_the_records_back(harness: ShareHarness, code: ErrorCode, expected: ErrorCode) -> None:
     harness.fetch()
     harness.persister.holds_back = True
     durable = harness.shares.acknowledge(KEY, "m", ACCEPT)
@@ -64,7 +64,7 @@ async def test_a_failed_write_is_told_and_gives_the_records_back(harness: ShareH
     assert durable is not None
     with pytest.raises(Rejected) as refused:
         await durable
-    assert refused.value.code is told
+    assert refused.value.code is expected
     assert shared.state.release("m").batches == [StateBatch(0, 1, 0, 1)]
 
 

@@ -72,10 +72,10 @@ async def test_a_lasting_bug_is_logged_once_with_its_traceback(harness: Harness,
 
     harness.nursery.every("count of records", 10, work)
     await harness.advance(limits.STATE_STILL_MS - 100)
-    (told,) = errors(caplog)
-    assert told.getMessage() == "count of records failed; it is retried: 'gone'"
-    assert told.exc_info is not None
-    assert told.exc_info[1].__class__ is KeyError
+    (logged,) = errors(caplog)
+    assert logged.getMessage() == "count of records failed; it is retried: 'gone'"
+    assert logged.exc_info is not None
+    assert logged.exc_info[1].__class__ is KeyError
 
 
 async def test_another_bug_of_the_same_work_is_logged_too(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:

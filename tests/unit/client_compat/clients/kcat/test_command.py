@@ -28,9 +28,9 @@ def test_a_record_that_is_printed_in_part_is_left_for_later() -> None:
 
 def test_a_brokers_error_has_kafkas_name_and_others_the_clients() -> None:
     assert errors_of(b"% Auto-selecting\n% ERROR: Delivery failed: Broker: Message size too large\n").startswith("% ERROR")
-    told = failure(KcatFailed("% ERROR: Broker: Message size too large"))
-    assert told is not None
-    assert told.code == "MESSAGE_TOO_LARGE"
+    error = failure(KcatFailed("% ERROR: Broker: Message size too large"))
+    assert error is not None
+    assert error.code == "MESSAGE_TOO_LARGE"
     other = failure(KcatFailed("% ERROR: odd"))
     assert other is not None
     assert other.code == "CLIENT:kcat"
