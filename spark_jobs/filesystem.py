@@ -1,7 +1,7 @@
 """Opens directories and files of any file system: local paths, and URLs for pyarrow.fs (`s3://`, `hdfs://`, `gs://`, `file://`) or fsspec.
 
 Invariants:
-- Nothing is written here; `sinks` writes tables through `Place.system`.
+- Nothing is written here; `sinks` writes tables through `Location.system`.
 - Credentials come from the environment, where each file system's client looks for them. A URL's options after `?` (`endpoint_override`,
   `region`, `scheme`) go to the client and are not part of file names.
 - Reads fill the caller's buffer, so a file of any size is read in the memory of one window.
@@ -31,7 +31,7 @@ SNAPSHOT_BYTES_MAX: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of a directory. `path` is an argument for `Place.open`. A broken symbolic link counts as a directory, so that listing it
+    """An entry of a directory. `path` is an argument for `Location.open`. A broken symbolic link counts as a directory, so that listing it
     fails and is reported.
 
     `is_file` is False for a FIFO, a device or a socket, and for links to them: reading them may block or never end. `modified_ns`: the
@@ -47,7 +47,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A directory on a file system. `url` is the user's path or URL; `path` is the directory's name without the URL's options, as findings
     show it."""
 
@@ -170,20 +170,20 @@ class RandomAccess:
 
 
 @lru_cache(maxsize=64)
-def place(url: str) -> Place:
+def place(url: str) -> Location:
     """Return the directory of a path or URL. Raises ValueError on a URL with an unknown file system, OSError when access is refused."""
     if SCHEME_END not in url:
         path = url.rstrip("/") or "/"
-        return Place(url, path, arrow_fs.LocalFileSystem(), "")
+        return Location(url, path, arrow_fs.LocalFileSystem(), "")
     try:
         system, inside = arrow_fs.FileSystem.from_uri(url)
     except pa.ArrowInvalid:
         system, inside = _through_fsspec(url)
     if isinstance(system, arrow_fs.LocalFileSystem):
-        return Place(url, inside.rstrip("/") or "/", system, "")
+        return Location(url, inside.rstrip("/") or "/", system, "")
     prefix = url.split(SCHEME_END, 1)[0] + SCHEME_END
     inside = inside.rstrip("/")
-    return Place(url, prefix + inside, system, prefix)
+    return Location(url, prefix + inside, system, prefix)
 
 
 def _through_fsspec(url: str) -> tuple[Any, str]:

@@ -18,7 +18,7 @@ from sys import intern
 from typing import Final
 
 from ottla.protocol.printable import reason_of
-from ottla.spark_jobs.filesystem import NO_REGULAR_FILE, SMALL_FILE_BYTES, SNAPSHOT_BYTES_MAX, Entry, Place, place
+from ottla.spark_jobs.filesystem import NO_REGULAR_FILE, SMALL_FILE_BYTES, SNAPSHOT_BYTES_MAX, Entry, Location, place
 from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LEADER_EPOCHS, LogDirectory, Segment, SideFile, no_logs
 
 PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
@@ -94,7 +94,7 @@ class _Facts:
     clean_shutdown: bool
 
 
-def _list_all(where: Place, paths: list[str]) -> Iterable[list[Entry] | OSError]:
+def _list_all(where: Location, paths: list[str]) -> Iterable[list[Entry] | OSError]:
     def listed(path: str) -> list[Entry] | OSError:
         try:
             return where.entries(path)
@@ -132,7 +132,7 @@ def _parse_dir(name: str, topics: Collection[str], found: LogDirectory) -> tuple
 
 
 def _add_partition(  # noqa: PLR0917 # called once
-    found: LogDirectory, where: Place, name: tuple[str, int], directory: str, entries: list[Entry], facts: _Facts
+    found: LogDirectory, where: Location, name: tuple[str, int], directory: str, entries: list[Entry], facts: _Facts
 ) -> None:
     logs = [entry for entry in entries if SEGMENT_FILE.fullmatch(entry.name)]
     sizes = {entry.name: entry.size_bytes for entry in entries}
@@ -198,7 +198,7 @@ def _add_partition(  # noqa: PLR0917 # called once
             )
 
 
-def _read_checkpoint(where: Place, path: str, found: LogDirectory) -> dict[tuple[str, int], int]:
+def _read_checkpoint(where: Location, path: str, found: LogDirectory) -> dict[tuple[str, int], int]:
     """Read one of Kafka's offset checkpoints: `0` (the version), a line with the count, then `<topic> <partition> <offset>` lines. A
     missing file gives an empty dict; a damaged one also adds a note."""
     try:

@@ -17,22 +17,22 @@ Address = tuple[str, int]
 
 class MemoryNetwork:
     def __init__(self) -> None:
-        self.places: dict[Address, MemoryServer] = {}
+        self.servers: dict[Address, MemoryServer] = {}
         self._next_port = 49_152
 
     def listen(self, host: str, port: int) -> MemoryServer:
-        if (host, port) in self.places:
+        if (host, port) in self.servers:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        place = MemoryServer(self, host, port or self.any_port())
-        self.places[host, place.port] = place
-        return place
+        server = MemoryServer(self, host, port or self.any_port())
+        self.servers[host, server.port] = server
+        return server
 
     async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
-        place = self.places.get((host, port))
-        if place is None or place.make is None:
+        server = self.servers.get((host, port))
+        if server is None or server.make is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         client = ("client", self.any_port())
-        here, there = MemoryTransport(make(), client, (host, port)), MemoryTransport(place.make(), (host, port), client)
+        here, there = MemoryTransport(make(), client, (host, port)), MemoryTransport(server.make(), (host, port), client)
         here.other, there.other = there, here
         here.protocol.connection_made(here)
         asyncio.get_running_loop().call_soon(there.protocol.connection_made, there)
@@ -54,7 +54,7 @@ class MemoryServer:
         self.make = make
 
     def close(self) -> None:
-        self._network.places.pop((self._host, self.port), None)
+        self._network.servers.pop((self._host, self.port), None)
 
 
 class MemoryTransport(asyncio.Transport):

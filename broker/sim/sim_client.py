@@ -18,7 +18,7 @@ from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataReques
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.schema import Message
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 BACKOFF_MS: Final = 100
 REQUEST_MS: Final = 10_000
@@ -38,8 +38,8 @@ class SimClient:
         self.clock, self.timers = NodeClock(self.loop), Timers()
         self._driver = TimerDriver(self.timers, self.clock)
         self._links: dict[int, NodeClient] = {}
-        self._leaders: dict[Place, tuple[int, int]] = {}
-        self._newest: dict[Place, int] = {}
+        self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self._newest: dict[TopicPartition, int] = {}
         """The greatest leader epoch seen for each partition: metadata with an older one is out of date (KAFKA Metadata)."""
         self._coordinators: dict[tuple[str, int], int] = {}
 
@@ -79,26 +79,26 @@ class SimClient:
             except LinkBroken:
                 await self.pause()
 
-    async def leader_of(self, place: Place) -> int:
+    async def leader_of(self, tp: TopicPartition) -> int:
         """Return the partition's leader as far as the client knows; ask until it knows one."""
-        while place not in self._leaders:
-            answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=place[0])], allow_auto_topic_creation=False), 12)
+        while tp not in self._leaders:
+            answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=tp[0])], allow_auto_topic_creation=False), 12)
             for topic in answer.topics:
                 for partition in topic.partitions:
                     key, epoch = (topic.name or "", partition.partition_index), partition.leader_epoch
                     if partition.leader_id >= 0 and epoch >= self._newest.get(key, -1):
                         self._leaders[key], self._newest[key] = (partition.leader_id, epoch), epoch
-            if place not in self._leaders:
+            if tp not in self._leaders:
                 await self.pause()
-        return self._leaders[place][0]
+        return self._leaders[tp][0]
 
-    def leader_epoch_of(self, place: Place) -> int:
+    def leader_epoch_of(self, tp: TopicPartition) -> int:
         """Return the leader epoch of the known leader."""
-        return self._leaders.get(place, (-1, -1))[1]
+        return self._leaders.get(tp, (-1, -1))[1]
 
-    def forget_leader(self, place: Place) -> None:
+    def forget_leader(self, tp: TopicPartition) -> None:
         """Forget the leader, which is wrong or may be."""
-        self._leaders.pop(place, None)
+        self._leaders.pop(tp, None)
 
     async def coordinator_of(self, key: str, kind: int) -> int:
         """Return the coordinator of a group (kind 0) or a transactional id (kind 1); ask until it is known."""

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any, Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken
-from ottla.broker.sim.sim_client import Place
+from ottla.broker.sim.sim_client import TopicPartition
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_producer import UNKNOWN, ClientHistory, SimBatch, SimProducer
 from ottla.broker.sim.sim_reader import Delivered, fetched
@@ -41,14 +41,21 @@ class SimCopier(SimProducer):
     otherwise it starts a new session."""
 
     def __init__(
-        self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, source: Place, targets: list[Place]
+        self,
+        name: str,
+        cluster: SimCluster,
+        random: Random,
+        history: ClientHistory,
+        *,
+        source: TopicPartition,
+        targets: list[TopicPartition],
     ) -> None:
         super().__init__(name, cluster, random, history)
         self.source, self.targets = source, targets
         self.transactional_id = f"copies-{source[0]}-{source[1]}"
         self.position = -1
         self.superseded = False
-        self._sequences: dict[Place, int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
 
     async def copy(self) -> None:
         """Copy until another instance takes over the transactional id."""
@@ -81,7 +88,7 @@ class SimCopier(SimProducer):
         await self._commit_offset(following)
         await self._end(commit=commits)
 
-    async def _write(self, target: Place, values: tuple[tuple[bytes | None, bytes | None], ...]) -> None:
+    async def _write(self, target: TopicPartition, values: tuple[tuple[bytes | None, bytes | None], ...]) -> None:
         batches = []
         for value in values:
             sequence = self._sequences.get(target, 0)

@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken
-from ottla.broker.sim.sim_client import Place, SimClient
+from ottla.broker.sim.sim_client import SimClient, TopicPartition
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_producer import ClientHistory
 from ottla.broker.sim.sim_reader import Delivered, fetched
@@ -33,8 +33,8 @@ class GroupDeliveries:
     """The records that all members together received, and the greatest confirmed offset commits."""
 
     def __init__(self) -> None:
-        self.delivered: dict[Place, set[Delivered]] = {}
-        self.committed: dict[Place, int] = {}
+        self.delivered: dict[TopicPartition, set[Delivered]] = {}
+        self.committed: dict[TopicPartition, int] = {}
 
 
 class SimMember(SimClient):
@@ -122,9 +122,9 @@ class SimMember(SimClient):
         for index in sorted(self._owned):
             if index not in self._owned:
                 return  # a response in between expelled it from the group
-            place, offset = (self.topic, index), self._owned[index]
-            records, following = await fetched(self, self.history, place, offset, committed=True)
-            self.group.delivered.setdefault(place, set()).update(records)
+            tp, offset = (self.topic, index), self._owned[index]
+            records, following = await fetched(self, self.history, tp, offset, committed=True)
+            self.group.delivered.setdefault(tp, set()).update(records)
             self._owned[index] = max(offset, following)
             if self._owned[index] > self._committed_up_to[index]:
                 await self._commit(index, self._owned[index])
@@ -140,8 +140,8 @@ class SimMember(SimClient):
         if error:
             self._leave_if_out(error)
         else:
-            place, self._committed_up_to[index] = (self.topic, index), offset
-            self.group.committed[place] = max(offset, self.group.committed.get(place, 0))
+            tp, self._committed_up_to[index] = (self.topic, index), offset
+            self.group.committed[tp] = max(offset, self.group.committed.get(tp, 0))
 
     def _leave_if_out(self, error: int) -> None:
         if error in _OUT:

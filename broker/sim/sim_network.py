@@ -108,10 +108,10 @@ class SimNetwork(MemoryNetwork):
     # --- calls of a process --------------------------------------------------------------------------------------------------------
 
     def listen(self, host: str, port: int) -> MemoryServer:
-        if (host, port) in self.places:
+        if (host, port) in self.servers:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        self.places[host, port] = place = SimServer(self, host, port, _me())
-        return place
+        self.servers[host, port] = server = SimServer(self, host, port, _me())
+        return server
 
     async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
         return await _Dialling(self, _me(), (host, port), make).made
@@ -152,8 +152,8 @@ class SimNetwork(MemoryNetwork):
 
     def process_died(self, process: Process, *, power: bool) -> None:
         """Close the dead process's listeners and connections: its kernel resets them, or, without power, nothing is sent."""
-        for address in [address for address, place in self.places.items() if isinstance(place, SimServer) and place.process is process]:
-            del self.places[address]
+        for address in [address for address, server in self.servers.items() if isinstance(server, SimServer) and server.process is process]:
+            del self.servers[address]
         ends = [end for end in self.open_ends() if end.process is process]
         for end in ends:
             end.lose(None)
@@ -197,13 +197,13 @@ class _Dialling:
         network, (host, _) = self._network, self._address
         if host in network.dark:
             return
-        place = network.places.get(self._address)
-        if place is None or place.make is None:
+        server = network.servers.get(self._address)
+        if server is None or server.make is None:
             self._back.carry(self._refused)
             return
-        assert isinstance(place, SimServer)
+        assert isinstance(server, SimServer)
         client = (self._process.host, network.any_port())
-        there = SimTransport(place.process.context.run(place.make), self._address, client, self._back, place.process)
+        there = SimTransport(server.process.context.run(server.make), self._address, client, self._back, server.process)
         here = SimTransport(asyncio.Protocol(), client, self._address, self._out, self._process)
         here.other, there.other = there, here
         network.opened(here, there)

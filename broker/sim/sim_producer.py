@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.sim.sim_client import Place, SimClient
+from ottla.broker.sim.sim_client import SimClient, TopicPartition
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.testing.history import KeyValue, Send
 from ottla.protocol.error_codes import ErrorCode
@@ -33,7 +33,7 @@ class SimBatch:
     """Records with one base sequence. `offset` is their confirmed base offset; `sent_number` numbers batches in the order of their first
     sends."""
 
-    place: Place
+    tp: TopicPartition
     sequence: int
     records: tuple[KeyValue, ...]
     sent_number: int = 0
@@ -67,11 +67,11 @@ class SimProducer(SimClient):
         self.values = 0
         self.finished = False
 
-    async def produce(self, places: list[Place], until_ms: int, pause_ms: int) -> None:
+    async def produce(self, tps: list[TopicPartition], until_ms: int, pause_ms: int) -> None:
         """Send about two batches to each partition every `pause_ms`; at `until_ms` finish the batches in flight."""
         if self.idempotent:
             await self.init()
-        await asyncio.gather(*(self._lane(place, until_ms, pause_ms) for place in places))
+        await asyncio.gather(*(self._lane(tp, until_ms, pause_ms) for tp in tps))
         self.finished = True
 
     async def init(self) -> None:
@@ -83,12 +83,12 @@ class SimProducer(SimClient):
                 return
             await self.pause()
 
-    async def _lane(self, place: Place, until_ms: int, pause_ms: int) -> None:
+    async def _lane(self, tp: TopicPartition, until_ms: int, pause_ms: int) -> None:
         window: list[SimBatch] = []
         sequence = 0
         while window or self.loop.now_us < until_ms * 1000:
             while len(window) < WINDOW and self.loop.now_us < until_ms * 1000:
-                window.append(self.batch(place, sequence))
+                window.append(self.batch(tp, sequence))
                 sequence += len(window[-1].records)
                 if self.random.random() < 0.5:
                     break
@@ -99,28 +99,28 @@ class SimProducer(SimClient):
             if self.acks == 1:
                 # Refresh metadata, as after metadata.max.age.ms: with acks=1 no timeout reveals an isolated leader. So both sides of a
                 # network partition get records.
-                self.forget_leader(place)
+                self.forget_leader(tp)
             await self.pause(self.random.randint(1, pause_ms if window else 2 * pause_ms))
 
-    def batch(self, place: Place, sequence: int) -> SimBatch:
+    def batch(self, tp: TopicPartition, sequence: int) -> SimBatch:
         """Make a batch of one to three new records."""
         records = []
         for _ in range(self.random.randint(1, 3)):
             self.values += 1
             records.append((None, b"%s/%d" % (self.name.encode(), self.values)))
-        return SimBatch(place, sequence, tuple(records))
+        return SimBatch(tp, sequence, tuple(records))
 
     async def send_all(self, batches: list[SimBatch], *, first_lost: bool = False) -> list[ErrorCode]:
         """Send batches of one partition without waiting between them; return the error of each."""
-        place = batches[0].place
-        leader = await self.leader_of(place)
+        tp = batches[0].tp
+        leader = await self.leader_of(tp)
         errors = await asyncio.gather(*(self._send(leader, batch, lost=first_lost and batch is batches[0]) for batch in batches))
         first_open = next((n for n, batch in enumerate(batches) if not batch.done), len(batches))
         for number, error in enumerate(errors):
             if error is not ErrorCode.NONE:
                 self.look_at(batches[number], error, is_first=number == first_open)
         if any(errors):
-            self.forget_leader(place)
+            self.forget_leader(tp)
             await self.pause()
         return errors
 
@@ -130,7 +130,7 @@ class SimProducer(SimClient):
         out_of_order = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first
         if not (error.retriable or out_of_order or error is UNKNOWN):
             self.history.wrong.append(
-                f"{self.name}: {error.name} for sequence {batch.sequence} of {batch.place}, although all before it are acknowledged"
+                f"{self.name}: {error.name} for sequence {batch.sequence} of {batch.tp}, although all before it are acknowledged"
             )
 
     async def _send(self, leader: int, batch: SimBatch, *, lost: bool) -> ErrorCode:
@@ -138,7 +138,7 @@ class SimProducer(SimClient):
         batch.sent_number = batch.sent_number or number
         answer: PartitionProduceResponse | None = None
         try:
-            data = TopicProduceData(batch.place[0], partition_data=[PartitionProduceData(batch.place[1], self._bytes_of(batch))])
+            data = TopicProduceData(batch.tp[0], partition_data=[PartitionProduceData(batch.tp[1], self._bytes_of(batch))])
             request = ProduceRequest(self.transactional_id, self.acks, 5_000, [data])
             if not lost:
                 answer = (await self.call(leader, request, _PRODUCE_VERSION)).responses[0].partition_responses[0]
@@ -152,7 +152,7 @@ class SimProducer(SimClient):
         return error
 
     def _note(self, batch: SimBatch, error: ErrorCode, number: int) -> None:
-        (topic, partition), ids = batch.place, (self.producer_id, self.epoch, batch.sequence)
+        (topic, partition), ids = batch.tp, (self.producer_id, self.epoch, batch.sequence)
         seen = error is not UNKNOWN
         sent = (self.clock.now_ms(), 0, self.name, self.transactional_id, topic, partition, *ids, self.acks, batch.records)
         self.history.sends.append(Send(*sent, error, batch.offset, seen, (), number=number))

@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
-from ottla.broker.sim.sim_client import Place, SimClient
+from ottla.broker.sim.sim_client import SimClient, TopicPartition
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_judge import partition_at
 from ottla.broker.sim.sim_producer import ClientHistory
@@ -33,51 +33,55 @@ Delivered = tuple[int, KeyValue]
 class SimReader(SimClient):
     """Reads one partition from its beginning. `delivered` are the delivered records, `position` the next offset to read."""
 
-    def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, place: Place, *, committed: bool) -> None:
+    def __init__(
+        self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, tp: TopicPartition, *, committed: bool
+    ) -> None:
         super().__init__(name, cluster, random)
-        self.history, self.place, self.committed = history, place, committed
+        self.history, self.tp, self.committed = history, tp, committed
         self.delivered: list[Delivered] = []
         self.position = 0
 
     async def read(self) -> None:
         """Read for ever."""
         while True:
-            records, self.position = await fetched(self, self.history, self.place, self.position, committed=self.committed)
+            records, self.position = await fetched(self, self.history, self.tp, self.position, committed=self.committed)
             self.delivered += records
 
 
-async def fetched(client: SimClient, history: ClientHistory, place: Place, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:
+async def fetched(
+    client: SimClient, history: ClientHistory, tp: TopicPartition, offset: int, *, committed: bool
+) -> tuple[list[Delivered], int]:
     """Fetch the next records from `offset` on, possibly none; return them and the offset after them."""
-    leader, epoch = await client.leader_of(place), client.leader_epoch_of(place)
-    partition = FetchPartition(place[1], epoch, offset, partition_max_bytes=_FETCH_BYTES)
-    topics = [FetchTopic(place[0], partitions=[partition])]
+    leader, epoch = await client.leader_of(tp), client.leader_epoch_of(tp)
+    partition = FetchPartition(tp[1], epoch, offset, partition_max_bytes=_FETCH_BYTES)
+    topics = [FetchTopic(tp[0], partitions=[partition])]
     request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=int(committed), topics=topics)
-    there = _epoch_at(client, leader, place)
+    there = _epoch_at(client, leader, tp)
     try:
         answer = await client.call(leader, request, _FETCH_VERSION)
         data: PartitionData = answer.responses[0].partitions[0]
     except (LinkBroken, UnsupportedByPeer, IndexError):
-        client.forget_leader(place)
+        client.forget_leader(tp)
         await client.pause()
         return [], offset
     if data.error_code in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
-        now = _epoch_at(client, leader, place)
+        now = _epoch_at(client, leader, tp)
         if there is not None and now is not None and not there <= epoch <= now:
             text = f"answered a fetch of leader epoch {epoch}, but was in epoch {there} before and {now} after it"
-            history.wrong.append(f"{client.name}: node {leader} {text}: {place}")
+            history.wrong.append(f"{client.name}: node {leader} {text}: {tp}")
         if data.error_code == ErrorCode.NONE:
             return opened(data, offset, committed=committed)
-        if epoch == client.cluster.controller.partition(*place).leader_epoch:
-            history.wrong.append(f"{client.name} has read {place} up to {offset}, which is now out of range")
-    client.forget_leader(place)
+        if epoch == client.cluster.controller.partition(*tp).leader_epoch:
+            history.wrong.append(f"{client.name} has read {tp} up to {offset}, which is now out of range")
+    client.forget_leader(tp)
     await client.pause()
     return [], offset
 
 
-def _epoch_at(client: SimClient, node: int, place: Place) -> int | None:
+def _epoch_at(client: SimClient, node: int, tp: TopicPartition) -> int | None:
     """Return the leader epoch of a broker's replica, if it has one; it never decreases."""
     image = client.cluster.image
-    partition = partition_at(client.cluster.nodes[node], image.topics[image.topic_ids[place[0]]], place[1])
+    partition = partition_at(client.cluster.nodes[node], image.topics[image.topic_ids[tp[0]]], tp[1])
     return None if partition is None else partition.replica.leader_epoch
 
 

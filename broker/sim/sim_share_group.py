@@ -12,7 +12,7 @@ from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.loop import Process
 from ottla.broker.sim.nemesis import CLIENT_DIES, Fault
-from ottla.broker.sim.sim_client import Place
+from ottla.broker.sim.sim_client import TopicPartition
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_share_judge import GROUP, LIMIT, ShareGroupHistory
 from ottla.broker.sim.sim_share_member import SimShareMember
@@ -85,17 +85,17 @@ class SimShareGroup:
         else:
             self.cluster.loop.resume(paused)
 
-    def positions(self) -> list[tuple[Place, int]]:
+    def positions(self) -> list[tuple[TopicPartition, int]]:
         """Return the start offset of each partition, 0 if its leader has not loaded the share state."""
-        starts: dict[Place, int] = {}
+        starts: dict[TopicPartition, int] = {}
         for node in self.cluster.nodes.values():
             for shared in () if node.broker is None else node.broker.services.share.partitions.in_use():
                 if shared.loaded and shared.partition.replica.leads:
                     starts[shared.partition.topic, shared.partition.index] = shared.state.start_offset
-        places = [(topic, index) for topic, count in self.topics.items() for index in range(count)]
-        return [(place, starts.get(place, 0)) for place in places]
+        tps = [(topic, index) for topic, count in self.topics.items() for index in range(count)]
+        return [(tp, starts.get(tp, 0)) for tp in tps]
 
-    def verdict(self, stored: list[Stored], leader: Callable[[Place], Partition]) -> list[str]:
+    def verdict(self, stored: list[Stored], leader: Callable[[TopicPartition], Partition]) -> list[str]:
         """Return the violations of a finished run. `stored` are the records of its topics; `leader` returns a partition's leader."""
         image = self.cluster.image
         states = image.topics[image.topic_ids[SHARE_GROUP_STATE]].partitions

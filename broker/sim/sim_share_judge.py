@@ -20,7 +20,7 @@ from ottla.broker.share.acknowledgement import AcknowledgeType
 from ottla.broker.share.in_flight import RecordState
 from ottla.broker.share.state_records import decode_record
 from ottla.broker.sim.log_batches import batches_of
-from ottla.broker.sim.sim_client import Place
+from ottla.broker.sim.sim_client import TopicPartition
 from ottla.broker.testing.contents import Stored
 from ottla.protocol.records.record import iter_records
 from ottla.protocol.share_log import ShareSnapshotValue
@@ -90,7 +90,7 @@ class ShareGroupHistory:
         if self._values.setdefault(one.offset, one.value) != one.value:
             self.wrong.append(f"{member} was given {one.value!r} at {one.offset}, which was {self._values[one.offset]!r} before")
 
-    def asked(self, acknowledged: Mapping[Place, list[Delivery]]) -> None:
+    def asked(self, acknowledged: Mapping[TopicPartition, list[Delivery]]) -> None:
         """Record the acknowledgements in a request that is about to be sent."""
         for one in chain.from_iterable(acknowledged.values()):
             if one.type is not None:
@@ -152,22 +152,22 @@ def _followed(partition: Partition, names: Mapping[bytes, str], states: dict[Off
 
     A leader may repeat a write after a later one. Of two states of a record, the one with the higher delivery count is newer.
     """
-    starts: dict[Place, int] = {}
+    starts: dict[TopicPartition, int] = {}
     log = partition.log
     for _, _, data in batches_of(log, log.log_start_offset, log.log_end_offset):
         for record in iter_records(data):
             decoded = decode_record(record.key, record.value)
             if decoded is None or decoded.value is None or decoded.key.group_id != GROUP:
                 continue
-            place = (names[decoded.key.topic_id], decoded.key.partition)
+            tp = (names[decoded.key.topic_id], decoded.key.partition)
             start = decoded.value.start_offset
-            if start < starts.get(place, start):
-                yield f"the start offset of {place} went from {starts[place]} to {start}"
-            starts[place] = start
+            if start < starts.get(tp, start):
+                yield f"the start offset of {tp} went from {starts[tp]} to {start}"
+            starts[tp] = start
             for batch in decoded.value.state_batches:
                 for offset in range(batch.first_offset, batch.last_offset + 1):
                     now = (batch.delivery_count, batch.delivery_state)
-                    newest = states.get((*place, offset), now)
+                    newest = states.get((*tp, offset), now)
                     if isinstance(decoded.value, ShareSnapshotValue) and now < newest:
-                        yield f"a snapshot has count and state {now} of {(*place, offset)}, but {newest} was written before"
-                    states[*place, offset] = max(now, newest)
+                        yield f"a snapshot has count and state {now} of {(*tp, offset)}, but {newest} was written before"
+                    states[*tp, offset] = max(now, newest)

@@ -14,7 +14,7 @@ from typing import Final
 
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.share.acknowledgement import AcknowledgeType
-from ottla.broker.sim.sim_client import Place, SimClient
+from ottla.broker.sim.sim_client import SimClient, TopicPartition
 from ottla.broker.sim.sim_cluster import SimCluster
 from ottla.broker.sim.sim_share_judge import GROUP, Delivery, ShareGroupHistory
 from ottla.protocol.messages import k78_share_fetch as k78
@@ -46,9 +46,9 @@ class _Session:
     """A share session with the leader of some partitions. `due` are acknowledgements for the next fetch."""
 
     node: int
-    places: frozenset[Place]
+    tps: frozenset[TopicPartition]
     epoch: int = 0
-    due: dict[Place, list[Delivery]] = field(default_factory=dict)
+    due: dict[TopicPartition, list[Delivery]] = field(default_factory=dict)
 
 
 class SimShareMember(SimClient):
@@ -62,31 +62,31 @@ class SimShareMember(SimClient):
         """Run for ever, as a new member."""
         self._member_id = self.random.randbytes(11).hex()
         self._epoch, self._beat_at_us = 0, 0
-        self._assigned: list[Place] = []
+        self._assigned: list[TopicPartition] = []
         self._sessions: dict[int, _Session] = {}
         while True:
             if self.loop.now_us >= self._beat_at_us:
                 await self._beat()
             if not self._assigned:
                 await self.pause()
-            for node, places in (await self._led()).items():
+            for node, tps in (await self._led()).items():
                 session = self._sessions.get(node)
-                if session is None or session.places != places:
-                    session = self._sessions[node] = _Session(node, places)
+                if session is None or session.tps != tps:
+                    session = self._sessions[node] = _Session(node, tps)
                 try:
                     await self._fetch(session)
                 except (_Lost, LinkBroken, UnsupportedByPeer):
                     del self._sessions[node]
-                    for place in places:
-                        self.forget_leader(place)
+                    for tp in tps:
+                        self.forget_leader(tp)
                     await self.pause()
 
-    async def _led(self) -> dict[int, frozenset[Place]]:
+    async def _led(self) -> dict[int, frozenset[TopicPartition]]:
         """Return the assigned partitions by leader."""
-        led: dict[int, set[Place]] = {}
-        for place in self._assigned:
-            led.setdefault(await self.leader_of(place), set()).add(place)
-        return {node: frozenset(places) for node, places in led.items()}
+        led: dict[int, set[TopicPartition]] = {}
+        for tp in self._assigned:
+            led.setdefault(await self.leader_of(tp), set()).add(tp)
+        return {node: frozenset(tps) for node, tps in led.items()}
 
     async def _beat(self) -> None:
         request = ShareGroupHeartbeatRequest(GROUP, self._member_id, self._epoch, subscribed_topic_names=self.topics)
@@ -108,7 +108,7 @@ class SimShareMember(SimClient):
     # --- records -------------------------------------------------------------------------------------------------------------------
 
     async def _fetch(self, session: _Session) -> None:
-        places = session.places if session.epoch == 0 else session.due.keys()
+        tps = session.tps if session.epoch == 0 else session.due.keys()
         due, session.due = session.due, {}
         sent = self.given.next_number()
         request = k78.ShareFetchRequest(
@@ -121,32 +121,32 @@ class SimShareMember(SimClient):
             max_records=_RECORDS_MAX,
             batch_size=self.random.choice([1, 5, _RECORDS_MAX]),
             share_acquire_mode=self.random.choice([_BATCH_LIMIT_MODE, _RECORD_LIMIT_MODE]),
-            topics=self._topics({place: due.get(place, []) for place in sorted(places)}),
+            topics=self._topics({tp: due.get(tp, []) for tp in sorted(tps)}),
         )
         answer: k78.ShareFetchResponse = await self.call(session.node, request)
         if answer.error_code:
             raise _Lost
         session.epoch += 1
-        got: dict[Place, list[Delivery]] = {}
-        for place, partition in self._partitions(answer.responses):
-            self.given.answered(self.name, due.get(place, []), ok=not partition.acknowledge_error_code and not partition.error_code)
+        got: dict[TopicPartition, list[Delivery]] = {}
+        for tp, partition in self._partitions(answer.responses):
+            self.given.answered(self.name, due.get(tp, []), ok=not partition.acknowledge_error_code and not partition.error_code)
             if partition.error_code:
                 raise _Lost
-            got[place] = list(self._delivered(place, partition, sent))
+            got[tp] = list(self._delivered(tp, partition, sent))
         self._decide(got)
         if self.random.random() < _WITH_NEXT_FETCH:
-            session.due = {place: [one for one in ones if one.type not in {None, AcknowledgeType.RENEW}] for place, ones in got.items()}
+            session.due = {tp: [one for one in ones if one.type not in {None, AcknowledgeType.RENEW}] for tp, ones in got.items()}
             self.given.asked(session.due)
         else:
             await self._acknowledge(session, got)
 
-    def _partitions(self, topics: list[k78.ShareFetchableTopicResponse]) -> Iterator[tuple[Place, k78.PartitionData]]:
+    def _partitions(self, topics: list[k78.ShareFetchableTopicResponse]) -> Iterator[tuple[TopicPartition, k78.PartitionData]]:
         names = {topic_id: name for name, topic_id in self.given.topic_ids.items()}
         for topic in topics:
             for partition in topic.partitions:
                 yield (names[topic.topic_id], partition.partition_index), partition
 
-    def _delivered(self, place: Place, partition: k78.PartitionData, sent: int) -> Iterator[Delivery]:
+    def _delivered(self, tp: TopicPartition, partition: k78.PartitionData, sent: int) -> Iterator[Delivery]:
         data = bytes(partition.records or b"")
         values: dict[int, bytes] = {}
         for position, header in split_batches(data):
@@ -155,11 +155,11 @@ class SimShareMember(SimClient):
                     values[header.base_offset + record.offset_delta] = bytes(record.value or b"")
         for acquired in partition.acquired_records:
             for offset in range(acquired.first_offset, acquired.last_offset + 1):
-                delivery = Delivery((*place, offset), sent, acquired.delivery_count, values.get(offset))
+                delivery = Delivery((*tp, offset), sent, acquired.delivery_count, values.get(offset))
                 self.given.delivered(self.name, delivery)
                 yield delivery
 
-    def _decide(self, got: dict[Place, list[Delivery]]) -> None:
+    def _decide(self, got: dict[TopicPartition, list[Delivery]]) -> None:
         for one in (one for ones in got.values() for one in ones):
             if one.value is None:
                 one.type = AcknowledgeType.GAP
@@ -168,10 +168,10 @@ class SimShareMember(SimClient):
             elif self.random.random() >= _KEEPS:
                 (one.type,) = self.random.choices(list(_TYPES), list(_TYPES.values()))
 
-    async def _acknowledge(self, session: _Session, got: dict[Place, list[Delivery]]) -> None:
+    async def _acknowledge(self, session: _Session, got: dict[TopicPartition, list[Delivery]]) -> None:
         """Acknowledge records; those whose locks are renewed are accepted then."""
-        left = {place: [one for one in ones if one.type is not None] for place, ones in got.items()}
-        while left := {place: ones for place, ones in left.items() if ones}:
+        left = {tp: [one for one in ones if one.type is not None] for tp, ones in got.items()}
+        while left := {tp: ones for tp, ones in left.items() if ones}:
             self.given.asked(left)
             renews = any(one.type is AcknowledgeType.RENEW for ones in left.values() for one in ones)
             request = ShareAcknowledgeRequest(GROUP, self._member_id, session.epoch, renews, self._topics(left))
@@ -182,13 +182,13 @@ class SimShareMember(SimClient):
             names = {topic_id: name for name, topic_id in self.given.topic_ids.items()}
             for topic in answer.responses:
                 for partition in topic.partitions:
-                    place = (names[topic.topic_id], partition.partition_index)
-                    self.given.answered(self.name, left[place], ok=not partition.error_code)
-            left = {place: [one for one in ones if one.type is AcknowledgeType.RENEW] for place, ones in left.items()}
+                    tp = (names[topic.topic_id], partition.partition_index)
+                    self.given.answered(self.name, left[tp], ok=not partition.error_code)
+            left = {tp: [one for one in ones if one.type is AcknowledgeType.RENEW] for tp, ones in left.items()}
             for one in (one for ones in left.values() for one in ones):
                 one.type = AcknowledgeType.ACCEPT
 
-    def _topics(self, acknowledged: dict[Place, list[Delivery]]) -> list[ShareTopic]:
+    def _topics(self, acknowledged: dict[TopicPartition, list[Delivery]]) -> list[ShareTopic]:
         topics: dict[str, list[SharePartition]] = {}
         for (topic, index), ones in acknowledged.items():
             topics.setdefault(topic, []).append(SharePartition(index, list(_batches(ones))))

@@ -20,7 +20,7 @@ from ottla.broker.sim.metadata_judge import UNCLEAN_SETTING
 from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, STALLS, Fault, Nemesis, drawn
 from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
 from ottla.broker.sim.sim_admin import SimAdmin
-from ottla.broker.sim.sim_client import Place, SimClient
+from ottla.broker.sim.sim_client import SimClient, TopicPartition
 from ottla.broker.sim.sim_cluster import MIN_ISR, SESSION_MS, SimCluster, run, sleep, until
 from ottla.broker.sim.sim_copier import SimCopier
 from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
@@ -222,7 +222,7 @@ class Simulation:
 
     def _start_clients(self) -> None:
         copies = [(COPY, index) for index in range(TOPICS[COPY])]
-        sources: list[Place] = [(SOURCE, index) for index in range(TOPICS[SOURCE])]
+        sources: list[TopicPartition] = [(SOURCE, index) for index in range(TOPICS[SOURCE])]
         for number in range(2):
             self._produces(SimProducer(f"p{number}", self.cluster, self._chance(), self.history), sources)
         careless = SimProducer("careless", self.cluster, self._chance(), self.history, acks=1, idempotent=False)
@@ -236,14 +236,12 @@ class Simulation:
             self._members.append(member)
             member.start(member.work())
         self.shared.start(self._chance)
-        for place in sources + copies:
-            reader = SimReader(
-                f"reader-{place[0]}-{place[1]}", self.cluster, self._chance(), self.history, place, committed=place in copies
-            )
+        for tp in sources + copies:
+            reader = SimReader(f"reader-{tp[0]}-{tp[1]}", self.cluster, self._chance(), self.history, tp, committed=tp in copies)
             self.readers.append(reader)
             reader.start(reader.read())
 
-    def _copier(self, source: Place) -> SimCopier:
+    def _copier(self, source: TopicPartition) -> SimCopier:
         name = f"copier{source[1]}.{len(self._gone)}"
         copies = [(COPY, index) for index in range(TOPICS[COPY])]
         copier = SimCopier(name, self.cluster, self._chance(), self.history, source=source, targets=copies)
@@ -289,10 +287,10 @@ class Simulation:
             if copier.superseded:
                 self._replace(number, copier)
 
-    def _produces(self, producer: SimProducer, places: list[Place]) -> None:
+    def _produces(self, producer: SimProducer, tps: list[TopicPartition]) -> None:
         pause_ms = self._random.choice([300, 1_000, 2_000])
         self.producers.append(producer)
-        producer.start(producer.produce(places, self.loop.now_us // 1000 + self.plan.work_ms, pause_ms))
+        producer.start(producer.produce(tps, self.loop.now_us // 1000 + self.plan.work_ms, pause_ms))
 
     def _chance(self) -> Random:
         return Random(self._random.getrandbits(64))
@@ -312,22 +310,22 @@ class Simulation:
         if any(not producer.finished for producer in self.producers):
             return [f"{producer.name} has not sent all" for producer in self.producers if not producer.finished]
         waiting = [(each.name, each.source, each.position) for each in self.copiers]
-        waiting += [(each.name, each.place, each.position) for each in self.readers]
+        waiting += [(each.name, each.tp, each.position) for each in self.readers]
         given = self.group.committed
         waiting += [("the group", (COPY, index), given.get((COPY, index), 0)) for index in range(TOPICS[COPY])]
-        waiting += [("the share group", place, position) for place, position in self.shared.positions()]
-        ends = [self._leader(place).log.log_end_offset for _, place, _ in waiting]
+        waiting += [("the share group", tp, position) for tp, position in self.shared.positions()]
+        ends = [self._leader(tp).log.log_end_offset for _, tp, _ in waiting]
         return [
-            f"{name} has read {place} up to {position} of {end}"
-            for (name, place, position), end in zip(waiting, ends, strict=True)
+            f"{name} has read {tp} up to {position} of {end}"
+            for (name, tp, position), end in zip(waiting, ends, strict=True)
             if position < end
         ]
 
-    def _leader(self, place: Place) -> Partition:
-        leader = self.cluster.controller.partition(*place).leader
+    def _leader(self, tp: TopicPartition) -> Partition:
+        leader = self.cluster.controller.partition(*tp).leader
         broker = self.cluster.nodes[leader].broker if leader >= 0 else None
         assert broker is not None
-        return broker.services.partitions.get(*place)
+        return broker.services.partitions.get(*tp)
 
     def _verdict(self) -> list[str]:
         found = list(self.history.wrong) + unequal_replicas(self.cluster)
@@ -341,7 +339,7 @@ class Simulation:
         found += self._lost_of_risky(stored, sends) + self.admin.wrong(self.cluster.image)
         found += audited(self.cluster, list(TOPICS)) if self.plan.audits else []
         found += [problem for reader in self.readers for problem in _misread(reader, stored)]
-        found += [problem for place in self.group.delivered for problem in _unseen(self.group, place, stored)]
+        found += [problem for tp in self.group.delivered for problem in _unseen(self.group, tp, stored)]
         found += self.shared.verdict(stored, self._leader)
         full = {fault.node for fault in self.nemesis.injected if fault.kind == FULL}
         found += [f"{node.host} {why}" for node in self.cluster.nodes.values() if node.node_id not in full for why in node.ends if why]
@@ -375,8 +373,8 @@ class Simulation:
 
 def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
     """Check that a reader got exactly the readable records of the log, once and in order."""
-    there = [(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == reader.place]
-    hidden = {each.offset for each in stored if (each.topic, each.partition) == reader.place and not each.outcome.readable}
+    there = [(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == reader.tp]
+    hidden = {each.offset for each in stored if (each.topic, each.partition) == reader.tp and not each.outcome.readable}
     wanted = [each for each in there if each[0] not in hidden]
     if reader.delivered == wanted:
         return []
@@ -385,12 +383,12 @@ def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
     return [f"{reader.name} was given {lengths}; " + ("" if wrong is None else f"first {wrong[0]} in the place of {wrong[1]}")]
 
 
-def _unseen(group: GroupDeliveries, place: Place, stored: list[Stored]) -> list[str]:
+def _unseen(group: GroupDeliveries, tp: TopicPartition, stored: list[Stored]) -> list[str]:
     """Return records that the group did not get, and records it got that are not in the log."""
-    there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == place and each.outcome.readable}
-    given = group.delivered[place]
-    found = [f"the group was never given {each} of {place}" for each in sorted(there - given, key=repr)[:1]]
-    return found + [f"the group was given {each} of {place}, which is not there" for each in sorted(given - there, key=repr)[:1]]
+    there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == tp and each.outcome.readable}
+    given = group.delivered[tp]
+    found = [f"the group was never given {each} of {tp}" for each in sorted(there - given, key=repr)[:1]]
+    return found + [f"the group was given {each} of {tp}, which is not there" for each in sorted(given - there, key=repr)[:1]]
 
 
 def _of_the_dead(failure: dict[str, object]) -> bool:

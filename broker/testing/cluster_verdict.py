@@ -11,7 +11,7 @@ from functools import partial
 from ottla.broker.app import Broker
 from ottla.broker.testing.anomalies import Identity, Observations, by_value, judge
 from ottla.broker.testing.cluster_nodes import ClusterNodes
-from ottla.broker.testing.contents import Place, contents_of
+from ottla.broker.testing.contents import TopicPartition, contents_of
 from ottla.broker.testing.verdict import Examined, NotExactlyOnce, asked_for, audit_findings
 
 
@@ -60,18 +60,18 @@ def _history(cluster: ClusterNodes, names: Collection[str], by: Identity) -> Obs
 
 
 def _look_into_logs(cluster: ClusterNodes, names: Collection[str], seen: Observations) -> None:
-    led: dict[int, set[Place]] = {}
+    led: dict[int, set[TopicPartition]] = {}
     for topic in names:
         for index in cluster.partitions_of(topic):
             led.setdefault(cluster.wait_until_led(topic, index), set()).add((topic, index))
-    parts = [cluster.brokers[number].call(partial(_of_leader, places, seen.identity)) for number, places in sorted(led.items())]
+    parts = [cluster.brokers[number].call(partial(_of_leader, tps, seen.identity)) for number, tps in sorted(led.items())]
     seen.stored = [stored for part in parts for stored in part.stored]
-    seen.begins = {place: begin for part in parts for place, begin in part.begins.items()}
+    seen.begins = {tp: begin for part in parts for tp, begin in part.begins.items()}
     seen.compacted = {topic for part in parts for topic in part.compacted}
 
 
-def _of_leader(places: Collection[Place], by: Identity, broker: Broker) -> Observations:
-    partitions = [each for each in broker.services.partitions if (each.topic, each.index) in places]
+def _of_leader(tps: Collection[TopicPartition], by: Identity, broker: Broker) -> Observations:
+    partitions = [each for each in broker.services.partitions if (each.topic, each.index) in tps]
     return Observations(
         [],
         [],

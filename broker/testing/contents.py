@@ -17,7 +17,7 @@ from ottla.protocol.records.record import Record, iter_records
 
 _READ_BYTES: Final = 4 << 20
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class Visibility(Enum):
@@ -86,7 +86,7 @@ def contents_of(partition: Partition) -> list[Stored]:
     return stored_in((partition.topic, partition.index), log.log_start_offset, log.log_end_offset, read)
 
 
-def stored_in(place: Place, offset: int, end: int, read: Callable[[int], bytes]) -> list[Stored]:
+def stored_in(tp: TopicPartition, offset: int, end: int, read: Callable[[int], bytes]) -> list[Stored]:
     """Return all records of a partition from `offset` to before `end`, in log order. `read` takes an offset and returns the batches from
     there on: at least one, unless the log ends there."""
     found: list[Stored] = []
@@ -97,14 +97,14 @@ def stored_in(place: Place, offset: int, end: int, read: Callable[[int], bytes])
         for position, header in split_batches(data):
             if header.base_offset >= end:
                 return found
-            _take(found, open_, place, header, data[position : position + header.size_bytes])
+            _take(found, open_, tp, header, data[position : position + header.size_bytes])
             offset = header.next_offset
         if offset == before:
             break
     return found
 
 
-def _take(found: list[Stored], open_: dict[int, list[Stored]], place: Place, header: BatchHeader, batch: bytes) -> None:
+def _take(found: list[Stored], open_: dict[int, list[Stored]], tp: TopicPartition, header: BatchHeader, batch: bytes) -> None:
     if header.is_control:
         marker = parse_marker(batch)
         if marker.ends_transaction:
@@ -114,7 +114,7 @@ def _take(found: list[Stored], open_: dict[int, list[Stored]], place: Place, hea
     outcome = Visibility.OPEN if header.is_transactional else Visibility.PLAIN
     for record in _records(batch):
         stored = Stored(
-            *place,
+            *tp,
             header.base_offset + record.offset_delta,
             None if record.key is None else bytes(record.key),
             None if record.value is None else bytes(record.value),

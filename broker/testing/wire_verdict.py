@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.testing.anomalies import Identity, Observations, by_value, judge
-from ottla.broker.testing.contents import Place, Stored, stored_in
+from ottla.broker.testing.contents import Stored, TopicPartition, stored_in
 from ottla.broker.testing.history import History, Send
 from ottla.broker.testing.verdict import Examined, NotExactlyOnce, asked_for, audit_findings
 from ottla.protocol.error_codes import ErrorCode
@@ -108,30 +108,32 @@ def _read(cluster: Cluster, names: Collection[str], used: Collection[str], seen:
         raise WireError(f"{topic}-{partition} cannot be read: {reason}")
     seen.begins = begins
     seen.compacted = frozenset(topic for topic, policy in cluster.cleanup_policies(there).items() if "compact" in policy)
-    seen.stored = [stored for place, end in sorted(ends.items()) for stored in _contents(cluster, place, begins[place], end)]
+    seen.stored = [stored for tp, end in sorted(ends.items()) for stored in _contents(cluster, tp, begins[tp], end)]
 
 
-def _contents(cluster: Cluster, place: Place, begin: int, end: int) -> list[Stored]:
+def _contents(cluster: Cluster, tp: TopicPartition, begin: int, end: int) -> list[Stored]:
     def read(offset: int) -> bytes:
-        data = cluster.fetch(place, offset, _READ_BYTES)
+        data = cluster.fetch(tp, offset, _READ_BYTES)
         if data.error_code:
-            raise WireError(f"{place[0]}-{place[1]}: cannot be read at offset {offset}: {ErrorCode.of(data.error_code).name}")
+            raise WireError(f"{tp[0]}-{tp[1]}: cannot be read at offset {offset}: {ErrorCode.of(data.error_code).name}")
         return bytes(data.records or b"")
 
-    return stored_in(place, begin, end, read)
+    return stored_in(tp, begin, end, read)
 
 
-def _ends(cluster: Cluster, partitions: Collection[Place], sends: Iterable[Send]) -> tuple[dict[Place, int], dict[Place, str]]:
+def _ends(
+    cluster: Cluster, partitions: Collection[TopicPartition], sends: Iterable[Send]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
     """Return the high watermarks, and each failed partition's error. Wait until all acknowledged records are below the high watermarks, at
     most `_PATIENCE_S`."""
-    acked: dict[Place, int] = {}
+    acked: dict[TopicPartition, int] = {}
     for send in sends:
         if send.acked:
-            place = send.topic, send.partition
-            acked[place] = max(acked.get(place, 0), send.offset + len(send.records))
+            tp = send.topic, send.partition
+            acked[tp] = max(acked.get(tp, 0), send.offset + len(send.records))
     until = time.monotonic() + _PATIENCE_S
     while True:
         ends, refused = cluster.offsets(partitions, LATEST)
-        if time.monotonic() > until or all(ends.get(place, 0) >= end for place, end in acked.items() if place in partitions):
+        if time.monotonic() > until or all(ends.get(tp, 0) >= end for tp, end in acked.items() if tp in partitions):
             return ends, refused
         time.sleep(_PAUSE_S)

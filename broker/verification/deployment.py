@@ -22,7 +22,7 @@ from ottla.broker.replication.progress import Progress
 from ottla.broker.testing import cluster_verdict, verdict
 from ottla.broker.testing.anomalies import Identity, by_value
 from ottla.broker.testing.cluster import InProcessCluster
-from ottla.broker.testing.contents import Place
+from ottla.broker.testing.contents import TopicPartition
 from ottla.broker.testing.history import Read, Send
 from ottla.broker.testing.in_process import InProcessBroker
 from ottla.broker.testing.in_process_gateway import InProcessGateway
@@ -357,7 +357,7 @@ class Cluster(EmbeddedBrokers):
         cluster.wait_until(lambda: not self._leads(leader), f"others lead the partitions of broker {leader}")
         cluster.resume(leader)
 
-    def ends_of(self, number: int) -> dict[Place, int]:
+    def ends_of(self, number: int) -> dict[TopicPartition, int]:
         """Return the log end offset of each partition of which this broker considers itself the leader."""
         return self.brokers[number - 1].call(
             lambda node: {(each.topic, each.index): each.log.log_end_offset for each in node.services.partitions if each.leads}

@@ -27,7 +27,7 @@ segment is read, whatever its size."""
 WHOLE: Final = 2**63 - 1
 """The end offset of a picture that shows its whole partition."""
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 Extent = tuple[str, str, int]
 """A partition: log_dir, topic, partition."""
 Drawn = tuple[str, str, int, int]
@@ -217,13 +217,13 @@ def material(engine: Engine, drawn: Sequence[Drawn], found: Sequence[Where], *, 
 
 def _choose(
     findings: Mapping[str, Sequence[Finding]], pictures: Mapping[str, Pictures], extents: Iterable[Row]
-) -> dict[tuple[str, Place], PartitionPicture]:
+) -> dict[tuple[str, TopicPartition], PartitionPicture]:
     of_directory: dict[str, list[Row]] = defaultdict(list)
     for row in extents:
         of_directory[row["log_dir"]].append(row)
     drawn = {}
     for path, rows in of_directory.items():
-        of_place: dict[Place, list[Finding]] = defaultdict(list)
+        of_place: dict[TopicPartition, list[Finding]] = defaultdict(list)
         for finding in findings.get(path, ()):
             of_place[finding.topic, finding.partition].append(finding)
         rows.sort(key=lambda row: (-len(of_place[row["topic"], row["partition"]]), -row["size_bytes"], row["topic"], row["partition"]))
@@ -236,7 +236,7 @@ def _choose(
     return drawn
 
 
-def _add_transactions(rows: Iterable[Row], drawn: Mapping[tuple[str, Place], PartitionPicture]) -> None:
+def _add_transactions(rows: Iterable[Row], drawn: Mapping[tuple[str, TopicPartition], PartitionPicture]) -> None:
     for row in rows:
         picture = drawn[row["log_dir"], (row["topic"], row["partition"])]
         end = picture.last_offset if row["marker_offset"] is None else row["marker_offset"]

@@ -20,7 +20,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from ottla.spark_jobs.filesystem import Place, place
+from ottla.spark_jobs.filesystem import Location, place
 from ottla.spark_jobs.paths import below, is_url
 from ottla.spark_jobs.session import CannotJudge
 from ottla.spark_jobs.sinks.files import DataFile, Staging
@@ -57,7 +57,7 @@ def storage_options(url: str) -> dict[str, str]:
 class DeltaLakeTable:
     """A `Sink` of Delta Lake."""
 
-    def __init__(self, opened: DeltaTable, where: Place, table: TableSpec) -> None:
+    def __init__(self, opened: DeltaTable, where: Location, table: TableSpec) -> None:
         self._table = opened
         self._spec = table
         self._root = where.path

@@ -68,7 +68,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]
         yield running
 
 
-class Place:
+class Harness:
     """An Ottla broker with its own directory, and a channel to Kafka's controller."""
 
     def __init__(self, kafka: ReferenceBroker, data_dir: Path) -> None:
@@ -101,59 +101,59 @@ class Place:
 
 
 @pytest.fixture
-async def place(kafka: ReferenceBroker, tmp_path: Path) -> AsyncIterator[Place]:
-    place = Place(kafka, tmp_path / "data")
-    await place.broker.start()
-    place.member = Member(place.broker, place.channel)
-    yield place
-    place.channel.close()
-    await place.broker.stop()
-    place.driver.stop()
+async def harness(kafka: ReferenceBroker, tmp_path: Path) -> AsyncIterator[Harness]:
+    harness = Harness(kafka, tmp_path / "data")
+    await harness.broker.start()
+    harness.member = Member(harness.broker, harness.channel)
+    yield harness
+    harness.channel.close()
+    await harness.broker.stop()
+    harness.driver.stop()
 
 
-async def test_both_listeners_of_kafka_are_asked_over_links(place: Place) -> None:
-    at_controller, at_broker = place.connect(place.controller), place.connect(Node(-1, HOST, place.kafka.port))
+async def test_both_listeners_of_kafka_are_asked_over_links(harness: Harness) -> None:
+    at_controller, at_broker = harness.connect(harness.controller), harness.connect(Node(-1, HOST, harness.kafka.port))
     described = await at_controller.call(DescribeClusterRequest(endpoint_type=2), timeout_ms=TIMEOUT_MS)
     assert (described.error_code, described.cluster_id) == (0, NEW_CLUSTER_ID)
-    assert [broker.port for broker in described.brokers] == [place.kafka.controller_port]
+    assert [broker.port for broker in described.brokers] == [harness.kafka.controller_port]
     assert at_controller.versions(ApiKey.BROKER_REGISTRATION) == (0, 4)
     with pytest.raises(UnsupportedByPeer):
         await at_controller.call(MetadataRequest(topics=[]), timeout_ms=TIMEOUT_MS)
     response = await at_broker.call(MetadataRequest(topics=[]), timeout_ms=TIMEOUT_MS)
-    assert [broker.port for broker in response.brokers] == [place.kafka.port]
+    assert [broker.port for broker in response.brokers] == [harness.kafka.port]
     at_controller.close()
     at_broker.close()
 
 
-async def test_topics_are_created_grown_and_deleted_by_the_controller_for_clients_of_this_broker(place: Place) -> None:
+async def test_topics_are_created_grown_and_deleted_by_the_controller_for_clients_of_this_broker(harness: Harness) -> None:
     create = CreateTopicsRequest([CreatableTopic("made", 2, 1), CreatableTopic("no/name", 1, 1)])
-    made, refused = (await place.ask(create)).topics
+    made, refused = (await harness.ask(create)).topics
     assert (made.error_code, made.num_partitions, refused.error_code) == (0, 2, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    (again, _) = (await place.ask(create, 5)).topics
+    (again, _) = (await harness.ask(create, 5)).topics
     assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-    (grown,) = (await place.ask(CreatePartitionsRequest([CreatePartitionsTopic("made", 4, None)], TIMEOUT_MS))).results
+    (grown,) = (await harness.ask(CreatePartitionsRequest([CreatePartitionsTopic("made", 4, None)], TIMEOUT_MS))).results
     assert grown.error_code == 0
-    (deleted,) = (await place.ask(DeleteTopicsRequest([DeleteTopicState("made")], timeout_ms=TIMEOUT_MS))).responses
+    (deleted,) = (await harness.ask(DeleteTopicsRequest([DeleteTopicState("made")], timeout_ms=TIMEOUT_MS))).responses
     assert (deleted.error_code, deleted.topic_id) == (0, made.topic_id)
 
 
-async def test_what_only_a_controller_knows_is_told_by_it(place: Place) -> None:
-    await place.ask(CreateTopicsRequest([CreatableTopic("moved", 1, 1)]))
-    quorum = await place.ask(DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])]))
+async def test_what_only_a_controller_knows_is_told_by_it(harness: Harness) -> None:
+    await harness.ask(CreateTopicsRequest([CreatableTopic("moved", 1, 1)]))
+    quorum = await harness.ask(DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])]))
     assert quorum.topics[0].partitions[0].leader_id == NODE_ID
-    assert (await place.ask(ListPartitionReassignmentsRequest(topics=None))).topics == []
-    elected = await place.ask(ElectLeadersRequest(topic_partitions=[TopicPartitions("moved", [0])]))
+    assert (await harness.ask(ListPartitionReassignmentsRequest(topics=None))).topics == []
+    elected = await harness.ask(ElectLeadersRequest(topic_partitions=[TopicPartitions("moved", [0])]))
     assert elected.replica_election_results[0].partition_result[0].error_code == ErrorCode.ELECTION_NOT_NEEDED
     cancelled = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic("moved", [ReassignablePartition(0, None)])])
-    answer = await place.ask(cancelled)
+    answer = await harness.ask(cancelled)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     features = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("group.version", 99)], validate_only=True)
-    assert (await place.ask(features)).error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert (await place.ask(UnregisterBrokerRequest(99))).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert (await harness.ask(features)).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert (await harness.ask(UnregisterBrokerRequest(99))).error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-async def test_changes_of_settings_reach_the_controller_but_for_what_is_this_brokers_own(place: Place) -> None:
-    await place.ask(CreateTopicsRequest([CreatableTopic("set", 1, 1)]))
+async def test_changes_of_settings_reach_the_controller_but_for_what_is_this_brokers_own(harness: Harness) -> None:
+    await harness.ask(CreateTopicsRequest([CreatableTopic("set", 1, 1)]))
 
     def change(kind: int, name: str, key: str, value: str) -> incremental.AlterConfigsResource:
         return incremental.AlterConfigsResource(kind, name, [incremental.AlterableConfig(key, OpType.SET, value)])
@@ -163,55 +163,57 @@ async def test_changes_of_settings_reach_the_controller_but_for_what_is_this_bro
         change(ResourceType.BROKER, str(NODE_ID), "max.connections", "5"),
         change(ResourceType.TOPIC, "absent", "retention.ms", "12345"),
     ]
-    answers = (await place.ask(incremental.IncrementalAlterConfigsRequest(resources))).responses
+    answers = (await harness.ask(incremental.IncrementalAlterConfigsRequest(resources))).responses
     assert [answer.error_code for answer in answers] == [0, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     describe = DescribeConfigsRequest([DescribeConfigsResource(ResourceType.TOPIC, "set", ["retention.ms"])])
-    await wait_until_async(lambda: place.ask_kafka(describe).results[0].configs[0].value == "12345", "Kafka's broker has read it")
+    await wait_until_async(lambda: harness.ask_kafka(describe).results[0].configs[0].value == "12345", "Kafka's broker has read it")
 
 
-async def test_api_versions_lists_of_the_controllers_apis_what_kafkas_own_broker_lists(place: Place) -> None:
-    await place.ask(ListPartitionReassignmentsRequest(topics=None))
+async def test_api_versions_lists_of_the_controllers_apis_what_kafkas_own_broker_lists(harness: Harness) -> None:
+    await harness.ask(ListPartitionReassignmentsRequest(topics=None))
 
     def those(response: Any) -> dict[int, tuple[int, int]]:
         return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys if api.api_key in FORWARDABLE}
 
-    ours = await place.ask(ApiVersionsRequest("test", "1"), version=4)
-    assert those(ours) == those(place.ask_kafka(ApiVersionsRequest("test", "1"), version=4))
+    ours = await harness.ask(ApiVersionsRequest("test", "1"), version=4)
+    assert those(ours) == those(harness.ask_kafka(ApiVersionsRequest("test", "1"), version=4))
 
 
-async def test_missing_topics_are_made_by_the_controller_with_its_defaults(place: Place) -> None:
-    topics = place.remote_topics()
+async def test_missing_topics_are_made_by_the_controller_with_its_defaults(harness: Harness) -> None:
+    topics = harness.remote_topics()
     assert await topics.auto_create(["needed", "__transaction_state"]) == {"needed": None, "__transaction_state": None}
     assert await topics.auto_create(["needed"]) == {"needed": None}
     asked = MetadataRequest([MetadataRequestTopic(name="needed"), MetadataRequestTopic(name="__transaction_state")])
-    made = [3, place.broker.settings.transaction_state_log_num_partitions]
+    made = [3, harness.broker.settings.transaction_state_log_num_partitions]
     # Kafka's broker applies its controller's decisions a moment later.
-    await wait_until_async(lambda: [len(topic.partitions) for topic in place.ask_kafka(asked).topics] == made, "Kafka's broker knows both")
+    await wait_until_async(
+        lambda: [len(topic.partitions) for topic in harness.ask_kafka(asked).topics] == made, "Kafka's broker knows both"
+    )
 
 
-async def test_blocks_of_producer_ids_are_given_to_a_registered_broker_only(place: Place) -> None:
+async def test_blocks_of_producer_ids_are_given_to_a_registered_broker_only(harness: Harness) -> None:
     stale = f"error {ErrorCode.STALE_BROKER_EPOCH.value} "
     with pytest.raises(Rejected, match=stale):
-        await place.remote_topics(broker_epoch=5).allocate_producer_ids()
+        await harness.remote_topics(broker_epoch=5).allocate_producer_ids()
     features = [Feature(name, *levels) for name, levels in REGISTERED.items()]
-    registered = await place.channel.call(
+    registered = await harness.channel.call(
         BrokerRegistrationRequest(
             OWN_ID, NEW_CLUSTER_ID, bytes(range(16)), [Listener("PLAINTEXT", HOST, 9092)], features, None, log_dirs=[bytes(range(1, 17))]
         )
     )
     assert registered.error_code == 0
-    topics = place.remote_topics(registered.broker_epoch)
+    topics = harness.remote_topics(registered.broker_epoch)
     first, second = [await topics.allocate_producer_ids() for _ in range(2)]
     assert len(first) == len(second) == 1000
     assert first.stop <= second.start
     with pytest.raises(Rejected, match=stale):
-        await place.remote_topics(registered.broker_epoch + 1).allocate_producer_ids()
+        await harness.remote_topics(registered.broker_epoch + 1).allocate_producer_ids()
 
 
-async def test_a_request_waits_for_a_controller_that_was_killed_and_comes_back(place: Place) -> None:
-    await place.ask(CreateTopicsRequest([CreatableTopic("before", 1, 1)]))
-    place.kafka.kill()
-    waiting = asyncio.ensure_future(place.ask(CreateTopicsRequest([CreatableTopic("after", 1, 1), CreatableTopic("before", 1, 1)])))
-    await asyncio.to_thread(place.kafka.start)
+async def test_a_request_waits_for_a_controller_that_was_killed_and_comes_back(harness: Harness) -> None:
+    await harness.ask(CreateTopicsRequest([CreatableTopic("before", 1, 1)]))
+    harness.kafka.kill()
+    waiting = asyncio.ensure_future(harness.ask(CreateTopicsRequest([CreatableTopic("after", 1, 1), CreatableTopic("before", 1, 1)])))
+    await asyncio.to_thread(harness.kafka.start)
     after, before = (await waiting).topics
     assert (after.error_code, before.error_code) == (0, ErrorCode.TOPIC_ALREADY_EXISTS)

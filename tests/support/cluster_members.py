@@ -26,7 +26,7 @@ from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableT
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
 from ottla.protocol.schema import Message
 from tests.support.answering_node import AnsweringNode
-from tests.support.node_links import LinkedPlace
+from tests.support.node_links import LinkHarness
 
 CORRELATION_ID = 77
 CONTROLLER = Node(3000, "controller", 9093)
@@ -74,7 +74,7 @@ def made(request: Request) -> EnvelopeResponse:
     return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
 
 
-class MemberInMemory(LinkedPlace):
+class MemberInMemory(LinkHarness):
     """A cluster broker with a scripted controller."""
 
     async def begin(self, answer: Callable[[Request], Any], versions: dict[int, tuple[int, int]] | None = None) -> MemberInMemory:

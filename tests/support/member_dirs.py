@@ -20,14 +20,14 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.storage.log_dir import LogDir
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class NotedFetchers:
     """A stand-in for the replica fetchers that only records each partition's leader."""
 
     def __init__(self) -> None:
-        self.leaders: dict[Place, int] = {}
+        self.leaders: dict[TopicPartition, int] = {}
         self.begun = 0
 
     def follow(self, partition: Partition, leader: int) -> None:
@@ -73,7 +73,7 @@ class MemberDir:
         for published in self._loader.load([MetadataBatch(base, base + max(len(records), 1) - 1, 1, 0, records)]):
             await self.publisher.take(published)
 
-    def roles(self) -> dict[Place, bool]:
+    def roles(self) -> dict[TopicPartition, bool]:
         """Return, for each served partition, whether this broker leads it."""
         return {(partition.topic, partition.index): partition.leads for partition in self.partitions}
 

@@ -23,7 +23,7 @@ from ottla.protocol.schema import Message
 from tests.support.member_cluster import Member, MemberCluster
 from tests.support.simulation import settle
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 ID, GROUP = "tx", "g"
 
@@ -47,7 +47,7 @@ class Producer:
             assert answer.error_code in {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS}, answer
             await self.cluster.pass_ms(100)
 
-    async def write(self, at: int, place: Place, sequence: int = 0, version: int = 12) -> int:
+    async def write(self, at: int, place: TopicPartition, sequence: int = 0, version: int = 12) -> int:
         """Write a record to the partition's leader; return the error."""
         batch = build_batch(
             [SimpleRecord(None, b"x", self.cluster.clock.now_ms())],
@@ -61,7 +61,7 @@ class Producer:
         error: int = answer.responses[0].partition_responses[0].error_code
         return error
 
-    async def add(self, at: int, *places: Place) -> list[int]:
+    async def add(self, at: int, *places: TopicPartition) -> list[int]:
         """Add partitions with the request of transaction version 0; return the errors."""
         topics = [AddPartitionsToTxnTopic(topic, [index]) for topic, index in places]
         request = AddPartitionsToTxnRequest([], ID, self.producer_id, self.epoch, topics)
@@ -109,7 +109,7 @@ async def committed_offset(cluster: MemberCluster, at: int) -> tuple[int, int]:
     return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else -1
 
 
-def markers(broker: Member, place: Place) -> list[Marker]:
+def markers(broker: Member, place: TopicPartition) -> list[Marker]:
     """Return all markers in the broker's replica, in order."""
     log = broker.partition(*place).log
     records = bytes(log.read(0, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records) if log.log_end_offset else b""
@@ -117,12 +117,12 @@ def markers(broker: Member, place: Place) -> list[Marker]:
     return [parse_marker(batch) for batch in found]
 
 
-def outcomes(broker: Member, place: Place) -> list[tuple[ControlType | None, int]]:
+def outcomes(broker: Member, place: TopicPartition) -> list[tuple[ControlType | None, int]]:
     """Return each marker's kind and coordinator epoch."""
     return [(marker.type, marker.coordinator_epoch) for marker in markers(broker, place)]
 
 
-def is_stable(broker: Member, place: Place) -> bool:
+def is_stable(broker: Member, place: TopicPartition) -> bool:
     """Return whether the partition has no open transaction that holds its last stable offset back."""
     log = broker.partition(*place).log
     return log.last_stable_offset == log.log_end_offset

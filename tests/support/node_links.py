@@ -17,7 +17,7 @@ from tests.support.answering_node import Answer, AnsweringNode
 from tests.support.simulation import settle
 
 
-class LinkedPlace:
+class LinkHarness:
     """A clock, timers and a network in memory. Make it on a running loop."""
 
     def __init__(self) -> None:

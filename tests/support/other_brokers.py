@@ -9,13 +9,13 @@ from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.protocol.api_keys import ApiKey
 from tests.support.answering_node import Answer, AnsweringNode
-from tests.support.node_links import LinkedPlace
+from tests.support.node_links import LinkHarness
 
 T, STATE = (bytes([n]) * 16 for n in (1, 2))
 SERVED = {ApiKey.WRITE_TXN_MARKERS: (1, 2), ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5)}
 
 
-class BrokerOne(LinkedPlace):
+class BrokerOne(LinkHarness):
     """Broker 1 of a cluster. It leads `t-0`, broker 2 leads `t-1` and the only `__transaction_state-0`, broker 3 leads `t-2`; `t-3` has no
     leader."""
 

@@ -42,7 +42,7 @@ EVENTS_MAX: Final = 200
 _RECORDS_BACK: Final = 2_000
 _BYTES_BACK: Final = 512 << 10
 
-_Place = tuple[bytes, int]
+_TopicIdPartition = tuple[bytes, int]
 
 
 class BrokerRow(BaseModel):
@@ -187,8 +187,8 @@ class _Describer:
 
     def __init__(self, names: dict[bytes, str]) -> None:
         self._names = dict(names)
-        self._leaders: dict[_Place, int] = {}
-        self._in_sync: dict[_Place, list[int]] = {}
+        self._leaders: dict[_TopicIdPartition, int] = {}
+        self._in_sync: dict[_TopicIdPartition, list[int]] = {}
 
     def of(self, record: MetadataRecord) -> Iterator[_Description]:
         match record:
@@ -210,13 +210,13 @@ class _Describer:
                 yield from _of_registration(record)
 
     def _of_change(self, record: PartitionChangeRecord) -> Iterator[_Description]:
-        place = record.topic_id, record.partition_id
+        tp = record.topic_id, record.partition_id
         about = f"{self._names.get(record.topic_id, record.topic_id.hex())}-{record.partition_id}"
-        before, in_sync = self._leaders.get(place), self._in_sync.get(place)
+        before, in_sync = self._leaders.get(tp), self._in_sync.get(tp)
         if record.isr is not None:
-            self._in_sync[place] = record.isr
+            self._in_sync[tp] = record.isr
         if record.leader != LEADER_UNCHANGED:
-            self._leaders[place] = record.leader
+            self._leaders[tp] = record.leader
             was = "" if before is None or before == record.leader else " after no leader" if before == NO_LEADER else f" after {before}"
             unclean = ", elected uncleanly: committed records may be lost" if record.leader_recovery_state == 1 else ""
             text = f"has no leader{was}" if record.leader == NO_LEADER else f"is led by {record.leader}{was}{unclean}"

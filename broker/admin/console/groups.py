@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.share_groups import SharePartitionView, places, position, share_partitions
+from ottla.broker.admin.console.share_groups import SharePartitionView, position, share_partitions, share_tps
 from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.app import Broker
 from ottla.broker.groups.classic import ClassicGroup
@@ -36,7 +36,7 @@ ASSIGNED_MAX: Final = 50
 _AT_ONCE: Final = 50
 """Groups that are read in one turn of the loop."""
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class GroupRow(BaseModel):
@@ -157,7 +157,7 @@ def _row(broker: Broker, name: str, machine: GroupCoordinator) -> GroupRow:
 
 
 def _share_lags(broker: Broker, group: ShareGroup) -> list[int | None]:
-    found = [position(broker, topic, key) for topic, key in places(group)]
+    found = [position(broker, topic, key) for topic, key in share_tps(group)]
     return [None if at is None else at.lag for at in found]
 
 
@@ -177,7 +177,7 @@ async def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupV
     group = machine.groups.get(name)
     row = _row(broker, name, machine)
     members = [] if group is None else list(_of_modern(broker, group) if isinstance(group, ModernGroup) else _of_classic(group))
-    owners = {place: member.member_id for member, at in members for place in at}
+    owners = {tp: member.member_id for member, at in members for tp in at}
     offsets = machine.offsets.committed.of_group(name)
     read = (
         []
@@ -191,7 +191,7 @@ async def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupV
         generation=0 if group is None else group.epoch if isinstance(group, ModernGroup) else group.generation,
         problem=_problem(group),
         member_rows=[member for member, _ in members[:MEMBERS_MAX]],
-        offsets=[_offset(broker, place, offsets, owners.get(place)) for place in read[:OFFSETS_MAX]],
+        offsets=[_offset(broker, tp, offsets, owners.get(tp)) for tp in read[:OFFSETS_MAX]],
         offsets_left_out=max(0, len(read) - OFFSETS_MAX),
         shared=shared,
         shared_left_out=shared_left_out,
@@ -203,13 +203,13 @@ def _problem(group: Group | None) -> str | None:
     return None if configured is None or configured.problem is None else configured.problem[1]
 
 
-def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberView, list[Place]]]:
+def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberView, list[TopicPartition]]]:
     for each in group.members:
-        places = sorted(assigned_places(each.assignment)) if group.uses_consumer_protocol else []
-        yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, places), places
+        tps = sorted(assigned_places(each.assignment)) if group.uses_consumer_protocol else []
+        yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, tps), tps
 
 
-def _of_modern(broker: Broker, group: ConsumerGroup | ShareGroup | StreamsGroup) -> Iterator[tuple[MemberView, list[Place]]]:
+def _of_modern(broker: Broker, group: ConsumerGroup | ShareGroup | StreamsGroup) -> Iterator[tuple[MemberView, list[TopicPartition]]]:
     known = broker.services.topics.image.topics
     members: Iterable[ConsumerMember | ShareMember | StreamsMember] = group.members.values()
     for each in members:
@@ -233,7 +233,7 @@ def _listed(tasks: Tasks) -> list[str]:
     return list(islice(named, ASSIGNED_MAX))
 
 
-def _inputs(broker: Broker, group: ModernGroup[Any, Any], member: StreamsMember) -> list[Place]:
+def _inputs(broker: Broker, group: ModernGroup[Any, Any], member: StreamsMember) -> list[TopicPartition]:
     """Return the partitions that a member's active tasks read."""
     assert isinstance(group, StreamsGroup), "a streams member is in a streams group"
     subtopologies = {} if group.topology is None else group.topology.subtopologies
@@ -248,20 +248,20 @@ def _inputs(broker: Broker, group: ModernGroup[Any, Any], member: StreamsMember)
     ]
 
 
-def _member(member_id: str, instance_id: str | None, client_id: str, host: str, places: list[Place]) -> MemberView:
+def _member(member_id: str, instance_id: str | None, client_id: str, host: str, tps: list[TopicPartition]) -> MemberView:
     return MemberView(
         member_id=member_id,
         instance_id=instance_id,
         client_id=client_id,
         host=host,
         epoch=None,
-        assigned=[f"{topic}-{index}" for topic, index in places[:ASSIGNED_MAX]],
-        assigned_count=len(places),
+        assigned=[f"{topic}-{index}" for topic, index in tps[:ASSIGNED_MAX]],
+        assigned_count=len(tps),
     )
 
 
-def _offset(broker: Broker, place: Place, offsets: ByPartition, member_id: str | None) -> OffsetView:
-    topic, index = place
+def _offset(broker: Broker, tp: TopicPartition, offsets: ByPartition, member_id: str | None) -> OffsetView:
+    topic, index = tp
     found, here = offsets.get(topic, {}).get(index), partition_of(broker, topic, index)
     committed = None if found is None else found.value.offset
     end = None if here is None else here.log.high_watermark

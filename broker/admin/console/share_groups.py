@@ -68,7 +68,7 @@ class Position(NamedTuple):
 _State = SharePartitionInUse | ShareState
 
 
-def places(group: ShareGroup) -> Iterator[tuple[str, SharePartitionKey]]:
+def share_tps(group: ShareGroup) -> Iterator[tuple[str, SharePartitionKey]]:
     """Yield the group's share partitions with the names of their topics, sorted by name."""
     for topic_id, topic in sorted(group.partitions.initialized.items(), key=lambda each: each[1].name):
         for index in sorted(topic.partitions):
@@ -83,7 +83,7 @@ def position(broker: Broker, topic: str, key: SharePartitionKey) -> Position | N
 
 async def share_partitions(broker: Broker, group: ShareGroup) -> tuple[list[SharePartitionView], int]:
     """Return the group's positions and deliveries, and the number of partitions beyond the limit."""
-    found, room, seen = list(places(group)), DELIVERIES_MAX, 0
+    found, room, seen = list(share_tps(group)), DELIVERIES_MAX, 0
     views: list[SharePartitionView] = []
     for topic, key in found[:PARTITIONS_MAX]:
         views.append(_view(broker, topic, key, room))

@@ -39,7 +39,7 @@ CALLS_PER_TURN = 100
 """Calls of the persister after which other work runs: a call of the coordinator on this broker takes about 50 microseconds."""
 
 T = TypeVar("T")
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """A topic id and a partition."""
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class ShareGroupService:
             self._nursery.start("initialization of share partitions", work, OnFailure.GIVE_UP)
         return response
 
-    async def alter_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> Mapping[Place, Rejected]:
+    async def alter_offsets(self, group_id: str, offsets: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, Rejected]:
         """Set the start offsets of share partitions, by topic id and partition. Return the errors of those that failed. Raises Rejected for
         the whole request.
         """
@@ -125,10 +125,10 @@ class ShareGroupService:
 
     async def describe_offsets(self, group_id: str, topics: Mapping[bytes, Sequence[int]]) -> dict[bytes, list[DescribedOffset]]:
         """Return the start offsets of partitions, by topic id."""
-        places = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
-        found = await self._each(places, lambda place: self._persister.summary(SharePartitionKey(group_id, *place)))
+        tps = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
+        found = await self._each(tps, lambda tp: self._persister.summary(SharePartitionKey(group_id, *tp)))
         described: dict[bytes, list[DescribedOffset]] = {topic_id: [] for topic_id in topics}
-        for (topic_id, partition), summary in zip(places, found, strict=True):
+        for (topic_id, partition), summary in zip(tps, found, strict=True):
             described[topic_id].append(await self._described(topic_id, partition, summary))
         return described
 
@@ -175,17 +175,15 @@ class ShareGroupService:
         except Rejected as rejected:
             logger.warning("Could not write which partitions of share group %s are initialized: %s", group_id, rejected)
 
-    async def _initialize(self, group_id: str, initialization: Initialization) -> dict[Place, Rejected]:
+    async def _initialize(self, group_id: str, initialization: Initialization) -> dict[TopicIdPartition, Rejected]:
         epoch, offsets = initialization
-        results = await self._each(
-            offsets, lambda place: self._persister.initialize(SharePartitionKey(group_id, *place), epoch, offsets[place])
-        )
-        return {place: result for place, result in zip(offsets, results, strict=True) if isinstance(result, Rejected)}
+        results = await self._each(offsets, lambda tp: self._persister.initialize(SharePartitionKey(group_id, *tp), epoch, offsets[tp]))
+        return {tp: result for tp, result in zip(offsets, results, strict=True) if isinstance(result, Rejected)}
 
     async def _delete(self, group_id: str, topics: SharedTopics) -> dict[bytes, Rejected]:
-        places = [(topic_id, partition) for topic_id, topic in topics.items() for partition in sorted(topic.partitions)]
-        results = await self._each(places, lambda place: self._persister.delete(SharePartitionKey(group_id, *place)))
-        return {place[0]: result for place, result in zip(places, results, strict=True) if isinstance(result, Rejected)}
+        tps = [(topic_id, partition) for topic_id, topic in topics.items() for partition in sorted(topic.partitions)]
+        results = await self._each(tps, lambda tp: self._persister.delete(SharePartitionKey(group_id, *tp)))
+        return {tp[0]: result for tp, result in zip(tps, results, strict=True) if isinstance(result, Rejected)}
 
     async def _write(self, group_id: str, decide: Callable[[ShareGroups], Effects[GroupRecord, T]]) -> T:
         """Append a decision and return its response when it is committed. Raises Rejected."""
@@ -193,12 +191,12 @@ class ShareGroupService:
         response = shard.run(decide(shard.machine.shares))
         return await response if isinstance(response, asyncio.Future) else response
 
-    async def _each(self, places: Iterable[Place], call: Callable[[Place], T | asyncio.Future[T]]) -> list[T | Rejected]:
+    async def _each(self, tps: Iterable[TopicIdPartition], call: Callable[[TopicIdPartition], T | asyncio.Future[T]]) -> list[T | Rejected]:
         """Run `call` for each share partition and return the results in order. Rejected is returned, not raised."""
         begun: list[T | asyncio.Future[T] | Rejected] = []
-        for count, place in enumerate(places, 1):
+        for count, tp in enumerate(tps, 1):
             try:
-                begun.append(call(place))
+                begun.append(call(tp))
             except Rejected as rejected:
                 begun.append(rejected.kept())
             if count % CALLS_PER_TURN == 0:
@@ -212,8 +210,8 @@ class ShareGroupService:
         return results
 
 
-def _by_topic(places: Iterable[Place]) -> dict[bytes, frozenset[int]]:
+def _by_topic(tps: Iterable[TopicIdPartition]) -> dict[bytes, frozenset[int]]:
     found: dict[bytes, frozenset[int]] = {}
-    for topic_id, partition in places:
+    for topic_id, partition in tps:
         found[topic_id] = found.get(topic_id, frozenset()) | {partition}
     return found

@@ -39,7 +39,7 @@ RETRY_MS: Final = 1_000
 DIRECTORIES_LEVEL: Final = 17
 """metadata.version 3.7-IV2, the first at which partitions record their replicas' directories."""
 
-Place = tuple[bytes, int]
+TopicIdPartition = tuple[bytes, int]
 """Topic id and partition."""
 
 
@@ -62,22 +62,22 @@ class DirectoryAssignments:
         self._directory = directory
         self._broker_epoch = broker_epoch
         self._nursery = nursery
-        self._pending: set[Place] = set()
+        self._pending: set[TopicIdPartition] = set()
         self._lines = StateLines(logger, nursery.clock.mono_ms)
         self._worker = nursery.worker("directory assignments", self._work)
 
     def look(self, changes: ImageChanges) -> None:
         """Report every replica among `changes` that metadata places in another directory."""
         changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
-        self._pending.update(place for place in changed if self._lies_elsewhere(place))
+        self._pending.update(tp for tp in changed if self._lies_elsewhere(tp))
         if self._pending:
             self._worker.wake()
 
-    def _lies_elsewhere(self, place: Place) -> bool:
+    def _lies_elsewhere(self, tp: TopicIdPartition) -> bool:
         """Return whether metadata places this broker's replica in another directory."""
         image = self._catalog.image
-        topic = image.topics.get(place[0])
-        partition = None if topic is None else topic.partitions.get(place[1])
+        topic = image.topics.get(tp[0])
+        partition = None if topic is None else topic.partitions.get(tp[1])
         if partition is None or self._node not in partition.replicas or image.metadata_level < DIRECTORIES_LEVEL:
             return False
         return partition.directories[partition.replicas.index(self._node)] != self._directory
@@ -90,18 +90,17 @@ class DirectoryAssignments:
                 await pause(self._nursery.timers, self._nursery.clock, RETRY_MS)
         self._pending.clear()
 
-    async def _report(self, places: list[Place]) -> set[Place]:
+    async def _report(self, tps: list[TopicIdPartition]) -> set[TopicIdPartition]:
         """Send one AssignReplicasToDirs request and return the replicas that the controller accepted; none if the request failed."""
         topics = [
-            TopicData(topic_id, [PartitionData(index) for _, index in those])
-            for topic_id, those in groupby(places, key=lambda place: place[0])
+            TopicData(topic_id, [PartitionData(index) for _, index in those]) for topic_id, those in groupby(tps, key=lambda tp: tp[0])
         ]
         request = AssignReplicasToDirsRequest(self._node, self._broker_epoch(), [DirectoryData(self._directory, topics)])
         try:
             response: AssignReplicasToDirsResponse = await self._channel.call(request)
         except (ControllerUnreachable, UnsupportedByPeer) as error:
             line = "Cannot report the log directory of %d replica(s) to the controller; retrying: %s"
-            self._lines.holds("trouble", logging.WARNING, line, len(places), error)
+            self._lines.holds("trouble", logging.WARNING, line, len(tps), error)
             return set()
         if response.error_code:
             name = ErrorCode.of(response.error_code).name

@@ -193,7 +193,7 @@ def test_a_node_that_fails_to_start_stops_the_others() -> None:
         with pytest.raises(OSError, match=r"cannot listen on PLAINTEXT://127\.0\.0\.1:9093"):
             await machine.done(machine.cluster().start())
         taken.close()
-        assert machine.network.places == {}
+        assert machine.network.servers == {}
         cluster = machine.cluster()
         await machine.done(cluster.start())
         await machine.done(cluster.stop())

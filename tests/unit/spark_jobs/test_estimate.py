@@ -17,7 +17,7 @@ from ottla.spark_jobs import audit as audit_module
 from ottla.spark_jobs import sharing
 from ottla.spark_jobs.audit import audit, audit_command
 from ottla.spark_jobs.estimate import estimate
-from ottla.spark_jobs.filesystem import Place, RandomAccess
+from ottla.spark_jobs.filesystem import Location, RandomAccess
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.steps import Question
 from tests.support.shares import SharedJudge
@@ -39,7 +39,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         monkeypatch.setattr(owner, name, call)
 
-    for owner, name in ((Place, "entries"), (Place, "open"), (RandomAccess, "read_at"), (RandomAccess, "read_into")):
+    for owner, name in ((Location, "entries"), (Location, "open"), (RandomAccess, "read_at"), (RandomAccess, "read_into")):
         counted(owner, name)
     return seen
 

@@ -10,7 +10,7 @@ import pytest
 from ottla.spark_jobs.audit import audit
 from ottla.spark_jobs.corpus.transactions import logs
 from ottla.spark_jobs.corpus.writer import PartitionWriter
-from ottla.spark_jobs.filesystem import Entry, Place
+from ottla.spark_jobs.filesystem import Entry, Location
 from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.pins import LISTINGS_MAX, RESTLESS, at_one_moment, pin, pinned
@@ -50,16 +50,16 @@ def test_a_transaction_that_ends_while_its_log_is_judged_is_open_and_not_torn(tm
 
 
 def test_a_transaction_that_ends_while_its_log_is_listed_is_not_torn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    end, listed = begin(tmp_path), Place.entries
+    end, listed = begin(tmp_path), Location.entries
     ends = [end]
 
-    def entries(self: Place, path: str) -> list[Entry]:
+    def entries(self: Location, path: str) -> list[Entry]:
         found = listed(self, path)
         if path.endswith("payments-0") and ends:
             ends.pop()()  # its marker is not in the size just listed, the other partition's will be
         return found
 
-    monkeypatch.setattr(Place, "entries", entries)
+    monkeypatch.setattr(Location, "entries", entries)
     assert kinds_of(judge(tmp_path)) == []
     assert not ends
 

@@ -42,7 +42,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from tests.support.certificates import Certificates
-from tests.support.node_links import LinkedPlace
+from tests.support.node_links import LinkHarness
 from tests.support.running_broker import HOST, RunningBroker
 from tests.support.simulation import settle
 from tests.support.ways import MECHANISMS, SCRAM_PASSWORD, USER, jaas, log_ins, way
@@ -61,10 +61,10 @@ def fetch_of(follower: int) -> FetchRequest:
     return FetchRequest(replica_id=follower, max_wait_ms=0, topics=[FetchTopic("t", partitions=[partition])])
 
 
-class Place(LinkedPlace):
+class Harness(LinkHarness):
     """A broker in memory with a SASL listener LOGIN and a plaintext listener PLAINTEXT; links go to LOGIN."""
 
-    async def begin(self) -> Place:
+    async def begin(self) -> Harness:
         given = {
             "log.dir": "/data",
             "listeners": ",".join(f"{name}://broker:{port}" for name, port in AT.items()),
@@ -109,48 +109,48 @@ class Place(LinkedPlace):
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    place = await Place().begin()
-    yield place
-    place.broker.crash()
+async def harness() -> AsyncIterator[Harness]:
+    harness = await Harness().begin()
+    yield harness
+    harness.broker.crash()
 
 
-async def test_a_node_authenticates_by_every_mechanism(place: Place) -> None:
-    await place.give_password()
+async def test_a_node_authenticates_by_every_mechanism(harness: Harness) -> None:
+    await harness.give_password()
     for mechanism in MECHANISMS:
-        assert await place.known(place.link(way("LOGIN", "SASL_PLAINTEXT", mechanism, place.clock.now_ms())))
-    assert not await place.known(place.link(None, "PLAINTEXT"))
+        assert await harness.known(harness.link(way("LOGIN", "SASL_PLAINTEXT", mechanism, harness.clock.now_ms())))
+    assert not await harness.known(harness.link(None, "PLAINTEXT"))
 
 
-async def test_an_unauthenticated_follower_fetches_nothing(place: Place) -> None:
-    node = place.link(way("LOGIN", "SASL_PLAINTEXT"))
-    created = await place.asked(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+async def test_an_unauthenticated_follower_fetches_nothing(harness: Harness) -> None:
+    node = harness.link(way("LOGIN", "SASL_PLAINTEXT"))
+    created = await harness.asked(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
     assert not created.topics[0].error_code
 
     async def fetched(link: Link) -> Any:
-        answer = await place.asked(link, fetch_of(7), 12)
+        answer = await harness.asked(link, fetch_of(7), 12)
         return answer if isinstance(answer, Exception) else answer.responses[0].partitions[0].error_code
 
     assert await fetched(node) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # authenticated, but not a replica
-    assert isinstance(await fetched(place.link(None)), LinkBroken)
-    assert await fetched(place.link(None, "PLAINTEXT")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert isinstance(await fetched(harness.link(None)), LinkBroken)
+    assert await fetched(harness.link(None, "PLAINTEXT")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_a_failed_authentication_is_logged_and_retried(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
-    failure = await place.asked(link, EVERYTHING)
+async def test_a_failed_authentication_is_logged_and_retried(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    link = harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
+    failure = await harness.asked(link, EVERYTHING)
     assert isinstance(failure, AuthenticationFailed)
     why = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512"
     assert why in str(failure)
     assert f"Connection to node 7 failed authentication due to: broker:9092: '{why}'" in caplog.text
     assert SCRAM_PASSWORD not in caplog.text
-    await place.give_password()
-    place.clock.advance(2_000)
-    assert await place.known(link)
+    await harness.give_password()
+    harness.clock.advance(2_000)
+    assert await harness.known(link)
 
 
 async def test_the_peers_error_takes_precedence_over_its_close() -> None:
-    place = LinkedPlace()
+    harness = LinkHarness()
 
     class Refusing(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -163,16 +163,16 @@ async def test_the_peers_error_takes_precedence_over_its_close() -> None:
             self.client.data_received(b"".join(written))
             self.client.connection_lost(None)  # in the same turn, as a socket may report it
 
-    await place.network.listen("broker", 9092).accept(Refusing, 10)
-    common: dict[str, Any] = {"clock": place.clock, "timers": place.timers, "random": Random(1), "client_id": "broker-7"}
-    link = SecuredNodeClient(Node(7, "broker", 9092), client_security=way("A", "SASL_PLAINTEXT"), network=place.network, **common)
-    failure = await place.outcome(asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000)))
+    await harness.network.listen("broker", 9092).accept(Refusing, 10)
+    common: dict[str, Any] = {"clock": harness.clock, "timers": harness.timers, "random": Random(1), "client_id": "broker-7"}
+    link = SecuredNodeClient(Node(7, "broker", 9092), client_security=way("A", "SASL_PLAINTEXT"), network=harness.network, **common)
+    failure = await harness.outcome(asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000)))
     assert isinstance(failure, AuthenticationFailed)
     assert "enabled mechanisms are ['X']" in str(failure)
 
 
 async def test_a_long_password_hash_does_not_block_other_connections() -> None:
-    place, asked, proved = LinkedPlace(), [], asyncio.Event()
+    harness, asked, proved = LinkHarness(), [], asyncio.Event()
 
     class Demanding(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -192,62 +192,62 @@ async def test_a_long_password_hash_does_not_block_other_connections() -> None:
                 answer = SaslAuthenticateResponse(auth_bytes=f"r={nonce}x,s=c2FsdA==,i=4096,i=300000".encode())
             self.client.data_received(b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, answer)))
 
-    await place.network.listen("broker", 9092).accept(Demanding, 10)
-    common: dict[str, Any] = {"clock": place.clock, "timers": place.timers, "random": Random(1), "client_id": "broker-7"}
+    await harness.network.listen("broker", 9092).accept(Demanding, 10)
+    common: dict[str, Any] = {"clock": harness.clock, "timers": harness.timers, "random": Random(1), "client_id": "broker-7"}
     client_security = way("A", "SASL_PLAINTEXT", "SCRAM-SHA-512")
-    link = SecuredNodeClient(Node(7, "broker", 9092), client_security=client_security, network=place.network, **common)
+    link = SecuredNodeClient(Node(7, "broker", 9092), client_security=client_security, network=harness.network, **common)
     call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
     await settle()
     assert len(asked) == 2
     await proved.wait()
     link.close()
-    assert isinstance(await place.outcome(call), LinkBroken)
+    assert isinstance(await harness.outcome(call), LinkBroken)
 
 
-async def test_an_unsupported_mechanism_is_reported_with_the_enabled_ones(place: Place) -> None:
+async def test_an_unsupported_mechanism_is_reported_with_the_enabled_ones(harness: Harness) -> None:
     other = jaas("scram.ScramLoginModule", 'username="node" password="x"')
     ours = {"listener.name.login.sasl.enabled.mechanisms": "SCRAM-SHA-256", "listener.name.login.scram-sha-256.sasl.jaas.config": other}
-    failure = await place.asked(place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256", ours=ours)), EVERYTHING)
+    failure = await harness.asked(harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256", ours=ours)), EVERYTHING)
     assert isinstance(failure, AuthenticationFailed)
     assert "Client SASL mechanism 'SCRAM-SHA-256' not enabled in the server, enabled mechanisms are" in str(failure)
     assert all(mechanism in str(failure) for mechanism in MECHANISMS)
 
 
-async def test_a_session_is_renewed_on_the_same_connection_before_it_expires(place: Place) -> None:
-    link = place.link(way("LOGIN", "SASL_PLAINTEXT"))
-    assert await place.known(link)
+async def test_a_session_is_renewed_on_the_same_connection_before_it_expires(harness: Harness) -> None:
+    link = harness.link(way("LOGIN", "SASL_PLAINTEXT"))
+    assert await harness.known(link)
     for _ in range(30):
-        place.clock.advance(9_000)
+        harness.clock.advance(9_000)
         calls = [asyncio.ensure_future(link.call(MetadataRequest(topics=[]), timeout_ms=10_000)) for _ in range(3)]
         await settle()
         assert all(call.result().brokers for call in calls)
-    assert place.broker.connections_made == 1
+    assert harness.broker.connections_made == 1
 
 
-async def test_a_failed_reauthentication_ends_the_connection(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    await place.give_password()
-    link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
-    assert await place.known(link)
+async def test_a_failed_reauthentication_ends_the_connection(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    await harness.give_password()
+    link = harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
+    assert await harness.known(link)
     taken = AlterUserScramCredentialsRequest([ScramCredentialDeletion(USER, SHA_512.number)], [])
-    await place.asked(place.link(way("LOGIN", "SASL_PLAINTEXT")), taken)
-    place.clock.advance(96_000)
+    await harness.asked(harness.link(way("LOGIN", "SASL_PLAINTEXT")), taken)
+    harness.clock.advance(96_000)
     await settle()
-    place.clock.advance(200)
+    harness.clock.advance(200)
     await settle()
     assert "failed authentication due to: broker:9092: 'Authentication failed during re-authentication" in caplog.text
-    assert isinstance(await place.asked(link, EVERYTHING), AuthenticationFailed)
-    await place.give_password()
-    place.clock.advance(2_000)
-    assert await place.known(link)
+    assert isinstance(await harness.asked(link, EVERYTHING), AuthenticationFailed)
+    await harness.give_password()
+    harness.clock.advance(2_000)
+    assert await harness.known(link)
 
 
-async def test_close_during_authentication_leaves_no_task_behind(place: Place) -> None:
-    link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))  # whose rejection is delayed
+async def test_close_during_authentication_leaves_no_task_behind(harness: Harness) -> None:
+    link = harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))  # whose rejection is delayed
     call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
     await settle()
     link.close()
-    assert isinstance(await place.outcome(call), LinkBroken)
-    assert place.broker.connection_count == 0
+    assert isinstance(await harness.outcome(call), LinkBroken)
+    assert harness.broker.connection_count == 0
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tests.support.memory_partition import MemoryPartition
 from tests.support.simulation import settle
 
 
-class Place:
+class Harness:
     """One partition of `__consumer_offsets`, a virtual clock, and services that are started and stopped over it."""
 
     def __init__(self) -> None:
@@ -110,211 +110,211 @@ class Place:
 
 
 @pytest.fixture
-async def place() -> Place:
-    return Place()
+async def harness() -> Harness:
+    return Harness()
 
 
-async def test_a_response_without_a_wait_needs_no_future(place: Place) -> None:
-    joined = place.join()
+async def test_a_response_without_a_wait_needs_no_future(harness: Harness) -> None:
+    joined = harness.join()
     assert isinstance(joined, JoinAnswer)
     assert joined.generation == 1
-    assert place.sync("m", 1) == SyncAnswer(protocol_type="consumer", protocol_name="range", assignment=b"x")
-    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
+    assert harness.sync("m", 1) == SyncAnswer(protocol_type="consumer", protocol_name="range", assignment=b"x")
+    assert harness.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
 
 
-async def test_a_join_that_waits_is_answered_when_the_others_have_joined(place: Place) -> None:
-    place.stable()
-    waiting = place.join(new_member_id="n")
+async def test_a_join_that_waits_is_answered_when_the_others_have_joined(harness: Harness) -> None:
+    harness.stable()
+    waiting = harness.join(new_member_id="n")
     assert isinstance(waiting, asyncio.Future)
-    assert isinstance(place.join("m"), JoinAnswer)
+    assert isinstance(harness.join("m"), JoinAnswer)
     assert (await waiting).generation == 2
 
 
-async def test_a_waiting_client_that_disconnected_is_skipped(place: Place) -> None:
-    place.stable()
-    gone = place.join(new_member_id="n")
+async def test_a_waiting_client_that_disconnected_is_skipped(harness: Harness) -> None:
+    harness.stable()
+    gone = harness.join(new_member_id="n")
     assert isinstance(gone, asyncio.Future)
     gone.cancel()
-    assert isinstance(place.join("m"), JoinAnswer)
+    assert isinstance(harness.join("m"), JoinAnswer)
 
 
-async def test_a_silent_member_is_removed_when_its_session_expires(place: Place) -> None:
-    place.stable()
-    await place.pass_ms(9_000)
-    place.service.heartbeat("g", "m", None, 1)
-    await place.pass_ms(9_999)
-    assert place.state() is ClassicState.STABLE
-    await place.pass_ms(1)
-    assert place.state() is ClassicState.EMPTY
+async def test_a_silent_member_is_removed_when_its_session_expires(harness: Harness) -> None:
+    harness.stable()
+    await harness.pass_ms(9_000)
+    harness.service.heartbeat("g", "m", None, 1)
+    await harness.pass_ms(9_999)
+    assert harness.state() is ClassicState.STABLE
+    await harness.pass_ms(1)
+    assert harness.state() is ClassicState.EMPTY
 
 
-async def test_a_group_has_at_most_one_timer_however_many_heartbeats_come(place: Place) -> None:
-    place.stable()
+async def test_a_group_has_at_most_one_timer_however_many_heartbeats_come(harness: Harness) -> None:
+    harness.stable()
     for _ in range(100):
-        await place.pass_ms(50)
-        place.service.heartbeat("g", "m", None, 1)
-    assert len(place.timers) == 1
+        await harness.pass_ms(50)
+        harness.service.heartbeat("g", "m", None, 1)
+    assert len(harness.timers) == 1
 
 
-async def test_a_failed_write_of_the_assignment_fails_the_sync_and_rebalances(place: Place) -> None:
-    place.join()
-    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert place.sync("m", 1) == SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
-    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
-    place.partition.refusal = None
-    again = place.join("m")
+async def test_a_failed_write_of_the_assignment_fails_the_sync_and_rebalances(harness: Harness) -> None:
+    harness.join()
+    harness.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert harness.sync("m", 1) == SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
+    assert harness.service.heartbeat("g", "m", None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    harness.partition.refusal = None
+    again = harness.join("m")
     assert isinstance(again, JoinAnswer)
     assert again.generation == 2
 
 
-async def test_an_assignment_is_returned_when_it_is_durable(place: Place) -> None:
-    place.join()
-    place.partition.holds_back = True
-    waiting = place.sync("m", 1)
+async def test_an_assignment_is_returned_when_it_is_durable(harness: Harness) -> None:
+    harness.join()
+    harness.partition.holds_back = True
+    waiting = harness.sync("m", 1)
     assert isinstance(waiting, asyncio.Future)
-    place.partition.make_committed()
+    harness.partition.make_committed()
     assert (await waiting).assignment == b"x"
 
 
-async def test_a_lost_assignment_is_answered_not_coordinator(place: Place) -> None:
-    place.join()
-    place.partition.holds_back = True
-    waiting = place.sync("m", 1)
+async def test_a_lost_assignment_is_answered_not_coordinator(harness: Harness) -> None:
+    harness.join()
+    harness.partition.holds_back = True
+    waiting = harness.sync("m", 1)
     assert isinstance(waiting, asyncio.Future)
-    place.partition.lose(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    harness.partition.lose(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert (await waiting).error is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_commit_is_acknowledged_when_it_is_durable_and_a_fetch_waits_behind_it(place: Place) -> None:
-    place.partition.holds_back = True
-    committed = place.commit(5)
-    fetched = place.service.fetch("h", [("t", [0])], require_stable=False)
+async def test_a_commit_is_acknowledged_when_it_is_durable_and_a_fetch_waits_behind_it(harness: Harness) -> None:
+    harness.partition.holds_back = True
+    committed = harness.commit(5)
+    fetched = harness.service.fetch("h", [("t", [0])], require_stable=False)
     assert isinstance(committed, asyncio.Future)
     assert isinstance(fetched, asyncio.Future)
-    place.partition.make_committed()
+    harness.partition.make_committed()
     assert await committed == [ErrorCode.NONE]
     assert (await fetched)[0][1][0].offset == 5
 
 
-async def test_an_append_error_of_a_commit_becomes_a_coordinator_error(place: Place) -> None:
-    place.partition.refusal = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+async def test_an_append_error_of_a_commit_becomes_a_coordinator_error(harness: Harness) -> None:
+    harness.partition.refusal = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     with pytest.raises(Rejected) as refused:
-        place.commit(5)
+        harness.commit(5)
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_groups_and_sessions_are_restored_from_the_log(place: Place) -> None:
-    place.stable()
-    place.commit(5)
-    place.open()
-    await place.service.load()
-    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
-    fetched = place.service.fetch("h", [("t", [0])], require_stable=False)
+async def test_groups_and_sessions_are_restored_from_the_log(harness: Harness) -> None:
+    harness.stable()
+    harness.commit(5)
+    harness.open()
+    await harness.service.load()
+    assert harness.service.heartbeat("g", "m", None, 1) is ErrorCode.NONE
+    fetched = harness.service.fetch("h", [("t", [0])], require_stable=False)
     assert isinstance(fetched, list)
     assert fetched[0][1][0].offset == 5
-    await place.pass_ms(10_000)
-    assert place.state() is ClassicState.EMPTY
+    await harness.pass_ms(10_000)
+    assert harness.state() is ClassicState.EMPTY
 
 
-async def test_heartbeats_succeed_while_groups_are_loading(place: Place) -> None:
-    place.stable()
-    place.commit(5)
-    load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+async def test_heartbeats_succeed_while_groups_are_loading(harness: Harness) -> None:
+    harness.stable()
+    harness.commit(5)
+    load = asyncio.ensure_future(harness.open(chunk_bytes=1).load())
     await asyncio.sleep(0)
     assert not load.done()
-    for refused in (place.join, lambda: place.commit(6), lambda: list(place.service.all_groups())):
+    for refused in (harness.join, lambda: harness.commit(6), lambda: list(harness.service.all_groups())):
         with pytest.raises(Rejected) as refusal:
             refused()
         assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert place.service.heartbeat("g", "stranger", None, 9) is ErrorCode.NONE
+    assert harness.service.heartbeat("g", "stranger", None, 9) is ErrorCode.NONE
     await load
-    assert {group.group_id for group in place.service.all_groups()} == {"g", "h"}
+    assert {group.group_id for group in harness.service.all_groups()} == {"g", "h"}
 
 
-async def test_a_marker_waits_until_its_offsets_are_loaded(place: Place) -> None:
+async def test_a_marker_waits_until_its_offsets_are_loaded(harness: Harness) -> None:
     commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
-    assert place.service.commit_transactional(commit, 5, 0, None) == [ErrorCode.NONE]
-    load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+    assert harness.service.commit_transactional(commit, 5, 0, None) == [ErrorCode.NONE]
+    load = asyncio.ensure_future(harness.open(chunk_bytes=1).load())
     with pytest.raises(Rejected) as refused:
-        place.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
+        harness.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     await load
-    place.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
-    fetched = place.service.fetch("g", [("t", [0])], require_stable=True)
+    harness.service.write_marker(0, TxnMarker(5, 0, True, 0, 0))
+    fetched = harness.service.fetch("g", [("t", [0])], require_stable=True)
     assert isinstance(fetched, list)
     assert fetched[0][1][0].offset == 7
 
 
-def test_refused_transactional_offsets_are_not_pending(place: Place) -> None:
+def test_refused_transactional_offsets_are_not_pending(harness: Harness) -> None:
     commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
-    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    harness.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
     with pytest.raises(Rejected) as refused:
-        place.service.commit_transactional(commit, 5, 0, None)
+        harness.service.commit_transactional(commit, 5, 0, None)
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
-    fetched = place.service.fetch("g", [("t", [0])], require_stable=True)
+    fetched = harness.service.fetch("g", [("t", [0])], require_stable=True)
     assert isinstance(fetched, list)
     assert fetched[0][1][0].error is ErrorCode.NONE
 
 
-async def test_no_coordinator_is_available_until_the_offsets_topic_exists(place: Place) -> None:
-    place.topic = None
-    assert not place.service.shards.exist
+async def test_no_coordinator_is_available_until_the_offsets_topic_exists(harness: Harness) -> None:
+    harness.topic = None
+    assert not harness.service.shards.exist
     with pytest.raises(Rejected) as refused:
-        place.join()
+        harness.join()
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
-    assert place.service.heartbeat("g", "m", None, 1) is ErrorCode.NOT_COORDINATOR
-    assert place.service.heartbeat("", "m", None, 1) is ErrorCode.INVALID_GROUP_ID
+    assert harness.service.heartbeat("g", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+    assert harness.service.heartbeat("", "m", None, 1) is ErrorCode.INVALID_GROUP_ID
     with pytest.raises(Rejected) as refused:
-        place.service.offsets_partition("g")
+        harness.service.offsets_partition("g")
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    await place.service.shards.create_topic()
-    assert isinstance(place.join(), JoinAnswer)
+    await harness.service.shards.create_topic()
+    assert isinstance(harness.join(), JoinAnswer)
 
 
-async def test_offsets_expire_at_the_next_check_after_their_retention(place: Place) -> None:
-    await place.service.load()
-    place.commit(5)
-    await place.pass_ms(7 * 24 * 3_600_000 - 1)
-    assert place.service.get("h") is not None
-    await place.pass_ms(600_000)
-    assert place.service.get("h") is None
+async def test_offsets_expire_at_the_next_check_after_their_retention(harness: Harness) -> None:
+    await harness.service.load()
+    harness.commit(5)
+    await harness.pass_ms(7 * 24 * 3_600_000 - 1)
+    assert harness.service.get("h") is not None
+    await harness.pass_ms(600_000)
+    assert harness.service.get("h") is None
 
 
-async def test_each_partitions_offsets_expire_in_a_turn_of_their_own(place: Place) -> None:
-    service = await place.two_partitions()
-    place.tick(7 * 24 * 3_600_000 + 600_000)
+async def test_each_partitions_offsets_expire_in_a_turn_of_their_own(harness: Harness) -> None:
+    service = await harness.two_partitions()
+    harness.tick(7 * 24 * 3_600_000 + 600_000)
     await asyncio.sleep(0)
     assert len(list(service.all_groups())) == 1
     await asyncio.sleep(0)
     assert list(service.all_groups()) == []
 
 
-async def test_a_deleted_topics_offsets_are_removed_in_batches_that_fit(place: Place) -> None:
-    place.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", partition, 1) for partition in range(2_500)]))
-    before = len(place.partition.log.batches)
-    place.service.forget_topic("t", bytes(16))
-    assert len(place.partition.log.batches) - before == 3
-    fetched = place.service.fetch("h", None, require_stable=False)
+async def test_a_deleted_topics_offsets_are_removed_in_batches_that_fit(harness: Harness) -> None:
+    harness.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", partition, 1) for partition in range(2_500)]))
+    before = len(harness.partition.log.batches)
+    harness.service.forget_topic("t", bytes(16))
+    assert len(harness.partition.log.batches) - before == 3
+    fetched = harness.service.fetch("h", None, require_stable=False)
     assert fetched == []
 
 
-async def test_a_leave_completes_the_rebalance_that_waited_for_the_member(place: Place) -> None:
-    place.stable()
-    waiting = place.join(new_member_id="n")
+async def test_a_leave_completes_the_rebalance_that_waited_for_the_member(harness: Harness) -> None:
+    harness.stable()
+    waiting = harness.join(new_member_id="n")
     assert isinstance(waiting, asyncio.Future)
-    assert place.service.leave("g", [Leaving("m")]) == [ErrorCode.NONE]
+    assert harness.service.leave("g", [Leaving("m")]) == [ErrorCode.NONE]
     assert (await waiting).leader == "n"
 
 
-async def test_a_stop_answers_every_waiting_request_and_leaves_no_timer(place: Place) -> None:
-    await place.service.load()
-    place.stable()
-    waiting = place.join(new_member_id="n")
+async def test_a_stop_answers_every_waiting_request_and_leaves_no_timer(harness: Harness) -> None:
+    await harness.service.load()
+    harness.stable()
+    waiting = harness.join(new_member_id="n")
     assert isinstance(waiting, asyncio.Future)
-    place.service.stop()
+    harness.service.stop()
     assert (await waiting).error is ErrorCode.NOT_COORDINATOR
-    await place.nursery.stop()
-    assert len(place.timers) == 0
+    await harness.nursery.stop()
+    assert len(harness.timers) == 0
 
 
 def test_member_ids_begin_with_the_client_or_instance_id_and_differ() -> None:
@@ -328,94 +328,94 @@ def test_a_member_id_fits_into_a_string_however_long_the_clients_is() -> None:
     assert len(new_member_id("\N{SNOWMAN}" * 10_922, os.urandom).encode()) <= 32_767
 
 
-async def test_a_slow_load_does_not_delay_the_start(place: Place) -> None:
+async def test_a_slow_load_does_not_delay_the_start(harness: Harness) -> None:
     for offset in range(50):
-        place.commit(offset)
-    starting = asyncio.ensure_future(place.open(chunk_bytes=1).load())
+        harness.commit(offset)
+    starting = asyncio.ensure_future(harness.open(chunk_bytes=1).load())
     await asyncio.sleep(0)
-    place.tick(LOAD_BEFORE_SERVING_MS)
+    harness.tick(LOAD_BEFORE_SERVING_MS)
     await starting
     with pytest.raises(Rejected):
-        place.service.get("h")
+        harness.service.get("h")
     async with asyncio.timeout(10):
-        while not place.service.shards.serving():  # noqa: ASYNC110 # as a client asks
+        while not harness.service.shards.serving():  # noqa: ASYNC110 # as a client asks
             await asyncio.sleep(0)
-    assert place.service.get("h") is not None
+    assert harness.service.get("h") is not None
 
 
-async def test_a_partition_that_fails_to_load_is_logged_and_the_start_continues(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    place.commit(5)
+async def test_a_partition_that_fails_to_load_is_logged_and_the_start_continues(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.commit(5)
 
     def broken(*args: object, **kwargs: object) -> None:
         raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
 
-    place.partition.log.read = broken  # type: ignore[method-assign,assignment]  # the disk breaks
-    await place.open().load()
+    harness.partition.log.read = broken  # type: ignore[method-assign,assignment]  # the disk breaks
+    await harness.open().load()
     assert "loading of __consumer_offsets-0 failed" in caplog.text
     with pytest.raises(Rejected) as refused:
-        place.service.get("h")
+        harness.service.get("h")
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
-    assert list(place.service.all_groups()) == []
+    assert list(harness.service.all_groups()) == []
 
 
-async def test_a_damaged_batch_disables_only_its_partitions_groups(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    place.commit(5)
-    damaged = bytearray(place.partition.log.batches[0])
+async def test_a_damaged_batch_disables_only_its_partitions_groups(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.commit(5)
+    damaged = bytearray(harness.partition.log.batches[0])
     damaged[-1] ^= 0xFF
-    place.partition.log.batches[0] = bytes(damaged)
-    await place.open().load()
+    harness.partition.log.batches[0] = bytes(damaged)
+    await harness.open().load()
     assert "loading of __consumer_offsets-0 failed" in caplog.text
     assert "offset 0" in caplog.text
-    assert place.service.heartbeat("h", "m", None, 1) is ErrorCode.NOT_COORDINATOR
+    assert harness.service.heartbeat("h", "m", None, 1) is ErrorCode.NOT_COORDINATOR
 
 
-def beat(place: Place, epoch: int = 0) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+def beat(harness: Harness, epoch: int = 0) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
     """Send a heartbeat of a consumer group's only member."""
     first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_names": frozenset({"t"}), "owned": {}} if epoch == 0 else {}
-    return place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=epoch, **first))
+    return harness.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=epoch, **first))
 
 
 async def test_a_consumer_group_heartbeat_is_answered_when_its_records_are_durable() -> None:
-    place = Place()
-    place.partition.holds_back = True
-    answer = beat(place)
+    harness = Harness()
+    harness.partition.holds_back = True
+    answer = beat(harness)
     assert isinstance(answer, asyncio.Future)
     await asyncio.sleep(0)
     assert not answer.done()
-    place.partition.make_committed()
+    harness.partition.make_committed()
     assert (await answer).epoch == 2
 
 
 async def test_a_consumer_group_heartbeat_with_a_failed_write_can_be_retried() -> None:
-    place = Place()
-    place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
+    harness = Harness()
+    harness.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
     with pytest.raises(Rejected) as refused:
-        beat(place)
+        beat(harness)
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
-    place.partition.refusal = None
-    answer = beat(place)
+    harness.partition.refusal = None
+    answer = beat(harness)
     assert isinstance(answer, HeartbeatAnswer)
     assert answer.epoch == 2
 
 
 async def test_a_consumer_group_members_session_expires_without_heartbeats() -> None:
-    place = Place()
-    beat(place)
-    await place.pass_ms(30_000)
-    beat(place, 2)
-    await place.pass_ms(44_999)
-    group = place.service.get("g")
+    harness = Harness()
+    beat(harness)
+    await harness.pass_ms(30_000)
+    beat(harness, 2)
+    await harness.pass_ms(44_999)
+    group = harness.service.get("g")
     assert isinstance(group, ConsumerGroup)
     assert set(group.members) == {"m"}
-    await place.pass_ms(1)
+    await harness.pass_ms(1)
     assert group.members == {}
 
 
-async def test_an_expression_is_resolved_after_its_heartbeat_is_answered(place: Place) -> None:
+async def test_an_expression_is_resolved_after_its_heartbeat_is_answered(harness: Harness) -> None:
     first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_regex": "t.*", "owned": {}}
-    answer = place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=0, **first))
+    answer = harness.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=0, **first))
     assert isinstance(answer, HeartbeatAnswer)
-    group = place.service.get("g")
+    group = harness.service.get("g")
     assert isinstance(group, ConsumerGroup)
     assert (answer.epoch, group.epoch, group.resolved) == (1, 1, {})
     for _ in range(3):
@@ -423,58 +423,58 @@ async def test_an_expression_is_resolved_after_its_heartbeat_is_answered(place: 
     assert (group.epoch, group.resolved) == (2, {"t.*": frozenset({"t1"})})
 
 
-async def test_an_expression_is_not_resolved_any_more_when_the_service_stops(place: Place) -> None:
+async def test_an_expression_is_not_resolved_any_more_when_the_service_stops(harness: Harness) -> None:
     first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_regex": "t.*", "owned": {}}
-    place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=0, **first))
-    group = place.service.get("g")
+    harness.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=0, **first))
+    group = harness.service.get("g")
     assert isinstance(group, ConsumerGroup)
-    written = place.partition.log.log_end_offset
-    place.service.stop()
+    written = harness.partition.log.log_end_offset
+    harness.service.stop()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert place.partition.log.log_end_offset == written
+    assert harness.partition.log.log_end_offset == written
 
 
 async def test_a_classic_member_that_does_not_rejoin_is_removed_after_its_rebalance_timeout() -> None:
-    place = Place()
-    beat(place)
-    joined = place.join("old", session_timeout_ms=45_000, rebalance_timeout_ms=1_000)
+    harness = Harness()
+    beat(harness)
+    joined = harness.join("old", session_timeout_ms=45_000, rebalance_timeout_ms=1_000)
     assert isinstance(joined, JoinAnswer)
-    place.sync("old", joined.generation)
-    await place.pass_ms(2_000)
+    harness.sync("old", joined.generation)
+    await harness.pass_ms(2_000)
     first: dict[str, Any] = {"rebalance_timeout_ms": 45_000, "topic_names": frozenset({"t"}), "owned": {}}
-    place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="third", epoch=0, **first))
-    assert place.service.heartbeat("g", "old", None, joined.generation) is ErrorCode.REBALANCE_IN_PROGRESS
-    group = place.service.get("g")
+    harness.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="third", epoch=0, **first))
+    assert harness.service.heartbeat("g", "old", None, joined.generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    group = harness.service.get("g")
     assert isinstance(group, ConsumerGroup)
-    await place.pass_ms(999)
+    await harness.pass_ms(999)
     assert "old" in group.members
-    await place.pass_ms(1)
+    await harness.pass_ms(1)
     assert "old" not in group.members
 
 
 async def test_a_bug_while_offsets_expire_stops_neither_other_partitions_nor_the_next_check(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = await place.two_partitions()
+    service = await harness.two_partitions()
     with monkeypatch.context() as patched:
         for shard in service.shards.serving()[-1:]:
             patched.setattr(shard.machine, "expire_offsets", lambda _: 1 // 0)
-        await place.pass_ms(7 * 24 * 3_600_000 + 600_000)
-        await place.pass_ms(limits.TIMER_RETRY_MS)
+        await harness.pass_ms(7 * 24 * 3_600_000 + 600_000)
+        await harness.pass_ms(limits.TIMER_RETRY_MS)
         assert len(list(service.all_groups())) == 1
     for wait_ms in (1, 600_000, 1):
-        await place.pass_ms(wait_ms)
+        await harness.pass_ms(wait_ms)
     assert list(service.all_groups()) == []
 
 
-async def test_a_member_whose_expiry_hit_a_bug_is_removed_later(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    await place.service.load()
-    place.stable()
-    (shard,) = place.service.shards.serving()
+async def test_a_member_whose_expiry_hit_a_bug_is_removed_later(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    await harness.service.load()
+    harness.stable()
+    (shard,) = harness.service.shards.serving()
     with monkeypatch.context() as patched:
         patched.setattr(shard.machine, "expire_members", lambda *_: 1 // 0)
-        await place.pass_ms(60_000)
-    assert place.state() is ClassicState.STABLE
-    await place.pass_ms(limits.TIMER_RETRY_MS)
-    assert place.state() is ClassicState.EMPTY
+        await harness.pass_ms(60_000)
+    assert harness.state() is ClassicState.STABLE
+    await harness.pass_ms(limits.TIMER_RETRY_MS)
+    assert harness.state() is ClassicState.EMPTY

@@ -43,7 +43,7 @@ def _decode(_: object, value: Any) -> str | None:
     return bytes(value).decode()
 
 
-class Place:
+class Harness:
     """An internal topic of two partitions, any of which may be missing, and the shards that were loaded or unloaded."""
 
     def __init__(self) -> None:
@@ -90,157 +90,157 @@ class Place:
 
 
 @pytest.fixture
-async def place() -> Place:
-    return Place()
+async def harness() -> Harness:
+    return Harness()
 
 
-async def test_an_empty_partition_is_served_at_once(place: Place) -> None:
-    assert place.shards.of(KEY).state is ShardState.SERVING
+async def test_an_empty_partition_is_served_at_once(harness: Harness) -> None:
+    assert harness.shards.of(KEY).state is ShardState.SERVING
 
 
-async def test_a_shard_answers_after_its_log_is_loaded(place: Place) -> None:
-    place.write(0, "a", "b", "c")
-    assert place.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+async def test_a_shard_answers_after_its_log_is_loaded(harness: Harness) -> None:
+    harness.write(0, "a", "b", "c")
+    assert harness.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     with pytest.raises(Rejected):
-        place.shards.all()
-    await place.shards.load()
-    assert place.shards.of(KEY).machine.words == ["a", "b", "c"]
-    assert place.loaded == [0]
-    assert [shard.partition.index for shard in place.shards.all()] == [0, 1]
+        harness.shards.all()
+    await harness.shards.load()
+    assert harness.shards.of(KEY).machine.words == ["a", "b", "c"]
+    assert harness.loaded == [0]
+    assert [shard.partition.index for shard in harness.shards.all()] == [0, 1]
 
 
-async def test_a_missing_topic_has_no_coordinator(place: Place) -> None:
-    assert place.shards.exist
-    place.count = 0
-    assert not place.shards.exist
-    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
-    await place.shards.create_topic()
-    assert place.refusal(KEY) is None
+async def test_a_missing_topic_has_no_coordinator(harness: Harness) -> None:
+    assert harness.shards.exist
+    harness.count = 0
+    assert not harness.shards.exist
+    assert harness.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    await harness.shards.create_topic()
+    assert harness.refusal(KEY) is None
 
 
-async def test_an_offline_partition_does_not_move_its_keys(place: Place) -> None:
-    del place.partitions[0]
-    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
-    assert place.shards.of(OTHER_KEY).partition.index == 1
+async def test_an_offline_partition_does_not_move_its_keys(harness: Harness) -> None:
+    del harness.partitions[0]
+    assert harness.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    assert harness.shards.of(OTHER_KEY).partition.index == 1
 
 
-async def test_a_damaged_partition_is_logged_and_not_served(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    place.write(0, "a")
-    place.partitions[0].log.batches[0] = place.partitions[0].log.batches[0][:-1] + b"\xff"
+async def test_a_damaged_partition_is_logged_and_not_served(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.write(0, "a")
+    harness.partitions[0].log.batches[0] = harness.partitions[0].log.batches[0][:-1] + b"\xff"
     with caplog.at_level(logging.ERROR):
-        await place.shards.load()
+        await harness.shards.load()
     assert f"loading of {TOPIC}-0 failed" in caplog.text
-    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
-    assert place.refusal(OTHER_KEY) is None
+    assert harness.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    assert harness.refusal(OTHER_KEY) is None
 
 
-async def test_a_shard_ignores_the_end_of_an_older_leader_epoch(place: Place) -> None:
-    shard = place.shards.of(KEY)
-    place.shards.resigned(0, shard.epoch)
-    assert place.closed == []
-    place.shards.resigned(0, shard.epoch + 1)
-    assert (place.closed, shard.state) == ([0], ShardState.RESIGNED)
-    assert place.shards.serving() == []
+async def test_a_shard_ignores_the_end_of_an_older_leader_epoch(harness: Harness) -> None:
+    shard = harness.shards.of(KEY)
+    harness.shards.resigned(0, shard.epoch)
+    assert harness.closed == []
+    harness.shards.resigned(0, shard.epoch + 1)
+    assert (harness.closed, shard.state) == ([0], ShardState.RESIGNED)
+    assert harness.shards.serving() == []
 
 
-async def test_a_removed_replica_stops_its_shard(place: Place) -> None:
-    shard = place.shards.of(KEY)
-    place.shards.resigned(0, None)
-    assert (place.closed, shard.state) == ([0], ShardState.RESIGNED)
+async def test_a_removed_replica_stops_its_shard(harness: Harness) -> None:
+    shard = harness.shards.of(KEY)
+    harness.shards.resigned(0, None)
+    assert (harness.closed, shard.state) == ([0], ShardState.RESIGNED)
 
 
-async def test_only_changes_of_the_shards_topic_start_or_stop_shards(place: Place) -> None:
+async def test_only_changes_of_the_shards_topic_start_or_stop_shards(harness: Harness) -> None:
     callbacks = SimpleNamespace(on_elected=[], on_resigned=[])
-    place.shards.follow(callbacks)
+    harness.shards.follow(callbacks)
     for topic in ("other", TOPIC):
         for elected in callbacks.on_elected:
             elected(topic, 1, 4)
-    assert [shard.partition.index for shard in place.shards.serving()] == [1]
+    assert [shard.partition.index for shard in harness.shards.serving()] == [1]
     for topic in ("other", TOPIC):
         for resigned in callbacks.on_resigned:
             resigned(topic, 1, 5)
-    assert place.closed == [1]
+    assert harness.closed == [1]
 
 
-async def test_a_leadership_change_of_an_offline_partition_is_ignored(place: Place) -> None:
-    del place.partitions[0]
-    place.shards.elected(0)
-    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+async def test_a_leadership_change_of_an_offline_partition_is_ignored(harness: Harness) -> None:
+    del harness.partitions[0]
+    harness.shards.elected(0)
+    assert harness.refusal(KEY) is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_start_keeps_shards_that_metadata_started(place: Place) -> None:
-    place.write(0, *"abc")
-    place.shards.elected(0)
-    before = place.shards.at(0)
-    await place.shards.load()
-    assert place.shards.at(0) is before
-    assert place.closed == []
+async def test_a_start_keeps_shards_that_metadata_started(harness: Harness) -> None:
+    harness.write(0, *"abc")
+    harness.shards.elected(0)
+    before = harness.shards.at(0)
+    await harness.shards.load()
+    assert harness.shards.at(0) is before
+    assert harness.closed == []
 
 
-async def test_a_known_election_does_not_restart_the_shard(place: Place) -> None:
-    place.write(0, *"abc")
-    place.partitions[0].leader_epoch = 5
-    met = place.shards.at(0)
-    place.shards.elected(0)
-    assert (place.shards.at(0) is met, place.closed) == (True, [])
+async def test_a_known_election_does_not_restart_the_shard(harness: Harness) -> None:
+    harness.write(0, *"abc")
+    harness.partitions[0].leader_epoch = 5
+    met = harness.shards.at(0)
+    harness.shards.elected(0)
+    assert (harness.shards.at(0) is met, harness.closed) == (True, [])
 
 
-async def test_a_partition_led_elsewhere_answers_not_coordinator(place: Place) -> None:
-    place.partitions[0].leads = False
-    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+async def test_a_partition_led_elsewhere_answers_not_coordinator(harness: Harness) -> None:
+    harness.partitions[0].leads = False
+    assert harness.refusal(KEY) is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_new_leader_epoch_loads_the_log_again(place: Place) -> None:
-    before = place.shards.of(KEY)
+async def test_a_new_leader_epoch_loads_the_log_again(harness: Harness) -> None:
+    before = harness.shards.of(KEY)
     before.run(Effects(["mine"], None))
-    place.write(0, "theirs")
-    place.partitions[0].leader_epoch = 5
-    place.shards.elected(0)
+    harness.write(0, "theirs")
+    harness.partitions[0].leader_epoch = 5
+    harness.shards.elected(0)
     await asyncio.sleep(0)
     async with asyncio.timeout(10):
-        while place.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # noqa: ASYNC110 # as a client asks
+        while harness.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # noqa: ASYNC110 # as a client asks
             await asyncio.sleep(0)
-    after = place.shards.of(KEY)
+    after = harness.shards.of(KEY)
     assert (after.machine.words, after.epoch, before.state) == (["mine", "theirs"], 5, ShardState.RESIGNED)
 
 
-async def test_losing_leadership_while_loading_leaves_no_state(place: Place) -> None:
-    place.write(0, *"abcdefgh")
-    place.shards.elected(0)
+async def test_losing_leadership_while_loading_leaves_no_state(harness: Harness) -> None:
+    harness.write(0, *"abcdefgh")
+    harness.shards.elected(0)
     await asyncio.sleep(0)
-    place.partitions[0].leads = False
-    place.shards.resigned(0, 9)
+    harness.partitions[0].leads = False
+    harness.shards.resigned(0, 9)
     for _ in range(20):
         await asyncio.sleep(0)
-    assert (place.loaded, place.closed) == ([], [0])
+    assert (harness.loaded, harness.closed) == ([], [0])
 
 
-async def test_a_stop_ends_all_shards(place: Place) -> None:
-    place.write(1, *"abc")
-    place.shards.of(KEY)
-    place.shards.elected(1)
-    place.shards.stop()
-    assert sorted(place.closed) == [0, 1]
+async def test_a_stop_ends_all_shards(harness: Harness) -> None:
+    harness.write(1, *"abc")
+    harness.shards.of(KEY)
+    harness.shards.elected(1)
+    harness.shards.stop()
+    assert sorted(harness.closed) == [0, 1]
 
 
-async def test_a_bug_after_one_load_does_not_stop_other_loads(place: Place) -> None:
+async def test_a_bug_after_one_load_does_not_stop_other_loads(harness: Harness) -> None:
     class NotTheFirst(list[int]):
         def append(self, index: int) -> None:
             if index == 0:
                 raise ZeroDivisionError
             super().append(index)
 
-    place.loaded = NotTheFirst()
-    place.write(0, "a")
-    place.write(1, "b")
-    await place.shards.load()
-    assert place.loaded == [1]
-    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
-    assert place.shards.of(OTHER_KEY).machine.words == ["b"]
+    harness.loaded = NotTheFirst()
+    harness.write(0, "a")
+    harness.write(1, "b")
+    await harness.shards.load()
+    assert harness.loaded == [1]
+    assert harness.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    assert harness.shards.of(OTHER_KEY).machine.words == ["b"]
 
 
 async def test_a_bug_while_loading_stops_neither_other_loads_nor_the_start(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     apply = Words.apply
 
@@ -250,31 +250,31 @@ async def test_a_bug_while_loading_stops_neither_other_loads_nor_the_start(
         apply(machine, record, record_offset, producer_id)
 
     monkeypatch.setattr(Words, "apply", broken)
-    place.write(0, "a", "bug")
-    place.write(1, "a", "b")
-    await place.shards.load()
+    harness.write(0, "a", "bug")
+    harness.write(1, "a", "b")
+    await harness.shards.load()
     assert "loading of __words-0 failed" in caplog.text
-    assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
-    assert place.shards.of(OTHER_KEY).machine.words == ["a", "b"]
+    assert harness.refusal(KEY) is ErrorCode.NOT_COORDINATOR
+    assert harness.shards.of(OTHER_KEY).machine.words == ["a", "b"]
 
 
-async def test_a_sweep_visits_one_partition_per_turn_despite_a_bug(place: Place) -> None:
-    await place.shards.load()
+async def test_a_sweep_visits_one_partition_per_turn_despite_a_bug(harness: Harness) -> None:
+    await harness.shards.load()
     swept: list[int] = []
 
     def sweep(shard: Shard[str, Words]) -> None:
         swept.append(shard.partition.index)
         assert len(swept) > 1, "a bug"
 
-    place.shards.sweep_every("sweep", 1_000, sweep)
+    harness.shards.sweep_every("sweep", 1_000, sweep)
     turns = []
     for ms in (999, 1, 1_000):
-        place.clock.advance(ms)
-        place.timers.run_due(place.clock.mono_ms())
+        harness.clock.advance(ms)
+        harness.timers.run_due(harness.clock.mono_ms())
         for _ in range(4):  # the clock stands still meanwhile
             turns.append(len(swept))
             await asyncio.sleep(0)
     assert turns == [0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 4, 4]
     assert sorted(swept) == [0, 0, 1, 1]
-    await place.nursery.stop()
-    assert place.timers.next_deadline() is None
+    await harness.nursery.stop()
+    assert harness.timers.next_deadline() is None

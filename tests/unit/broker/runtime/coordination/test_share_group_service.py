@@ -54,7 +54,7 @@ class EndAt10:
         return 10
 
 
-class Place:
+class Harness:
     def __init__(self) -> None:
         clock, partition = VirtualClock(), MemoryPartition()
         self.nursery = Nursery(Timers(), clock, pytest.fail)
@@ -81,55 +81,55 @@ class Place:
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    made = Place()
+async def harness() -> AsyncIterator[Harness]:
+    made = Harness()
     yield made
     await made.nursery.stop()
 
 
-async def test_a_heartbeat_begins_the_initialization_of_new_partitions(place: Place) -> None:
-    epoch = await place.beat()
-    assert {key.partition for key in place.states.states} == {0, 1}
-    assert place.service.initialized_partitions("g") == {T: [0, 1]}
-    assert await place.beat(epoch) == epoch + 1, "they are assigned"
+async def test_a_heartbeat_begins_the_initialization_of_new_partitions(harness: Harness) -> None:
+    epoch = await harness.beat()
+    assert {key.partition for key in harness.states.states} == {0, 1}
+    assert harness.service.initialized_partitions("g") == {T: [0, 1]}
+    assert await harness.beat(epoch) == epoch + 1, "they are assigned"
 
 
-async def test_an_initialization_that_fails_is_begun_again_by_the_next_heartbeat(place: Place) -> None:
-    place.states.failing = {1}
-    epoch = await place.beat()
-    assert place.service.initialized_partitions("g") == {}
-    place.states.failing = set()
-    await place.beat(epoch)
-    assert place.service.initialized_partitions("g") == {T: [0, 1]}
+async def test_an_initialization_that_fails_is_begun_again_by_the_next_heartbeat(harness: Harness) -> None:
+    harness.states.failing = {1}
+    epoch = await harness.beat()
+    assert harness.service.initialized_partitions("g") == {}
+    harness.states.failing = set()
+    await harness.beat(epoch)
+    assert harness.service.initialized_partitions("g") == {T: [0, 1]}
 
 
-async def test_altered_offsets_have_a_failure_for_each_partition(place: Place) -> None:
-    place.states.failing = {1}
-    failures = await place.service.alter_offsets("g", {(T, 0): 4, (T, 1): 5})
+async def test_altered_offsets_have_a_failure_for_each_partition(harness: Harness) -> None:
+    harness.states.failing = {1}
+    failures = await harness.service.alter_offsets("g", {(T, 0): 4, (T, 1): 5})
     assert {found: failure.code for found, failure in failures.items()} == {(T, 1): ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    described = await place.service.describe_offsets("g", {T: [0, 1]})
+    described = await harness.service.describe_offsets("g", {T: [0, 1]})
     assert described == {T: [DescribedOffset(0, 4, lag=6), DescribedOffset(1)]}
 
 
-async def test_offsets_that_cannot_be_deleted_stay(place: Place) -> None:
-    await place.beat()
-    await place.beat(-1)
-    place.states.failing = {0}
-    results, unknown = await place.service.delete_offsets("g", ["t", "u"])
+async def test_offsets_that_cannot_be_deleted_stay(harness: Harness) -> None:
+    await harness.beat()
+    await harness.beat(-1)
+    harness.states.failing = {0}
+    results, unknown = await harness.service.delete_offsets("g", ["t", "u"])
     failure = results[T]
     assert failure is not None
     assert (failure.code, unknown) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, ["u"])
-    place.states.failing = set()
-    assert (await place.service.delete_offsets("g", ["t"]))[0] == {T: None}
+    harness.states.failing = set()
+    assert (await harness.service.delete_offsets("g", ["t"]))[0] == {T: None}
 
 
-async def test_a_group_whose_state_cannot_be_deleted_stays(place: Place) -> None:
-    await place.beat()
-    await place.beat(-1)
-    place.states.failing = {0}
+async def test_a_group_whose_state_cannot_be_deleted_stays(harness: Harness) -> None:
+    await harness.beat()
+    await harness.beat(-1)
+    harness.states.failing = {0}
     with pytest.raises(Rejected):
-        await place.service.delete_group("g")
-    assert place.service.has("g")
-    place.states.failing = set()
-    await place.service.delete_group("g")
-    assert (place.service.has("g"), place.states.states) == (False, {})
+        await harness.service.delete_group("g")
+    assert harness.service.has("g")
+    harness.states.failing = set()
+    await harness.service.delete_group("g")
+    assert (harness.service.has("g"), harness.states.states) == (False, {})

@@ -25,7 +25,7 @@ TOPIC = b"t" * 16
 KEY, OTHER = SharePartitionKey("g", TOPIC, 0), SharePartitionKey("g", TOPIC, 1)
 
 
-class Place:
+class Harness:
     """One partition of `__share_group_state`, a virtual clock, and the services that are started over it."""
 
     def __init__(self) -> None:
@@ -69,77 +69,77 @@ class Place:
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Place]:
-    made = Place()
+async def harness() -> AsyncIterator[Harness]:
+    made = Harness()
     yield made
     await made.nursery.stop()
 
 
-async def test_state_is_loaded_by_the_next_service(place: Place) -> None:
-    place.service.initialize(KEY, 1, 0)
-    place.service.initialize(OTHER, 1, 7)
-    place.write(StateBatch(0, 3, 2, 1))
-    place.service.delete(OTHER)
-    again = place.open()
+async def test_state_is_loaded_by_the_next_service(harness: Harness) -> None:
+    harness.service.initialize(KEY, 1, 0)
+    harness.service.initialize(OTHER, 1, 7)
+    harness.write(StateBatch(0, 3, 2, 1))
+    harness.service.delete(OTHER)
+    again = harness.open()
     await again.load()
     assert again.read(KEY, 0) == ReadState(1, 0, [StateBatch(0, 3, 2, 1)])
     assert again.summary(OTHER) == StateSummary()
 
 
-async def test_a_write_waits_until_it_is_committed(place: Place) -> None:
-    place.service.initialize(KEY, 1, 0)
-    place.partition.holds_back = True
-    written = place.write()
+async def test_a_write_waits_until_it_is_committed(harness: Harness) -> None:
+    harness.service.initialize(KEY, 1, 0)
+    harness.partition.holds_back = True
+    written = harness.write()
     assert isinstance(written, asyncio.Future)
-    read = place.service.read(KEY, 0)
+    read = harness.service.read(KEY, 0)
     assert isinstance(read, asyncio.Future), "a read may reveal uncommitted state"
-    place.partition.make_committed()
+    harness.partition.make_committed()
     assert await written is None
     assert (await read).state_epoch == 1
 
 
-async def test_a_write_that_takes_too_long_fails(place: Place) -> None:
-    place.service.initialize(KEY, 1, 0)
-    place.partition.holds_back = True
-    written = place.write()
+async def test_a_write_that_takes_too_long_fails(harness: Harness) -> None:
+    harness.service.initialize(KEY, 1, 0)
+    harness.partition.holds_back = True
+    written = harness.write()
     assert isinstance(written, asyncio.Future)
-    await place.pass_ms(5_000)
+    await harness.pass_ms(5_000)
     with pytest.raises(Rejected) as late:
         await written
     assert late.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_superseded_records_are_deleted_at_intervals(place: Place) -> None:
-    await place.service.load()
-    place.service.initialize(KEY, 1, 0)
+async def test_superseded_records_are_deleted_at_intervals(harness: Harness) -> None:
+    await harness.service.load()
+    harness.service.initialize(KEY, 1, 0)
     for _ in range(4):
-        place.write()
-    await place.pass_ms(299_999)
-    assert place.deleted == []
-    await place.pass_ms(1)
-    assert place.deleted == [4], "the offset of the newest snapshot"
+        harness.write()
+    await harness.pass_ms(299_999)
+    assert harness.deleted == []
+    await harness.pass_ms(1)
+    assert harness.deleted == [4], "the offset of the newest snapshot"
 
 
-async def test_idle_share_partitions_get_snapshots_so_that_the_log_can_be_cut(place: Place) -> None:
-    await place.service.load()
-    place.service.initialize(KEY, 1, 0)
-    place.service.initialize(OTHER, 1, 0)
+async def test_idle_share_partitions_get_snapshots_so_that_the_log_can_be_cut(harness: Harness) -> None:
+    await harness.service.load()
+    harness.service.initialize(KEY, 1, 0)
+    harness.service.initialize(OTHER, 1, 0)
     for _ in range(4):
-        place.write()
-    await place.pass_ms(300_000)
-    await place.pass_ms(300_000)
-    assert place.deleted[-1] > 1
+        harness.write()
+    await harness.pass_ms(300_000)
+    await harness.pass_ms(300_000)
+    assert harness.deleted[-1] > 1
 
 
-async def test_a_deleted_topic_loses_its_state(place: Place) -> None:
-    place.service.initialize(KEY, 1, 0)
-    place.service.forget_topic(TOPIC)
-    assert place.service.summary(KEY) == StateSummary()
+async def test_a_deleted_topic_loses_its_state(harness: Harness) -> None:
+    harness.service.initialize(KEY, 1, 0)
+    harness.service.forget_topic(TOPIC)
+    assert harness.service.summary(KEY) == StateSummary()
 
 
-async def test_without_the_state_topic_this_broker_coordinates_nothing(place: Place) -> None:
-    place.exists = False
+async def test_without_the_state_topic_this_broker_coordinates_nothing(harness: Harness) -> None:
+    harness.exists = False
     with pytest.raises(Rejected) as refused:
-        place.service.summary(KEY)
+        harness.service.summary(KEY)
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
-    place.service.stop()
+    harness.service.stop()

@@ -22,7 +22,7 @@ A, B, OFFSETS = ("a", 0), ("b", 0), ("__consumer_offsets", 3)
 
 
 @dataclass
-class Place:
+class Harness:
     """Scripted partitions that receive markers, and a virtual clock."""
 
     refusals: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
@@ -38,17 +38,17 @@ class Place:
         self.epoch, self.state = 9, ShardState.SERVING
         self.completion = TxnCompletion(self._send, self.timers, self.clock, self.exists, faults=Faults())
 
-    def exists(self, place: TopicPartition) -> bool:
-        return place not in self.deleted
+    def exists(self, harness: TopicPartition) -> bool:
+        return harness not in self.deleted
 
-    def _send(self, place: TopicPartition, marker: TxnMarker) -> asyncio.Future[None] | None:
-        if place in self.refusals:
-            raise Rejected(self.refusals[place])
-        self.written.append((place, marker))
-        if place not in self.slow:
+    def _send(self, harness: TopicPartition, marker: TxnMarker) -> asyncio.Future[None] | None:
+        if harness in self.refusals:
+            raise Rejected(self.refusals[harness])
+        self.written.append((harness, marker))
+        if harness not in self.slow:
             return None
-        self.waiting[place] = asyncio.get_running_loop().create_future()
-        return self.waiting[place]
+        self.waiting[harness] = asyncio.get_running_loop().create_future()
+        return self.waiting[harness]
 
     def begin(self, *places: TopicPartition, decided: asyncio.Future[None] | None = None) -> None:
         txn = Transaction("tx", 7, 5, 60_000, TxnState.PREPARE_COMMIT, frozenset(places), 0, 0, version=2)
@@ -67,159 +67,159 @@ class Place:
 
     @property
     def places(self) -> list[TopicPartition]:
-        return [place for place, _ in self.written]
+        return [harness for harness, _ in self.written]
 
 
 def test_each_partition_gets_one_marker_at_once() -> None:
-    place = Place()
-    place.begin(B, A, OFFSETS)
-    assert place.written == [(each, TxnMarker(7, 5, True, 9, 2)) for each in (OFFSETS, A, B)]
-    assert (place.done, len(place.completion)) == (1, 0)
+    harness = Harness()
+    harness.begin(B, A, OFFSETS)
+    assert harness.written == [(each, TxnMarker(7, 5, True, 9, 2)) for each in (OFFSETS, A, B)]
+    assert (harness.done, len(harness.completion)) == (1, 0)
 
 
 def test_a_transaction_without_partitions_is_complete_at_once() -> None:
-    place = Place()
-    place.begin()
-    assert place.done == 1
+    harness = Harness()
+    harness.begin()
+    assert harness.done == 1
 
 
 @pytest.mark.parametrize("error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
 def test_only_refused_markers_are_retried(error: ErrorCode) -> None:
-    place = Place(refusals={A: error})
-    place.begin(A, B)
-    assert (place.places, place.done) == ([B], 0)
-    place.pass_ms(limits.MARKER_RETRY_MS)
-    assert (place.places, place.done) == ([B], 0)
-    place.refusals.clear()
-    place.pass_ms(limits.MARKER_RETRY_MS_MAX)
-    assert (place.places, place.done) == ([B, A], 1)
-    assert len(place.timers) == 0
+    harness = Harness(refusals={A: error})
+    harness.begin(A, B)
+    assert (harness.places, harness.done) == ([B], 0)
+    harness.pass_ms(limits.MARKER_RETRY_MS)
+    assert (harness.places, harness.done) == ([B], 0)
+    harness.refusals.clear()
+    harness.pass_ms(limits.MARKER_RETRY_MS_MAX)
+    assert (harness.places, harness.done) == ([B, A], 1)
+    assert len(harness.timers) == 0
 
 
 def test_retry_pauses_grow_to_a_limit_and_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    place = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR})
+    harness = Harness(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR})
     with caplog.at_level(logging.WARNING):
-        place.begin(A)
+        harness.begin(A)
         pauses = []
         for _ in range(10):
-            deadline = place.timers.next_deadline()
+            deadline = harness.timers.next_deadline()
             assert deadline is not None
-            pauses.append(deadline - place.clock.mono_ms())
-            place.pass_ms(pauses[-1])
+            pauses.append(deadline - harness.clock.mono_ms())
+            harness.pass_ms(pauses[-1])
     assert pauses[:3] == [limits.MARKER_RETRY_MS * n for n in (1, 2, 4)]
     assert pauses[-1] == limits.MARKER_RETRY_MS_MAX
     assert len(caplog.records) == 1
 
 
 def test_a_deleted_topic_needs_no_marker() -> None:
-    place = Place(refusals={A: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, deleted={A})
-    place.begin(A, B)
-    assert (place.places, place.done) == ([B], 1)
+    harness = Harness(refusals={A: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, deleted={A})
+    harness.begin(A, B)
+    assert (harness.places, harness.done) == ([B], 1)
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
 def test_a_newer_coordinator_or_producer_epoch_ends_the_retries(error: ErrorCode) -> None:
-    place = Place(refusals={A: error})
-    place.begin(A, B)
-    place.pass_ms(limits.MARKER_RETRY_MS_MAX)
-    assert (place.places, place.done, len(place.completion), len(place.timers)) == ([], 0, 0, 0)
+    harness = Harness(refusals={A: error})
+    harness.begin(A, B)
+    harness.pass_ms(limits.MARKER_RETRY_MS_MAX)
+    assert (harness.places, harness.done, len(harness.completion), len(harness.timers)) == ([], 0, 0, 0)
 
 
 async def test_a_late_response_with_a_newer_epoch_ends_the_retries() -> None:
-    place = Place(slow={A}, refusals={B: ErrorCode.NOT_LEADER_OR_FOLLOWER})
-    place.begin(A, B)
-    place.waiting[A].set_exception(Rejected(ErrorCode.TRANSACTION_COORDINATOR_FENCED))
+    harness = Harness(slow={A}, refusals={B: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    harness.begin(A, B)
+    harness.waiting[A].set_exception(Rejected(ErrorCode.TRANSACTION_COORDINATOR_FENCED))
     await asyncio.sleep(0)
-    assert (place.done, len(place.completion), len(place.timers)) == (0, 0, 0)
+    assert (harness.done, len(harness.completion), len(harness.timers)) == (0, 0, 0)
 
 
 def test_a_partition_that_cannot_have_transactions_needs_no_marker() -> None:
-    place = Place(refusals={A: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
-    place.begin(A, B)
-    assert (place.places, place.done) == ([B], 1)
+    harness = Harness(refusals={A: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+    harness.begin(A, B)
+    assert (harness.places, harness.done) == ([B], 1)
 
 
 async def test_refused_markers_are_retried_while_others_are_in_flight() -> None:
-    place = Place(slow={B}, refusals={A: ErrorCode.NOT_LEADER_OR_FOLLOWER})
-    place.begin(A, B)
-    place.refusals.clear()
-    place.pass_ms(limits.MARKER_RETRY_MS)
-    assert (place.places, place.done) == ([B, A], 0)
-    place.waiting[B].set_result(None)
+    harness = Harness(slow={B}, refusals={A: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    harness.begin(A, B)
+    harness.refusals.clear()
+    harness.pass_ms(limits.MARKER_RETRY_MS)
+    assert (harness.places, harness.done) == ([B, A], 0)
+    harness.waiting[B].set_result(None)
     await asyncio.sleep(0)
-    assert (place.done, len(place.timers)) == (1, 0)
+    assert (harness.done, len(harness.timers)) == (1, 0)
 
 
 async def test_a_marker_for_a_deleted_topic_is_not_retried() -> None:
-    place = Place(slow={A}, deleted={A})
-    place.begin(A)
-    place.waiting[A].set_exception(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    harness = Harness(slow={A}, deleted={A})
+    harness.begin(A)
+    harness.waiting[A].set_exception(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     await asyncio.sleep(0)
-    assert (place.done, len(place.timers)) == (1, 0)
+    assert (harness.done, len(harness.timers)) == (1, 0)
 
 
 async def test_a_transaction_is_complete_when_its_last_marker_is_durable() -> None:
-    place = Place(slow={A, B})
-    place.begin(A, B)
-    place.waiting[A].set_result(None)
+    harness = Harness(slow={A, B})
+    harness.begin(A, B)
+    harness.waiting[A].set_result(None)
     await asyncio.sleep(0)
-    assert place.done == 0
-    place.waiting[B].set_result(None)
+    assert harness.done == 0
+    harness.waiting[B].set_result(None)
     await asyncio.sleep(0)
-    assert place.done == 1
+    assert harness.done == 1
 
 
 async def test_a_marker_that_was_lost_is_written_again() -> None:
-    place = Place(slow={A})
-    place.begin(A)
-    place.waiting[A].set_exception(Rejected(ErrorCode.KAFKA_STORAGE_ERROR))
+    harness = Harness(slow={A})
+    harness.begin(A)
+    harness.waiting[A].set_exception(Rejected(ErrorCode.KAFKA_STORAGE_ERROR))
     await asyncio.sleep(0)
-    place.slow.clear()
-    place.pass_ms(limits.MARKER_RETRY_MS)
-    assert (place.places, place.done) == ([A, A], 1)
+    harness.slow.clear()
+    harness.pass_ms(limits.MARKER_RETRY_MS)
+    assert (harness.places, harness.done) == ([A, A], 1)
 
 
 def test_a_failed_completion_is_retried_without_new_markers() -> None:
-    place = Place(can_complete=False)
-    place.begin(A)
-    place.can_complete = True
-    place.pass_ms(limits.MARKER_RETRY_MS)
-    assert (place.places, place.done, len(place.completion)) == ([A], 2, 0)
+    harness = Harness(can_complete=False)
+    harness.begin(A)
+    harness.can_complete = True
+    harness.pass_ms(limits.MARKER_RETRY_MS)
+    assert (harness.places, harness.done, len(harness.completion)) == ([A], 2, 0)
 
 
 async def test_after_a_stop_nothing_is_written() -> None:
-    place = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR}, slow={B})
-    place.begin(A, B)
-    place.completion.stop()
-    place.refusals.clear()
-    place.waiting[B].set_result(None)
+    harness = Harness(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR}, slow={B})
+    harness.begin(A, B)
+    harness.completion.stop()
+    harness.refusals.clear()
+    harness.waiting[B].set_result(None)
     await asyncio.sleep(0)
-    place.pass_ms(limits.MARKER_RETRY_MS_MAX)
-    assert (place.places, place.done) == ([B], 0)
+    harness.pass_ms(limits.MARKER_RETRY_MS_MAX)
+    assert (harness.places, harness.done) == ([B], 0)
 
 
 async def test_no_marker_is_sent_before_the_decision_is_committed() -> None:
-    place = Place()
+    harness = Harness()
     decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    place.begin(A, decided=decided)
+    harness.begin(A, decided=decided)
     await asyncio.sleep(0)
-    assert place.written == []
+    assert harness.written == []
     decided.set_result(None)
     await asyncio.sleep(0)
-    assert (place.places, place.done) == ([A], 1)
+    assert (harness.places, harness.done) == ([A], 1)
 
 
 async def test_a_lost_decision_sends_no_marker() -> None:
-    place = Place()
+    harness = Harness()
     decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    place.begin(A, decided=decided)
+    harness.begin(A, decided=decided)
     decided.set_exception(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     await asyncio.sleep(0)
-    assert place.written == []
+    assert harness.written == []
 
 
 def test_a_resigned_coordinator_sends_no_more_markers() -> None:
-    moved, stays = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR}), Place()
+    moved, stays = Harness(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR}), Harness()
     moved.begin(A)
     moved.completion.stop(stays)
     assert len(moved.completion) == 1

@@ -25,7 +25,7 @@ from ottla.broker.replication.waits import Condition
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord
-from tests.support.member_dirs import MemberDir, Place, broker, change, partition
+from tests.support.member_dirs import MemberDir, TopicPartition, broker, change, partition
 from tests.support.metadata_images import level
 
 ID, NEW_ID = b"i" * 16, b"n" * 16
@@ -143,10 +143,10 @@ class Turns:
     """Records the state of the broker's partitions in each turn of the event loop while it applies a change."""
 
     def __init__(self, member: MemberDir) -> None:
-        self.looks: list[dict[Place, bool]] = []
+        self.looks: list[dict[TopicPartition, bool]] = []
         self._member = member
 
-    async def of(self, *records: MetadataRecord) -> list[dict[Place, bool]]:
+    async def of(self, *records: MetadataRecord) -> list[dict[TopicPartition, bool]]:
         telling = asyncio.ensure_future(self._member.publish(*records))
         while not telling.done():
             self.looks.append(self._member.roles())

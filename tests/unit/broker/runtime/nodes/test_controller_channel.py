@@ -27,7 +27,7 @@ from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeRespon
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from ottla.protocol.schema import Message
 from tests.support.answering_node import HANG_UP
-from tests.support.node_links import LinkedPlace
+from tests.support.node_links import LinkHarness
 from tests.support.simulation import settle
 
 FIRST, SECOND = Node(3000, "first", 9093), Node(3001, "second", 9093)
@@ -43,7 +43,7 @@ def same(request: Request) -> Any:
     return BrokerHeartbeatResponse(throttle_time_ms=request.body.broker_id)
 
 
-class Cluster(LinkedPlace):
+class Cluster(LinkHarness):
     """A channel to the controller, and the node that metadata names as the controller."""
 
     def __init__(self, retry_timeout_ms: int | None = 60_000) -> None:

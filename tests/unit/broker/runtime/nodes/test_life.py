@@ -22,7 +22,7 @@ from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatResponse
-from tests.support.node_links import LinkedPlace
+from tests.support.node_links import LinkHarness
 from tests.support.simulation import settle
 
 CONTROLLER = Node(3000, "controller", 9093)
@@ -30,7 +30,7 @@ SERVED: dict[int, tuple[int, int]] = {ApiKey.BROKER_REGISTRATION: (0, 4), ApiKey
 EPOCH, DIRECTORY, INTERVAL = 12, b"\x10" * 16, 2_000
 
 
-class Living(LinkedPlace):
+class Living(LinkHarness):
     """A broker's lifecycle, with a scripted controller that registers it at offset 12 unless told not to respond."""
 
     def __init__(self) -> None:

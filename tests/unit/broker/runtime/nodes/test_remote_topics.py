@@ -25,14 +25,14 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
 from ottla.protocol.principal import read_principal
-from tests.support.node_links import LinkedPlace
+from tests.support.node_links import LinkHarness
 from tests.support.simulation import settle
 
 CONTROLLER = Node(3000, "controller", 9093)
 SERVED = {ApiKey.CREATE_TOPICS: (2, 7), ApiKey.ENVELOPE: (0, 0), ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0)}
 
 
-class Member(LinkedPlace):
+class Member(LinkHarness):
     """Broker 7 with broker epoch 42, whose controller responds with `answers` in order."""
 
     async def begin(self, *answers: Any, **settings: str) -> RemoteTopics:
