@@ -10,7 +10,8 @@ Rules:
 - A held or delayed request is still sent to the cluster after its client has disconnected, on the connection that the gateway opened for
   that client (`late-request`, `hold-request`).
 - The client gets the cluster's bytes, unless a rule or an address changed the response.
-- A response of more than DECODED_AT_ONCE_BYTES is decoded and encoded on a thread: with 10,000 partitions, each takes 25 to 50 ms.
+- A response of more than DECODED_AT_ONCE_BYTES is decoded and encoded on a thread: with 10,000 partitions, each takes 25 to 50 ms. Only one
+  is decoded at a time, so that those before it are encoded and freed: the byte budget does not count what is decoded.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Interception:
         self.clock = clock
         self.timers = timers
         self._topic_name = topic_name
+        self.decoding = asyncio.Lock()
         self._tasks: set[asyncio.Task[Reply]] = set()
 
     def topic_name(self, topic_id: bytes) -> str | None:
@@ -120,11 +122,13 @@ class InterceptedRequest:
         frame: memoryview,
         send: Callable[[InterceptedRequest, memoryview], None],
         on_over: Callable[[InterceptedRequest], None],
+        decoding: asyncio.Lock,
     ) -> None:
         self.request = request
         self._frame = frame
         self._send = send
         self._on_over: Callable[[InterceptedRequest], None] | None = on_over
+        self._decoding = decoding
         self._pending: list[asyncio.Future[tuple[memoryview, AddressView]]] = []
         self._raw: list[Buffer] | None = None
         self._is_large = False
@@ -162,18 +166,17 @@ class InterceptedRequest:
         call.response_bytes = PREFIX_BYTES + len(frame)
         header = self.request.header
         self._is_large = self._is_large or len(frame) > limits.DECODED_AT_ONCE_BYTES
-        self._version, response = await self._computed(
-            partial(decoded, header.api_key, header.api_version, frame, limits.GATEWAY_LOGGED_ELEMENTS)
-        )
+        decode = partial(decoded, header.api_key, header.api_version, frame, limits.GATEWAY_LOGGED_ELEMENTS)
+        if self._is_large:
+            async with self._decoding:
+                self._version, response = await on_thread(decode)
+        else:
+            self._version, response = decode()
         changed = change(header.api_key, self._version, response, view)
         if self._raw is None and not changed:
             self._raw = sized(frame)
         message: Message = response
         return message
-
-    async def _computed(self, compute: Callable[[], T]) -> T:
-        """Return the result of `compute`, which runs on a thread if the response is large."""
-        return await asyncio.get_running_loop().run_in_executor(None, compute) if self._is_large else compute()
 
     def failed(self) -> None:
         """Fail every pending `ask` with CloseConnection, because the connection to the cluster has ended."""
@@ -190,7 +193,8 @@ class InterceptedRequest:
 
     async def finished(self, call: Call, answer: Awaitable[Message | None]) -> Reply:
         """Wait for the interceptors' response and return the bytes for the client. Raises what `answer` raises."""
-        return await self._computed(partial(self.reply, call, await answer))
+        response = await answer
+        return await on_thread(partial(self.reply, call, response)) if self._is_large else self.reply(call, response)
 
     def reply(self, call: Call, response: Message | None) -> Reply:
         """Return the bytes for the client: the cluster's, unless a rule or an address changed the response; None without a response."""
@@ -200,6 +204,16 @@ class InterceptedRequest:
             return self._raw
         header = self.request.header
         return encode_response(header.api_key, self._version, header.correlation_id, response)
+
+
+async def on_thread(compute: Callable[[], T]) -> T:
+    """Return the result of `compute`, which runs on a thread. A cancelled caller waits, too: the thread holds a decoded response."""
+    computing = asyncio.get_running_loop().run_in_executor(None, compute)
+    try:
+        return await asyncio.shield(computing)
+    finally:
+        await asyncio.wait([computing])
+        del computing  # its exception refers to this frame
 
 
 async def _finish(asking: InterceptedRequest, call: Call, answer: Awaitable[Any]) -> Reply:

@@ -239,7 +239,7 @@ class Passage:
     # --- interception ----------------------------------------------------------------------------------------------------------
 
     def _intercept(self, interception: Interception, request: Request, frame: memoryview) -> None:
-        asking = InterceptedRequest(request, frame, self._ask, self._over)
+        asking = InterceptedRequest(request, frame, self._ask, self._over, interception.decoding)
         self._unasked[asking] = None
         reply = interception.answer(asking, self._number, len(frame))
         if isinstance(reply, asyncio.Task):

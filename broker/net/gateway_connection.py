@@ -26,7 +26,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.timers import TimerHandle
 from ottla.broker.gateway.address_book import Address, AddressBook, ClientsView
-from ottla.broker.gateway.interception import Interception
+from ottla.broker.gateway.interception import Interception, on_thread
 from ottla.broker.gateway.passage import Passage
 from ottla.broker.net.network import host_and_port, plain_address
 from ottla.broker.net.session import ByteBudget
@@ -61,7 +61,6 @@ class GatewayConnections:
         self.made = 0
         """The number of connections ever accepted."""
         self.budget = ByteBudget()
-        self.decoding = asyncio.Lock()
         self._shedding = Shedding(self.budget, limits.NODE_RESPONSE_BYTES, timers, clock.mono_ms, lambda: None)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -360,20 +359,13 @@ class GatewayConnection:
         """Rewrite large responses in parts, with turns of other connections in between, until none is left."""
         while self._passage.is_rewriting:
             if self._passage.has_work:
-                async with self._shared.decoding:
+                async with self._shared.interception.decoding:
                     while self._passage.has_work:
-                        await self._compute()
+                        await on_thread(self._passage.compute)
                         await self._rewrite_more()
             else:
                 await self._rewrite_more()
         self._rewriting = None
-
-    async def _compute(self) -> None:
-        computing = asyncio.get_running_loop().run_in_executor(None, self._passage.compute)
-        try:
-            await asyncio.shield(computing)
-        finally:
-            await computing  # also when cancelled: the thread holds the decoded response
 
     async def _rewrite_more(self) -> None:
         await self._shared.turns.mine()

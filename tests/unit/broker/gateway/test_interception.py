@@ -209,6 +209,22 @@ async def test_other_connections_are_served_while_a_response_of_10000_partitions
     assert BEAT in harness.to_cluster
 
 
+async def test_one_large_response_is_decoded_at_a_time_and_the_next_one_while_it_is_encoded(threads: HeldThreads) -> None:
+    harness, other = Harness("throttle:ms=5"), Harness()
+    other.passage = Passage(ClientsView(BOOK, "gw"), harness.interception, 2, other.changed)
+    for each in (harness, other):
+        await each.ask(request(MetadataRequest(None), 12, 1))
+        await each.answer(response(large_metadata(), 12, 1))
+    waiting = []
+    while threads.works:
+        waiting.append(len(threads.works))
+        threads.run()
+        await harness.settled()
+    assert waiting == [1, 2, 2, 1], "to decode one, to encode it and to decode the other, to encode both, to encode one"
+    other.take()
+    assert len(harness.to_client) == len(other.to_client) > limits.DECODED_AT_ONCE_BYTES
+
+
 @pytest.mark.parametrize("size", [20, 20_000])
 async def test_a_response_that_cannot_be_decoded_ends_the_connection(threads: HeldThreads, size: int) -> None:
     harness = Harness("throttle:api=Heartbeat,ms=5")
