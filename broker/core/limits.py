@@ -340,6 +340,11 @@ WIRE_LOG_WAITING = 16
 Further ones get shorter lines at once.
 """
 
+WIRE_LOG_WAITING_BYTES = 4 * MIB
+"""The same for their encoded bytes, except for a broker's own responses, which have not been encoded. Decoded, the smallest elements take
+15 times as many: 60 MiB. One message may have more.
+"""
+
 WIRE_LOG_NAMES = 100
 """Topics, groups and transactional ids of a kept line by which a later filter finds it."""
 

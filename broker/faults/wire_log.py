@@ -5,8 +5,8 @@ Rules:
 - Of byte fields (records, salts, password hashes, HMACs of delegation tokens) only the length is logged.
 - Setting values are logged for topics and other resources without secrets. Brokers' setting values, which may be passwords, are masked.
 - A peer's text is cut and its control characters are escaped, so that each exchange is one line.
-- A document is complete, unless it has a limit (the console's, and a file's while WIRE_LOG_WAITING lines wait): then long lists and texts
-  are cut, and each cut is marked.
+- A document is complete, unless it has a limit (the console's, and a file's while WIRE_LOG_WAITING lines, or messages of
+  WIRE_LOG_WAITING_BYTES, wait): then long lists and texts are cut, and each cut is marked.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import is_dataclass, replace
 from datetime import UTC, datetime
+from io import StringIO
 from threading import BoundedSemaphore, Lock
 from typing import Any, Final
 
@@ -60,8 +61,8 @@ class WireLog:
     """An observer that writes a line for each exchange that a `LogFilter` of the same arguments wants. `write` gets each line without a
     line break, from one thread at a time.
 
-    The line of a long message is made and written by a thread, after the lines of later exchanges. If WIRE_LOG_WAITING of them wait, the
-    next one is made at once, without the response's size and with cut fields.
+    The line of a long message is made and written by a thread, after the lines of later exchanges. If WIRE_LOG_WAITING of them wait, or
+    their messages have WIRE_LOG_WAITING_BYTES, the next one is made at once, without the response's size and with cut fields.
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class WireLog:
         self._as_json = as_json
         self._writing = Lock()
         self._room = BoundedSemaphore(limits.WIRE_LOG_WAITING)
+        self._taken_bytes = self._written_bytes = 0
+        """Bytes of the long messages that the thread got, and of those whose lines it has written, from the start on."""
         self._thread: ThreadPoolExecutor | None = None
         """Created for the first long message. The interpreter waits for it at its end, so no line is lost."""
 
@@ -87,7 +90,7 @@ class WireLog:
             return
         if not self._takes_long(exchange):
             self._say(json.dumps(document(exchange)) if self._as_json else line(exchange))
-        elif self._room.acquire(blocking=False):
+        elif self._takes(exchange):
             self._thread = self._thread or ThreadPoolExecutor(1, "wire-log")
             self._thread.submit(self._say_long, exchange)
         else:
@@ -100,11 +103,22 @@ class WireLog:
         measures = exchange.response is not None and exchange.response_bytes is None
         return (measures or self._as_json) and exchange.response is not None and is_long(exchange.response)
 
+    def _takes(self, exchange: Exchange) -> bool:
+        """Return whether the line of an exchange may wait for the thread, and count it."""
+        waiting, more = self._taken_bytes - self._written_bytes, _bytes(exchange)
+        if (waiting and waiting + more > limits.WIRE_LOG_WAITING_BYTES) or not self._room.acquire(blocking=False):
+            return False
+        self._taken_bytes += more
+        return True
+
     def _say_long(self, exchange: Exchange) -> None:
         try:
             # in small pieces of Python: `json.dumps` would not let the event loop run before its end
-            self._say("".join(json.JSONEncoder().iterencode(document(exchange))) if self._as_json else line(exchange))
+            text = StringIO()
+            text.writelines(json.JSONEncoder().iterencode(document(exchange)) if self._as_json else [line(exchange)])
+            self._say(text.getvalue())
         finally:
+            self._written_bytes += _bytes(exchange)
             self._room.release()
 
     def _say(self, text: str) -> None:
@@ -217,6 +231,10 @@ def _field(name: str, value: Any, room: _Room, *, masked: bool) -> Any:
     if name.endswith("_id") and isinstance(value, bytes) and len(value) == _UUID_BYTES:
         return room.shown(id_text(value))
     return _plain(value, room, masked=masked)
+
+
+def _bytes(exchange: Exchange) -> int:
+    return exchange.size + (exchange.response_bytes or 0)
 
 
 def _errors(exchange: Exchange) -> list[str]:

@@ -3,11 +3,14 @@ from __future__ import annotations
 import json
 import queue
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.faults.engine import Exchange
 from ottla.broker.faults.rules import parse_filter
 from ottla.broker.faults.wire_log import WireLog, document, line, plain
 from ottla.protocol.codec import encode_response
@@ -149,3 +152,21 @@ def test_a_long_response_has_a_shorter_line_while_too_many_wait_for_the_thread(m
     assert ("-> ? B  1.5 ms" in text, by_test) == (True, True)
     cut = json.loads(documents.next()[0])
     assert (cut["response_bytes"], "more" in cut["response"]["topics"][-1]) == (None, True)
+
+
+def test_a_long_response_has_a_cut_document_while_too_many_bytes_wait_for_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[tuple[Callable[[Exchange], None], Exchange]] = []
+    thread = SimpleNamespace(submit=lambda *work: waiting.append(work))
+    monkeypatch.setattr("ottla.broker.faults.wire_log.ThreadPoolExecutor", lambda *_: thread)
+    lines = Lines()
+    log = WireLog(lines.write, as_json=True)
+    exchange = replace(exchange_of(MetadataRequest(None), LONG, version=9), response_bytes=limits.WIRE_LOG_WAITING_BYTES)
+    log(exchange)
+    log(exchange)
+    assert len(waiting) == 1
+    assert "more" in json.loads(lines.next()[0])["response"]["topics"][-1]
+    write, of = waiting.pop()
+    write(of)
+    assert len(json.loads(lines.next()[0])["response"]["topics"]) == len(LONG.topics)
+    log(exchange)
+    assert len(waiting) == 1
