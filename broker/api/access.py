@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from ottla.broker.api.authorizer import Asking, Authorizer
+from ottla.broker.api.authorizer import AuthorizableRequest, Authorizer
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core.acl import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
 from ottla.broker.core.rejected import Rejected
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         @property
         def authorizer(self) -> Authorizer | None: ...
 
-    class Guarded(Asking, Protocol):
+    class Guarded(AuthorizableRequest, Protocol):
         """The context of a handler, of a broker or of a controller."""
 
         @property

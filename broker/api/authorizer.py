@@ -46,7 +46,7 @@ class Known(Protocol):
     def principal(self) -> Principal: ...
 
 
-class Asking(Protocol):
+class AuthorizableRequest(Protocol):
     """The properties of a request that the authorizer needs: a part of the handler's context."""
 
     @property
@@ -106,16 +106,16 @@ class Authorizer:
         self._version += 1
 
     def allowed(
-        self, asking: Asking, operation: Operation, resource: Resource, name: str, *, quietly: bool = False, count: int = 1
+        self, request: AuthorizableRequest, operation: Operation, resource: Resource, name: str, *, quietly: bool = False, count: int = 1
     ) -> bool:
         """Return whether the client is authorized. A denial is logged unless `quietly` is set, because the resource is silently omitted or
         another permission is tried. `count` is how often the request names the resource.
         """
-        peer = asking.peer
+        peer = request.peer
         asked = _Check(peer.principal, peer.host, operation, resource, name)
         verdict = self._verdict(asked)
         if not verdict.allowed and not quietly:
-            self._denials.record(asked, asking.api_key, count, verdict)
+            self._denials.record(asked, request.api_key, count, verdict)
         return verdict.allowed
 
     def is_super_user(self, peer: Known) -> bool:
@@ -126,16 +126,16 @@ class Authorizer:
         """Return whether the client is authorized, without a line in the audit log."""
         return self._verdict(_Check(peer.principal, peer.host, operation, resource, name)).allowed
 
-    def allowed_somewhere(self, asking: Asking, operation: Operation, resource: Resource) -> bool:
+    def allowed_somewhere(self, request: AuthorizableRequest, operation: Operation, resource: Resource) -> bool:
         """Return whether the client may perform the operation on any resource of the type."""
-        peer = asking.peer
+        peer = request.peer
         if self._verdict(_Check(peer.principal, peer.host, operation, resource, _ANY_NAME)).allowed:
             return True
         return self._index.any_of_type(str(peer.principal), java_host(peer.host), operation, resource)
 
-    def operations(self, asking: Asking, resource: Resource, name: str) -> int:
+    def operations(self, request: AuthorizableRequest, resource: Resource, name: str) -> int:
         """Return the client's authorized operations on a resource as bits (KIP-430)."""
-        return bits([each for each in SUPPORTED[resource] if self.allowed(asking, each, resource, name, quietly=True)])
+        return bits([each for each in SUPPORTED[resource] if self.allowed(request, each, resource, name, quietly=True)])
 
     def _verdict(self, asked: _Check) -> AclVerdict:
         self._refresh()
@@ -163,9 +163,9 @@ class ReadOnlyAuthorizer(Authorizer):
         """Return False: nobody is authorized for everything."""
         return False
 
-    def allowed_somewhere(self, asking: Asking, operation: Operation, resource: Resource) -> bool:
+    def allowed_somewhere(self, request: AuthorizableRequest, operation: Operation, resource: Resource) -> bool:
         """Return whether the operation is a read that the client may perform on any resource of the type."""
-        return operation in READS and super().allowed_somewhere(asking, operation, resource)
+        return operation in READS and super().allowed_somewhere(request, operation, resource)
 
     def _judged(self, asked: _Check) -> AclVerdict:
         return super()._judged(asked) if asked.operation in READS else AclVerdict(False)

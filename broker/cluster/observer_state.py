@@ -82,14 +82,14 @@ class ObservedLog(Protocol):
     def has_snapshot(self, snapshot: SnapshotId) -> bool: ...
 
 
-class Ask(NamedTuple):
+class SendRequest(NamedTuple):
     """Send this request; then call `answered` or `failed`."""
 
     peer: QuorumNode
     request: FetchRequest | k59.FetchSnapshotRequest
 
 
-class Pause(NamedTuple):
+class WaitUntil(NamedTuple):
     """Send nothing before this time, in monotonic ms."""
 
     until_ms: int
@@ -133,13 +133,13 @@ class DropDownload(NamedTuple):
     """Discard the snapshot under download."""
 
 
-class Trouble(NamedTuple):
+class LogWarning(NamedTuple):
     """Log this text for the operator."""
 
     text: str
 
 
-Action = SaveElection | AppendRecords | TruncateTo | BeginDownload | WritePart | DropDownload | Trouble
+Action = SaveElection | AppendRecords | TruncateTo | BeginDownload | WritePart | DropDownload | LogWarning
 
 
 @dataclass(slots=True)
@@ -205,16 +205,16 @@ class ObserverState:
 
     # --- requests ------------------------------------------------------------------------------------------------------------------
 
-    def next_step(self, now_ms: int) -> Ask | Pause:
+    def next_step(self, now_ms: int) -> SendRequest | WaitUntil:
         """Return the next request, or the time until which no request can be sent because all nodes are in backoff."""
         self._backoff_until_ms = {peer: until for peer, until in self._backoff_until_ms.items() if until > now_ms}
         if self.leader is not None and self.leader not in self._backoff_until_ms:
-            return Ask(self.leader, self._fetch() if self._download is None else self._fetch_snapshot(self._download))
+            return SendRequest(self.leader, self._fetch() if self._download is None else self._fetch_snapshot(self._download))
         first = self._random.randrange(len(self._bootstrap))
         for peer in (*self._bootstrap[first:], *self._bootstrap[:first]):
             if peer not in self._backoff_until_ms:
-                return Ask(peer, self._fetch())
-        return Pause(min(self._backoff_until_ms.values()))
+                return SendRequest(peer, self._fetch())
+        return WaitUntil(min(self._backoff_until_ms.values()))
 
     def _fetch(self) -> FetchRequest:
         partition = FetchPartition(
@@ -333,7 +333,7 @@ class ObserverState:
         self.back_off(peer, now_ms)
         if error == ErrorCode.BROKER_NOT_AVAILABLE:
             return []
-        return [Trouble(f"{peer.host}:{peer.port} rejects the request for the cluster's metadata with error {_name(error)}")]
+        return [LogWarning(f"{peer.host}:{peer.port} rejects the request for the cluster's metadata with error {_name(error)}")]
 
     # --- Fetch ---------------------------------------------------------------------------------------------------------------------
 
@@ -349,7 +349,7 @@ class ObserverState:
         if min(_numbers(snapshot)) < 0 or self._log.has_snapshot(snapshot):
             self.back_off(peer, now_ms)
             what = "not a snapshot" if min(_numbers(snapshot)) < 0 else "already here"
-            return [Trouble(f"{peer.host}:{peer.port} names {snapshot} as the snapshot to read instead of the log, which is {what}")]
+            return [LogWarning(f"{peer.host}:{peer.port} names {snapshot} as the snapshot to read instead of the log, which is {what}")]
         if self._download is not None and self._download.snapshot == snapshot:
             return []
         dropped = self._drop_download()

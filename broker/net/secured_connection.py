@@ -29,7 +29,7 @@ from ottla.broker.core.principal import ANONYMOUS, USER, Principal
 from ottla.broker.net.connection import Connection, Shared
 from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.broker.net.session import PendingReply
-from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, ListenerSasl, Moment, SaslExchange, SaslSession, Step
+from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, ClockReading, ListenerSasl, SaslExchange, SaslSession, Step
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class _SaslGate:
             else:
                 return self._shared.dispatcher.handle(self._peer, frame)
         clock = self._shared.clock
-        step = self._exchange.take(frame, Moment(clock.now_ms(), clock.mono_ms()))
+        step = self._exchange.take(frame, ClockReading(clock.now_ms(), clock.mono_ms()))
         if self._exchange.done is not None:
             self._authenticated(self._exchange.done)
         if step.end is not AfterStep.CONTINUE:

@@ -80,7 +80,7 @@ class SaslSession(NamedTuple):
     expires_mono_ms: int | None
 
 
-class Moment(NamedTuple):
+class ClockReading(NamedTuple):
     """The wall-clock time and the monotonic time of an event."""
 
     wall_ms: int
@@ -117,7 +117,7 @@ class SaslExchange:
         self._framed = False
         self.done: SaslSession | None = None
 
-    def take(self, frame: Buffer, now: Moment) -> Step:
+    def take(self, frame: Buffer, now: ClockReading) -> Step:
         """Process one frame of the client."""
         if self._state is _State.OTHER_MECHANISM:
             assert self._before is not None
@@ -175,7 +175,7 @@ class SaslExchange:
 
     # --- tokens ------------------------------------------------------------------------------------------------------------------
 
-    def _bare_token(self, token: bytes, now: Moment) -> Step:
+    def _bare_token(self, token: bytes, now: ClockReading) -> Step:
         """Process a token after version 0 of the handshake. A failure gets no response."""
         try:
             answer = self._evaluated(token, now)
@@ -185,7 +185,7 @@ class SaslExchange:
             return Step([], AfterStep.REJECT, str(error))
         return Step([] if answer is None else [_SIZE.pack(len(answer)) + answer])
 
-    def _framed_token(self, frame: Buffer, now: Moment) -> Step:
+    def _framed_token(self, frame: Buffer, now: ClockReading) -> Step:
         try:
             request = self._decode(frame)
         except UnsupportedVersion as error:
@@ -218,7 +218,7 @@ class SaslExchange:
             lifetime_ms = max(0, self.done.expires_mono_ms - now.mono_ms)
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)))
 
-    def _evaluated(self, token: bytes, now: Moment) -> bytes | None:
+    def _evaluated(self, token: bytes, now: ClockReading) -> bytes | None:
         """Return the mechanism's response to a token; set `done` when authentication is complete. Raises Refused, Failed or Broken."""
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
@@ -230,7 +230,7 @@ class SaslExchange:
             self.done = SaslSession(mechanism.user, self._name, mechanism.by_token, self._expiry(mechanism, now))
         return answer
 
-    def _expiry(self, mechanism: Mechanism, now: Moment) -> int | None:
+    def _expiry(self, mechanism: Mechanism, now: ClockReading) -> int | None:
         """Return the monotonic time at which the session expires: the earlier of the broker's limit and the credentials' expiry. It is in
         the past if the credentials have expired.
         """

@@ -25,7 +25,7 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.telemetry.payloads import Payload, Payloads
-from ottla.broker.telemetry.subscriptions import MetricsSubscriptions, Pusher, Wanted
+from ottla.broker.telemetry.subscriptions import ClientSubscription, MetricsSubscriptions, Pusher
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
 from ottla.protocol.records.compression import Codec, codec_of, decompress
@@ -43,7 +43,7 @@ class TelemetryInstance:
     request."""
 
     pusher: Pusher
-    wanted: Wanted
+    wanted: ClientSubscription
     version: int
     """`MetricsSubscriptions.version` when the instance was created."""
     last_get_ms: int = 0
@@ -125,7 +125,7 @@ class ClientTelemetry:
     def __contains__(self, instance_id: bytes) -> bool:
         return instance_id in self._instances
 
-    def get(self, instance_id: bytes, pusher: Pusher) -> tuple[bytes, Wanted]:
+    def get(self, instance_id: bytes, pusher: Pusher) -> tuple[bytes, ClientSubscription]:
         """Return (instance id, subscription) of a client. A client without an id (all zeros) gets a new one.
 
         Raises Rejected(THROTTLING_QUOTA_EXCEEDED) if the client asks before its push interval is over.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
-from ottla.broker.telemetry.subscriptions import Pusher, Wanted
+from ottla.broker.telemetry.subscriptions import ClientSubscription, Pusher
 from ottla.protocol.records.compression import Codec
 
 
@@ -16,7 +16,7 @@ class Payload(NamedTuple):
 
     instance_id: bytes
     pusher: Pusher
-    wanted: Wanted
+    wanted: ClientSubscription
     received_ms: int
     terminating: bool
     codec: Codec

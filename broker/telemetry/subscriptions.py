@@ -65,7 +65,7 @@ class Pusher(NamedTuple):
         }
 
 
-class Wanted(NamedTuple):
+class ClientSubscription(NamedTuple):
     """The combined subscription of one client. `subscription_id` changes with the contents and differs between clients."""
 
     subscription_id: int
@@ -103,7 +103,7 @@ class MetricsSubscriptions:
             return
         self.version += 1
 
-    def wanted_of(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> Wanted:
+    def wanted_of(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> ClientSubscription:
         """Return the combined subscription of one client."""
         interval_ms, names = PUSH_INTERVAL_MS, list[str]()
         for name in in_hash_order(self._by_name, string_hash):
@@ -112,7 +112,7 @@ class MetricsSubscriptions:
                 names += in_hash_order(subscription.metrics, string_hash)
                 interval_ms = min(interval_ms, subscription.interval_ms)
         metrics = (ALL,) if ALL in names else tuple(in_hash_order(names, string_hash))
-        return Wanted(_subscription_id(metrics, interval_ms, instance_id), metrics, interval_ms)
+        return ClientSubscription(_subscription_id(metrics, interval_ms, instance_id), metrics, interval_ms)
 
 
 def _read(name: str, overrides: Mapping[str, str]) -> _Subscription:

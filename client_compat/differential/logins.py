@@ -26,7 +26,7 @@ from client_compat.differential.normalise import Names, Plain, normalise
 from client_compat.differential.probe import Seen
 from client_compat.differential.run import Report, common_versions, compare
 from client_compat.differential.signed import ALLOWED_URLS, Issuer
-from client_compat.differential.tokens import SECRET, TokenStory, by_kafkas_tool
+from client_compat.differential.tokens import SECRET, TokenClients, by_kafkas_tool
 from client_compat.kafka.reference import SMALL_JVM, ReferenceBroker
 from client_compat.support.brokers import HOST, BrokerProcess
 from client_compat.support.kerberos import Realm
@@ -161,7 +161,7 @@ class Step:
         return f"{self.kind} {self.name} v{self.version}"
 
 
-def story(random: Random, keys: Sequence[int]) -> list[Step]:
+def drawn_steps(random: Random, keys: Sequence[int]) -> list[Step]:
     """Draw mostly the steps of a normal client, with a few odd ones in between. `keys` are the API keys for other requests."""
     steps: list[Step] = []
     if random.random() < 0.4:
@@ -467,13 +467,13 @@ def differential_of_logins(
         report = Report(version)
         keys = sorted(set(common_versions(*plain)) - OWN_READERS - ELSEWHERE)
         for number in range(stories):
-            steps, listener = story(random, keys), random.choice(LISTENERS)
+            steps, listener = drawn_steps(random, keys), random.choice(LISTENERS)
             name = f"login {seed}/{number} at {listener}"
             kafka, ours = (Login(ports[listener]).run(steps) for ports in (theirs, mine))
             report.scenarios.append(name)
             report.answers += len(kafka)
             report.differences += compare(name, kafka, ours)
-        tokens = [TokenStory(ports["LOGIN"], open_port, USERS).run() for ports, open_port in zip((theirs, mine), plain, strict=True)]
+        tokens = [TokenClients(ports["LOGIN"], open_port, USERS).run() for ports, open_port in zip((theirs, mine), plain, strict=True)]
         by_tool = by_kafkas_tool(directory, theirs["LOGIN"], mine["LOGIN"])
         signed = [_with_signed_tokens(ports[SIGNED], issuer.tokens()) for ports in (theirs, mine)]
         reports = {"tokens": tokens, "tokens by Kafka's tool": by_tool, "signed tokens": signed}

@@ -48,7 +48,7 @@ def settings(realm: Realm, listener: str) -> dict[str, str]:
     }
 
 
-class _Game(NamedTuple):
+class _GssapiExchange(NamedTuple):
     """A client's GSSAPI authentication, with deviations from the protocol. `choice` is the client's final message (security layer and
     maximum size, RFC 4752); it is GSS-wrapped unless `bare`."""
 
@@ -64,36 +64,36 @@ class _Game(NamedTuple):
 
 
 GAMES = {
-    "right": _Game(),
-    "right, of another realm's kind": _Game("Cleo/admin"),
-    "right, by an expression": _Game("gus/x"),
-    "without mutual authentication": _Game(mutual=False),
-    "for another": _Game(choice=_CHOICE + b"bob@R.TEST"),
-    "for nobody in UTF-8": _Game(choice=_CHOICE + b"\xff\xfe"),
-    "that wants integrity": _Game(choice=b"\x02\x00\x00\x00"),
-    "that wants privacy": _Game(choice=b"\x04\x00\xff\xff"),
-    "that wants all": _Game(choice=b"\x07\x00\xff\xff"),
-    "that wants nothing": _Game(choice=b"\x00\x00\x00\x00"),
-    "that says nothing": _Game(choice=b""),
-    "that says one byte": _Game(choice=b"\x01"),
-    "that says one wrong byte": _Game(choice=b"\x02"),
-    "that says three bytes": _Game(choice=b"\x01\x00\x00"),
-    "that wraps nothing": _Game(bare=True),
-    "that sends no last token": _Game(choice=b"", bare=True),
-    "that encrypts": _Game(encrypted=True),
-    "that speaks in between": _Game(between=b"x"),
-    "for another service": _Game(service=OTHER_SERVICE),
-    "of SPNEGO": _Game(spnego=True),
-    "with a non-simple name": _Game("eve"),
-    "with a long name": _Game("dan/a/b"),
-    "empty": _Game(first=lambda _: b""),
-    "one byte": _Game(first=lambda _: b"\x60"),
-    "no frame": _Game(first=lambda token: token[17:]),
-    "raw": _Game(first=lambda token: token[token.index(b"\x6e\x82") :]),
-    "cut": _Game(first=lambda token: token[:-9]),
-    "changed": _Game(first=lambda token: token[:-4] + bytes(byte ^ 1 for byte in token[-4:])),
-    "of another mechanism": _Game(first=lambda token: token.replace(_KERBEROS, _KERBEROS[:-1] + b"\x09")),
-    "of PLAIN": _Game(first=lambda _: b"\0ann\0ann"),
+    "right": _GssapiExchange(),
+    "right, of another realm's kind": _GssapiExchange("Cleo/admin"),
+    "right, by an expression": _GssapiExchange("gus/x"),
+    "without mutual authentication": _GssapiExchange(mutual=False),
+    "for another": _GssapiExchange(choice=_CHOICE + b"bob@R.TEST"),
+    "for nobody in UTF-8": _GssapiExchange(choice=_CHOICE + b"\xff\xfe"),
+    "that wants integrity": _GssapiExchange(choice=b"\x02\x00\x00\x00"),
+    "that wants privacy": _GssapiExchange(choice=b"\x04\x00\xff\xff"),
+    "that wants all": _GssapiExchange(choice=b"\x07\x00\xff\xff"),
+    "that wants nothing": _GssapiExchange(choice=b"\x00\x00\x00\x00"),
+    "that says nothing": _GssapiExchange(choice=b""),
+    "that says one byte": _GssapiExchange(choice=b"\x01"),
+    "that says one wrong byte": _GssapiExchange(choice=b"\x02"),
+    "that says three bytes": _GssapiExchange(choice=b"\x01\x00\x00"),
+    "that wraps nothing": _GssapiExchange(bare=True),
+    "that sends no last token": _GssapiExchange(choice=b"", bare=True),
+    "that encrypts": _GssapiExchange(encrypted=True),
+    "that speaks in between": _GssapiExchange(between=b"x"),
+    "for another service": _GssapiExchange(service=OTHER_SERVICE),
+    "of SPNEGO": _GssapiExchange(spnego=True),
+    "with a non-simple name": _GssapiExchange("eve"),
+    "with a long name": _GssapiExchange("dan/a/b"),
+    "empty": _GssapiExchange(first=lambda _: b""),
+    "one byte": _GssapiExchange(first=lambda _: b"\x60"),
+    "no frame": _GssapiExchange(first=lambda token: token[17:]),
+    "raw": _GssapiExchange(first=lambda token: token[token.index(b"\x6e\x82") :]),
+    "cut": _GssapiExchange(first=lambda token: token[:-9]),
+    "changed": _GssapiExchange(first=lambda token: token[:-4] + bytes(byte ^ 1 for byte in token[-4:])),
+    "of another mechanism": _GssapiExchange(first=lambda token: token.replace(_KERBEROS, _KERBEROS[:-1] + b"\x09")),
+    "of PLAIN": _GssapiExchange(first=lambda _: b"\0ann\0ann"),
 }
 """The games by description. All are played with SaslAuthenticate requests, and those in `BARE` also with tokens without a header."""
 BARE = ("right", "without mutual authentication", "that wants integrity", "empty", "that says one byte", "with a non-simple name")
@@ -113,20 +113,20 @@ class Tickets:
         self.offers.clear()
         seen: list[Seen] = []
         for name, game in GAMES.items():
-            seen += self._story(name, port, 1, [self._tokens(game)])
+            seen += self._log_ins(name, port, 1, [self._tokens(game)])
         for name in BARE:
-            seen += self._story(f"bare, {name}", port, 0, [self._tokens(GAMES[name])])
+            seen += self._log_ins(f"bare, {name}", port, 0, [self._tokens(GAMES[name])])
         for user in ("ann", "bob", "eve"):
-            seen += self._story(f"again as {user}", port, 1, [self._tokens(GAMES["right"]), self._tokens(_Game(user))])
-        seen += self._story("nobody, and again", port, 1, [self._tokens(GAMES["with a non-simple name"]), self._tokens(GAMES["right"])])
+            seen += self._log_ins(f"again as {user}", port, 1, [self._tokens(GAMES["right"]), self._tokens(_GssapiExchange(user))])
+        seen += self._log_ins("nobody, and again", port, 1, [self._tokens(GAMES["with a non-simple name"]), self._tokens(GAMES["right"])])
         kept: list[bytes] = []
 
         def keep(token: bytes) -> bytes:
             kept.append(token)
             return token
 
-        seen += self._story("kept", port, 1, [self._tokens(_Game(first=keep))])
-        seen += self._story("shown again", port, 1, [self._tokens(_Game(first=lambda _: kept[0]))])
+        seen += self._log_ins("kept", port, 1, [self._tokens(_GssapiExchange(first=keep))])
+        seen += self._log_ins("shown again", port, 1, [self._tokens(_GssapiExchange(first=lambda _: kept[0]))])
         return [*seen, Seen("offers", "GSSAPI", 1, list(self.offers))]
 
     def _of(self, user: str) -> Any:
@@ -136,7 +136,7 @@ class Tickets:
             self._credentials[user] = gssapi.Credentials(name=name, usage="initiate", store=store)
         return self._credentials[user]
 
-    def _tokens(self, game: _Game) -> Tokens:
+    def _tokens(self, game: _GssapiExchange) -> Tokens:
         name = gssapi.Name(f"{game.service}@{self.realm.name}", gssapi.NameType.kerberos_principal)
         flags = _MUTUAL if game.mutual else gssapi.RequirementFlag.out_of_sequence_detection
         if game.spnego:
@@ -152,7 +152,7 @@ class Tickets:
         self.offers.append(offer.hex())
         yield (game.choice if game.bare else raw.wrap(context, game.choice, confidential=game.encrypted).message), True
 
-    def _story(self, name: str, port: int, version: int, log_ins: list[Tokens]) -> list[Seen]:
+    def _log_ins(self, name: str, port: int, version: int, log_ins: list[Tokens]) -> list[Seen]:
         with Client(HOST, port, client_id="t", timeout_s=_TIMEOUT_S) as client:
             return [Seen(f"{name}: {number}", "GSSAPI", version, said) for number, said in enumerate(_played(client, version, log_ins))]
 

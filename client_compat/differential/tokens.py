@@ -69,7 +69,7 @@ class Moment:
 
 
 @dataclass(slots=True)
-class TokenStory:
+class TokenClients:
     """One broker. `port` requires SASL (PLAIN or SCRAM); `open_port` is plaintext, without authentication."""
 
     port: int

@@ -140,7 +140,7 @@ def log_ins(listeners: SecuredListeners) -> None:
     Other requests are sent in between.
     """
     with listeners.through(listeners.rng.choice(("BARE", "BARE", "BARE", "LOGIN", "AGAIN"))) as peer:
-        story = _Story(listeners)
+        story = _LoginState(listeners)
         for step in range(listeners.rng.randint(1, STEPS_MAX)):
             kind = "handshake" if step == 0 and listeners.rng.random() < 0.8 else listeners.rng.choice(KINDS)
             listeners.target.counts[f"log-ins: {kind}"] += 1
@@ -158,7 +158,7 @@ KINDS = ("token", "token", "token", "request", "any", "handshake")
 
 
 @dataclass(slots=True)
-class _Story:
+class _LoginState:
     """The state of a log-in: chosen mechanism, token format, and the server's first message."""
 
     listeners: SecuredListeners

@@ -67,7 +67,7 @@ def spool(
     state = _opened(directory, there.cluster_id)
     notes, problems = list(there.notes), list(there.problems)
     with Cluster(address) as cluster:
-        keeper = _Keeper(address, cluster, throttle, directory, state, segment_bytes)
+        keeper = _SpoolWriter(address, cluster, throttle, directory, state, segment_bytes)
         for done, span in enumerate(there.spans):
             progress(f"fetching {span.topic}-{span.partition}", done, len(there.spans))
             try:
@@ -82,7 +82,7 @@ def spool(
 
 
 @dataclass(frozen=True, slots=True)
-class _Keeper:
+class _SpoolWriter:
     """Fetches partitions into one directory."""
 
     address: Address

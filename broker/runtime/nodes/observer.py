@@ -27,18 +27,18 @@ from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.observer_state import (
     Action,
     AppendRecords,
-    Ask,
     BeginDownload,
     DropDownload,
+    LogWarning,
     Observer,
     ObserverLimits,
     ObserverState,
-    Pause,
     QuorumFault,
     QuorumNode,
     SaveElection,
-    Trouble,
+    SendRequest,
     TruncateTo,
+    WaitUntil,
     WritePart,
 )
 from ottla.broker.cluster.snapshots import SnapshotId
@@ -158,12 +158,12 @@ class MetadataObserver:
         await self._save_election()
         while True:
             step = self._state.next_step(self._clock.mono_ms())
-            if isinstance(step, Pause):
+            if isinstance(step, WaitUntil):
                 await pause(self._nursery.timers, self._clock, step.until_ms - self._clock.mono_ms())
             else:
                 await self._ask(step)
 
-    async def _ask(self, step: Ask) -> None:
+    async def _ask(self, step: SendRequest) -> None:
         peer = step.peer
         try:
             response = await self._link_to(peer).call(step.request, timeout_ms=self._settings.request_timeout_ms)
@@ -204,7 +204,7 @@ class MetadataObserver:
                 await self._write_part(action)
             case DropDownload():
                 self._drop_partial()
-            case Trouble(text):
+            case LogWarning(text):
                 self._log_trouble(text)
 
     async def _save_election(self) -> None:

@@ -24,7 +24,7 @@ class Somebody:
 
 
 @dataclass
-class Asking:
+class Request:
     peer: Somebody = field(default_factory=Somebody)
     api_key: int = ApiKey.LIST_OFFSETS
 
@@ -47,16 +47,16 @@ class Harness:
         self._acls = {one.id: one for one in acls}
 
     def may(self, operation: Operation = Operation.READ, name: str = "orders", *, quietly: bool = False, count: int = 1) -> bool:
-        return self.authorizer.allowed(Asking(), operation, Resource.TOPIC, name, quietly=quietly, count=count)
+        return self.authorizer.allowed(Request(), operation, Resource.TOPIC, name, quietly=quietly, count=count)
 
 
 @pytest.mark.parametrize("super_users", [(), ("User:ann",)])
 def test_a_read_only_node_authorizes_reads_alone(super_users: tuple[str, ...]) -> None:
     authorizer = ReadOnlyAuthorizer(super_users, True, dict, VirtualClock())
-    allowed = {each for each in SUPPORTED[Resource.TOPIC] if authorizer.allowed(Asking(), each, Resource.TOPIC, "orders")}
+    allowed = {each for each in SUPPORTED[Resource.TOPIC] if authorizer.allowed(Request(), each, Resource.TOPIC, "orders")}
     assert allowed == {Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS}
-    assert not authorizer.allowed_somewhere(Asking(), Operation.WRITE, Resource.TOPIC)
-    assert authorizer.allowed_somewhere(Asking(), Operation.READ, Resource.TOPIC)
+    assert not authorizer.allowed_somewhere(Request(), Operation.WRITE, Resource.TOPIC)
+    assert authorizer.allowed_somewhere(Request(), Operation.READ, Resource.TOPIC)
     assert not authorizer.is_super_user(Somebody())
 
 
@@ -109,8 +109,8 @@ def test_authorized_operations_are_bits_and_are_not_logged(caplog: pytest.LogCap
     caplog.set_level(logging.INFO, AUDIT)
     harness = Harness(acl(Operation.READ), acl(Operation.ALTER_CONFIGS))
     expected = bits([Operation.READ, Operation.DESCRIBE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS])
-    assert harness.authorizer.operations(Asking(), Resource.TOPIC, "orders") == expected
-    assert Harness(super_users=("User:ann",)).authorizer.operations(Asking(), Resource.TOPIC, "t") == bits(SUPPORTED[Resource.TOPIC])
+    assert harness.authorizer.operations(Request(), Resource.TOPIC, "orders") == expected
+    assert Harness(super_users=("User:ann",)).authorizer.operations(Request(), Resource.TOPIC, "t") == bits(SUPPORTED[Resource.TOPIC])
     assert not harness.may(Operation.WRITE, quietly=True)
     assert caplog.messages == []
 

@@ -10,17 +10,17 @@ import pytest
 from ottla.broker.cluster.election import Election
 from ottla.broker.cluster.observer_state import (
     AppendRecords,
-    Ask,
     BeginDownload,
     DropDownload,
+    LogWarning,
     Observer,
     ObserverState,
-    Pause,
     QuorumFault,
     QuorumNode,
     SaveElection,
-    Trouble,
+    SendRequest,
     TruncateTo,
+    WaitUntil,
     WritePart,
 )
 from ottla.broker.cluster.snapshots import SnapshotId
@@ -96,9 +96,9 @@ def part(
     return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart("__cluster_metadata", [response])])
 
 
-def asked(state: ObserverState, now_ms: int = 0) -> Ask:
+def asked(state: ObserverState, now_ms: int = 0) -> SendRequest:
     step = state.next_step(now_ms)
-    assert isinstance(step, Ask)
+    assert isinstance(step, SendRequest)
     return step
 
 
@@ -163,7 +163,7 @@ def test_a_response_without_news_is_followed_by_a_20_ms_pause(response: FetchRes
 def test_a_retriable_error_is_logged_and_retried(response: FetchResponse) -> None:
     state = follower()
     (action,) = state.answered(ONE, response, 0)
-    assert isinstance(action, Trouble)
+    assert isinstance(action, LogWarning)
     assert asked(state, 20).peer == ONE
 
 
@@ -248,7 +248,7 @@ def test_a_wrong_snapshot_part_stops_the_observer(response: k59.FetchSnapshotRes
 def test_an_invalid_or_present_snapshot_is_not_fetched(response: NamedSnapshot) -> None:
     state = follower(Log(snapshots={SnapshotId(9, 3)}))
     (action,) = state.answered(ONE, answer(snapshot_id=response), 0)
-    assert isinstance(action, Trouble)
+    assert isinstance(action, LogWarning)
     assert isinstance(asked(state, 20).request, FetchRequest)
 
 
@@ -259,7 +259,7 @@ def test_a_silent_leader_is_retried_with_backoff_and_others_are_asked() -> None:
     for _ in range(9):
         state.failed(ONE, 1000)
     state.failed(TWO, 1100)
-    assert state.next_step(1101) == Pause(1120)
+    assert state.next_step(1101) == WaitUntil(1120)
     assert (asked(state, 1499).peer, asked(state, 1500).peer) == (TWO, ONE)
     state.answered(ONE, answer(), 1500)
     state.failed(ONE, 2000)

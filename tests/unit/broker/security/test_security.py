@@ -8,7 +8,7 @@ import pytest
 from ottla.broker.api.error_response import error_response
 from ottla.broker.api.k18_api_versions import is_valid
 from ottla.broker.security.plain import Plain
-from ottla.broker.security.sasl import AfterStep, ListenerSasl, Moment, SaslExchange, SaslSession, Step
+from ottla.broker.security.sasl import AfterStep, ClockReading, ListenerSasl, SaslExchange, SaslSession, Step
 from ottla.protocol.codec import decode_request, encode_request
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
@@ -16,7 +16,7 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from tests.support.logins import plain
 
-NOW = Moment(1_000_000, 5_000)
+NOW = ClockReading(1_000_000, 5_000)
 USERS = {"ann": "pass word", "bob": "b"}
 ANN = SaslSession("ann", "PLAIN", False, 6_000)
 

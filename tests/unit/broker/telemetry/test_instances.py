@@ -13,7 +13,7 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.telemetry.instances import ClientTelemetry
-from ottla.broker.telemetry.subscriptions import PUSH_INTERVAL_MS, Pusher, Wanted
+from ottla.broker.telemetry.subscriptions import PUSH_INTERVAL_MS, ClientSubscription, Pusher
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
 from ottla.protocol.records.compression import Codec, compress
@@ -30,7 +30,7 @@ class Harness:
         self.clock, self.timers = VirtualClock(), Timers()
         self.telemetry = ClientTelemetry(self.clock, self.timers, random.Random(7).randbytes, MAX_BYTES, **of_release)
 
-    def get(self, instance_id: bytes = ANN, connection: int = 1, client_id: str = "c") -> Wanted:
+    def get(self, instance_id: bytes = ANN, connection: int = 1, client_id: str = "c") -> ClientSubscription:
         return self.telemetry.get(instance_id, pusher(connection, client_id))[1]
 
     def push(self, subscription_id: int, instance_id: bytes = ANN, connection: int = 1, **fields: Any) -> ErrorCode:

@@ -5,13 +5,13 @@ import pytest
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
 from ottla.broker.telemetry.payloads import Payload, Payloads
-from ottla.broker.telemetry.subscriptions import Pusher, Wanted
+from ottla.broker.telemetry.subscriptions import ClientSubscription, Pusher
 from ottla.protocol.records.compression import Codec
 
 
 def payload(number: int, data: bytes = b"otlp", client_id: str | None = "c") -> Payload:
     pusher = Pusher(number, client_id, "s", "1", "127.0.0.1", 4_000)
-    return Payload(number.to_bytes(16, "big"), pusher, Wanted(1, (), 1_000), 0, False, Codec.NONE, data, len(data))
+    return Payload(number.to_bytes(16, "big"), pusher, ClientSubscription(1, (), 1_000), 0, False, Codec.NONE, data, len(data))
 
 
 def test_a_payload_replaces_the_instances_previous_one() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from ottla.broker.cluster.topic_ids import id_text
-from ottla.broker.telemetry.subscriptions import MetricsSubscriptions, Pusher, Wanted
+from ottla.broker.telemetry.subscriptions import ClientSubscription, MetricsSubscriptions, Pusher
 
 ANN = hashlib.sha256(b"ann").digest()[:16]
 PUSHER = Pusher(1, "client", "software", "1.25", "0:0:0:0:0:0:0:1", 40_000)
 
 
-def wanted(*subscriptions: Mapping[str, str], **changes: Any) -> Wanted:
+def wanted(*subscriptions: Mapping[str, str], **changes: Any) -> ClientSubscription:
     """Return the subscription that `PUSHER`, with these changes, gets from all of these resources."""
     found = MetricsSubscriptions()
     for number, configs in enumerate(subscriptions):
@@ -26,15 +26,15 @@ def wanted(*subscriptions: Mapping[str, str], **changes: Any) -> Wanted:
 @pytest.mark.parametrize(
     ("subscriptions", "expected"),
     [
-        ([], Wanted(1813420910, (), 300_000)),
-        ([{"interval.ms": "100"}], Wanted(-1636868296, (), 100)),
-        ([{"metrics": "a,*"}, {"metrics": "b"}], Wanted(-2071670893, ("*",), 300_000)),
-        ([{"metrics": "d,c,b,a", "interval.ms": "1000"}], Wanted(-813209489, ("a", "b", "c", "d"), 1000)),
-        ([{"metrics": "BB,Aa,C#"}, {"metrics": "C#,Aa,BB"}], Wanted(1938181986, ("C#", "Aa", "BB"), 300_000)),
-        ([{"metrics": "a", "interval.ms": "3600000"}], Wanted(133924626, ("a",), 300_000)),
+        ([], ClientSubscription(1813420910, (), 300_000)),
+        ([{"interval.ms": "100"}], ClientSubscription(-1636868296, (), 100)),
+        ([{"metrics": "a,*"}, {"metrics": "b"}], ClientSubscription(-2071670893, ("*",), 300_000)),
+        ([{"metrics": "d,c,b,a", "interval.ms": "1000"}], ClientSubscription(-813209489, ("a", "b", "c", "d"), 1000)),
+        ([{"metrics": "BB,Aa,C#"}, {"metrics": "C#,Aa,BB"}], ClientSubscription(1938181986, ("C#", "Aa", "BB"), 300_000)),
+        ([{"metrics": "a", "interval.ms": "3600000"}], ClientSubscription(133924626, ("a",), 300_000)),
     ],
 )
-def test_subscriptions_are_merged_under_kafkas_id(subscriptions: Sequence[Mapping[str, str]], expected: Wanted) -> None:
+def test_subscriptions_are_merged_under_kafkas_id(subscriptions: Sequence[Mapping[str, str]], expected: ClientSubscription) -> None:
     assert wanted(*subscriptions) == expected
 
 
