@@ -120,10 +120,12 @@ def _check_stores(ctx: Context[NodeServices]) -> CheckStores:
 
 
 def _change_levels(ctx: Context[NodeServices], change: AlterResource, *, validate_only: bool) -> Rejected | None:
+    settings = ctx.services.settings
+    name = change.name if change.name or settings.like.has_logger_errors else str(settings.node_id)
     try:
-        check_levels(change.name, change.ops, ctx.services.settings.node_id)
+        check_levels(name, change.ops, settings.node_id)
     except Rejected as error:
-        return error
+        return error if settings.like.has_logger_errors else Rejected(ErrorCode.INVALID_REQUEST, error.message)
     if not validate_only:
         ctx.services.broker_configs.loggers.change(change.ops)  # only in this process; no record is written
     return None

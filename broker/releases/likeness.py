@@ -42,6 +42,7 @@ _METRICS_DECOMPRESSED: Final = (3, 8)
 _STATES_OF_ANY_CASE: Final = (3, 8)
 _TYPED_CLIENT_METRICS: Final = (4, 1)
 _NO_ABORTED_LISTED: Final = (3, 0)
+_LOGGER_ERRORS: Final = (3, 2)
 _ZOOKEEPER: Final = "ZooKeeper"
 """The mode of releases whose brokers kept metadata in ZooKeeper."""
 
@@ -115,6 +116,13 @@ class Likeness:
     def lists_no_aborted_transactions(self) -> bool:
         """Whether Fetch returns an empty list of aborted transactions for an unknown partition. Before 3.0 it returned null."""
         return self._order >= _NO_ABORTED_LISTED
+
+    @property
+    def has_logger_errors(self) -> bool:
+        """Whether IncrementalAlterConfigs answers an unknown logger or level with INVALID_CONFIG, and a logger resource without a name with
+        INVALID_REQUEST. Before 3.2 the former was INVALID_REQUEST, and the latter meant the broker that was asked.
+        """
+        return self._order >= _LOGGER_ERRORS
 
     @property
     def accepts_append_time(self) -> bool:

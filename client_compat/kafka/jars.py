@@ -22,8 +22,8 @@ CACHE = Path(__file__).resolve().parents[2] / ".kafka"
 FETCH_TIMEOUT_S = 600.0
 VERSION_VARIABLE = "KAFKA_REFERENCE_VERSION"
 _OUTPUT_CHARS = 600
-_OWN = re.compile(r"<groupId>org\.apache\.kafka</groupId>\s*<artifactId>([^<]+)</artifactId>\s*<version>\$\{kafka\.version\}<")
-"""Kafka's own jars of the version among the pom's dependencies."""
+_DEPENDENCY = re.compile(r"<artifactId>([^<]+)</artifactId>\s*<version>([^<]+)</version>\s*</dependency>")
+"""Name and version of the jars that a pom names."""
 
 
 class KafkaMissing(RuntimeError):
@@ -56,7 +56,8 @@ def jars(version: str | None = None) -> Path:
     directory, pom = CACHE / version, POM if version == default_version() else BROKER_POM
 
     def is_complete() -> bool:
-        return all((directory / f"{name}-{version}.jar").exists() for name in _OWN.findall(pom.read_text()))
+        named = _DEPENDENCY.findall(pom.read_text().replace("${kafka.version}", version))
+        return all((directory / f"{name}-{its_version}.jar").exists() for name, its_version in named)
 
     if not is_complete():
         copy_dependencies(pom, [f"-Dkafka.version={version}"], directory, f"Apache Kafka {version}", is_complete)

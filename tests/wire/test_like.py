@@ -56,7 +56,7 @@ from ottla.protocol.schema import Message
 from tests.support import consumer_calls, share_group_calls, streams_group_calls
 from tests.support.group_calls import find_coordinator, wait_until
 
-TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 @contextmanager
@@ -211,6 +211,21 @@ def test_nobody_can_create_the_metadata_topic(release: str, code: ErrorCode) -> 
     with InProcessBroker(like=release) as broker, asking(broker) as client:
         (answer,) = client.call(CreateTopicsRequest(topics=[CreatableTopic("__cluster_metadata", 1, 1)])).topics
     assert answer.error_code == code
+
+
+@pytest.mark.parametrize(
+    ("release", "codes"),
+    [
+        ("3.1", [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]),
+        ("3.2", [ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST]),
+    ],
+)
+def test_mistakes_in_log_levels_are_reported_as_before_3_2(release: str, codes: list[ErrorCode]) -> None:
+    mistakes = (("1", "no.such.logger", "DEBUG"), ("1", "kafka.authorizer.logger", "LOUD"), ("", "kafka.authorizer.logger", "WARN"))
+    resources = [AlterConfigsResource(LOGGER, broker, [AlterableConfig(logger, 0, level)]) for broker, logger, level in mistakes]
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        answered = [client.call(IncrementalAlterConfigsRequest([resource])).responses[0].error_code for resource in resources]
+    assert answered == codes
 
 
 @pytest.mark.parametrize(("release", "code"), [("3.6", ErrorCode.INVALID_REQUEST), ("3.7", ErrorCode.NONE)])
