@@ -3,7 +3,7 @@
 Rules:
 - A broker's port is the first port plus one plus its node id, if that is free: so it is the same after a restart of the gateway, too.
   With port 0, all ports are chosen by the system.
-- A port stays open while the gateway runs. If its broker cannot be reached, its clients' connections are closed, as the broker's would be.
+- A port stays open while the gateway runs. If its broker cannot be reached, its clients' connections are reset, as a closed port does.
 """
 
 from __future__ import annotations

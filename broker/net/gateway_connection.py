@@ -19,6 +19,7 @@ import asyncio
 import logging
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -187,6 +188,14 @@ class _Side(asyncio.Protocol):
     def abort(self) -> None:
         """Close the transport at once."""
         if self.transport is not None:
+            self.transport.abort()
+
+    def reset(self) -> None:
+        """Close the transport at once with a reset (RST), as if nobody listened on the port."""
+        if self.transport is not None:
+            connected = self.transport.get_extra_info("socket")
+            if connected is not None:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.transport.abort()
 
     def unsent(self) -> int:
@@ -373,7 +382,8 @@ class GatewayConnection:
         self._process(self._passage.rewrite_more)
 
     async def _dial(self) -> None:
-        """Connect to the first reachable broker among the candidates. If none is reachable, close the client's connection."""
+        """Connect to the first reachable broker among the candidates. If none is reachable, reset the client's connection: clients take an
+        orderly end before the first response for a TLS or SASL listener, and some give up (franz-go)."""
         failures = []
         for address in self._shared.book.candidates(self._node_id):
             try:
@@ -385,7 +395,7 @@ class GatewayConnection:
         broker = "the cluster" if self._node_id is None else f"broker {self._node_id}"
         peer_logger.warning("Closing a client's connection, because %s cannot be reached: %s", broker, "; ".join(failures))
         self._cluster.is_lost = True
-        self.abort()
+        self.client.reset()
         self.lost()
 
     async def _connect(self, address: Address) -> None:

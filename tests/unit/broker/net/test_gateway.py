@@ -203,6 +203,15 @@ def test_a_cluster_that_cannot_be_reached_ends_the_connection_and_names_the_reas
     assert f"the cluster cannot be reached: {HOST}:{port}: " in caplog.text
 
 
+def test_a_cluster_that_cannot_be_reached_looks_like_a_port_without_a_listener_and_not_like_one_for_tls() -> None:
+    with closing(socket.create_server((HOST, 0))) as taken:
+        port = taken.getsockname()[1]
+    with InProcessGateway(f"{HOST}:{port}") as gateway, closing(socket.create_connection((HOST, gateway.node.ports[0]))) as client:
+        client.settimeout(10)
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+
+
 def test_a_broker_that_moves_is_followed_and_keeps_its_port() -> None:
     def named(port: int) -> bytes:
         return b"".join(encode_response(3, 9, 1, MetadataResponse(brokers=[MetadataResponseBroker(5, HOST, port)])))

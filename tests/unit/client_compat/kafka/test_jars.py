@@ -9,12 +9,14 @@ import pytest
 from client_compat.kafka import jars
 
 VERSION = "9.9.9"
-OWN = ("kafka_2.13", "kafka-tools")
-"""Kafka's own jars that the pom names."""
+NAMED = (f"kafka_2.13-{VERSION}", "reload4j-1.2.25", "slf4j-simple-1.7.36")
+"""The jars that the pom names."""
+JARS = {f"{name}.jar" for name in ("jline-3", *NAMED)}
+"""What Maven brings: these, and what they need."""
 MAVEN = """#!/bin/sh
 for word; do case $word in -DoutputDirectory=*) directory=${word#*=};; esac; done
 mkdir -p "$directory"
-for name in jline-3 kafka_2.13-9.9.9 kafka-tools-9.9.9; do echo fetched > "$directory/$name.jar"; done
+for name in jline-3 kafka_2.13-9.9.9 reload4j-1.2.25 slf4j-simple-1.7.36; do echo fetched > "$directory/$name.jar"; done
 echo asked >> "$ASKED"
 """
 
@@ -41,16 +43,15 @@ def found(directory: Path) -> dict[str, str]:
 def test_jars_are_fetched_once(asked: Path) -> None:
     assert jars.jars(VERSION) == jars.jars(VERSION) == jars.CACHE / VERSION
     assert asked.read_text().split() == ["asked"]
-    assert found(jars.CACHE / VERSION).keys() == {"jline-3.jar", *(f"{name}-{VERSION}.jar" for name in OWN)}
+    assert found(jars.CACHE / VERSION).keys() == JARS
     assert [path.name for path in jars.CACHE.iterdir() if path.is_dir()] == [VERSION]
 
 
 def test_a_directory_that_was_fetched_when_less_was_asked_for_is_given_the_rest_and_keeps_what_it_has(asked: Path) -> None:
     directory = jars.CACHE / VERSION
     directory.mkdir(parents=True)
-    (directory / f"kafka-tools-{VERSION}.jar").write_text("in use")
+    (directory / f"kafka_2.13-{VERSION}.jar").write_text("in use")
     jars.jars(VERSION)
-    expected = dict.fromkeys(("jline-3.jar", *(f"{name}-{VERSION}.jar" for name in OWN)), "fetched")
-    assert found(directory) == {**expected, f"kafka-tools-{VERSION}.jar": "in use"}
+    assert found(directory) == dict.fromkeys(JARS, "fetched") | {f"kafka_2.13-{VERSION}.jar": "in use"}
     jars.jars(VERSION)
     assert asked.read_text().split() == ["asked"]
