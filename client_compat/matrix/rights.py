@@ -9,10 +9,12 @@ import hashlib
 from dataclasses import dataclass
 from enum import IntEnum
 
+from client_compat.matrix.control import Unsupported
 from client_compat.matrix.truth import TruthFailed, until
 from client_compat.support.brokers import HOST
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -61,8 +63,12 @@ class Rights:
     port: int
 
     def add_user(self, name: str, password: str) -> None:
-        """Create a user with SCRAM-SHA-256 and SCRAM-SHA-512."""
+        """Create a user with SCRAM-SHA-256 and SCRAM-SHA-512. Raises `Unsupported` if the broker's release has no SCRAM users."""
         with self._client() as client:
+            try:
+                client.highest_version(AlterUserScramCredentialsRequest)
+            except UnsupportedVersion as error:  # KRaft before 3.5 (KIP-900)
+                raise Unsupported("the broker's release has no SCRAM users") from error
             for mechanism, hashed in enumerate(HASHES, 1):
                 salted = hashlib.pbkdf2_hmac(hashed, password.encode(), SALT, ITERATIONS)
                 upsertion = ScramCredentialUpsertion(name, mechanism, ITERATIONS, SALT, salted)
