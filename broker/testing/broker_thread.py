@@ -38,7 +38,7 @@ class NodeThread(Generic[N]):
     def start_loop(self) -> None:
         """Start the thread, so that `call_async` can start a node on it."""
         self._loop = _new_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"ottla-{self._what}", daemon=True)
+        self._thread = threading.Thread(target=_run_and_close, args=(self._loop,), name=f"ottla-{self._what}", daemon=True)
         self._thread.start()
 
     def call(self, work: Callable[[N], T]) -> T:
@@ -91,7 +91,7 @@ class NodeThread(Generic[N]):
             self.call(lambda _: None)
 
     def end_loop(self) -> None:
-        """Stop the thread, whatever the node was doing: after a `kill`, or after a scripted crash."""
+        """Stop the thread, whatever the node was doing: after a `kill` or a scripted crash. Raises TimeoutError after `PATIENCE_S`."""
         self.running = False
 
         async def cancel_rest() -> None:
@@ -105,7 +105,8 @@ class NodeThread(Generic[N]):
         assert loop is not None  # something ran on it
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join(PATIENCE_S)
-        loop.close()
+        if self._thread.is_alive():
+            raise TimeoutError(f"the thread of the {self._what} did not end")
 
 
 class StoppableNode(Protocol):
@@ -146,6 +147,14 @@ class InProcessNode(NodeThread[S], ABC):
 
 
 BrokerThread = NodeThread[Broker]
+
+
+def _run_and_close(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped, and close it on this thread, because uvloop's close waits without a limit."""
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -198,7 +198,7 @@ def test_a_broker_that_stops_ends_its_clients_connections_and_is_reached_again_a
 def test_a_cluster_that_cannot_be_reached_ends_the_connection_and_names_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     with closing(socket.create_server((HOST, 0))) as taken:
         port = taken.getsockname()[1]
-    with InProcessGateway(f"{HOST}:{port}") as gateway, client_of(gateway) as client, pytest.raises(ConnectionError):
+    with InProcessGateway(f"{HOST}:{port}") as gateway, pytest.raises(ConnectionError), client_of(gateway) as client:
         client.call(MetadataRequest([]))
     assert f"the cluster cannot be reached: {HOST}:{port}: " in caplog.text
 
@@ -206,10 +206,12 @@ def test_a_cluster_that_cannot_be_reached_ends_the_connection_and_names_the_reas
 def test_a_cluster_that_cannot_be_reached_looks_like_a_port_without_a_listener_and_not_like_one_for_tls() -> None:
     with closing(socket.create_server((HOST, 0))) as taken:
         port = taken.getsockname()[1]
-    with InProcessGateway(f"{HOST}:{port}") as gateway, closing(socket.create_connection((HOST, gateway.node.ports[0]))) as client:
-        client.settimeout(10)
-        with pytest.raises(ConnectionResetError):
-            client.recv(1)
+    with (
+        InProcessGateway(f"{HOST}:{port}") as gateway,
+        pytest.raises(ConnectionResetError),
+        closing(socket.create_connection((HOST, gateway.node.ports[0]), TIMEOUT_S)) as client,
+    ):
+        client.recv(1)
 
 
 def test_a_broker_that_moves_is_followed_and_keeps_its_port() -> None:
@@ -280,7 +282,7 @@ def test_a_client_of_a_broker_whose_host_name_cannot_be_one_is_closed() -> None:
     with scripted(answering_with(b"".join(encode_response(3, 9, 1, named)))) as port, InProcessGateway(f"{HOST}:{port}") as gateway:
         with client_of(gateway) as client:
             client.call(MetadataRequest([]), 9)
-        with client_of(gateway, 1) as client, pytest.raises(ConnectionError):
+        with pytest.raises(ConnectionError), client_of(gateway, 1) as client:
             read_to_the_end(client, METADATA)
 
 
