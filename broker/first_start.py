@@ -77,15 +77,17 @@ class Formatting:
     scram: Sequence[str] = ()
 
 
-def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, asked: Formatting) -> str:
+def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, formatting: Formatting) -> str:
     """Format the directory of a node with `process.roles`. Return the text to print. Raises SettingsError, LogDirRefused, UnknownLevel."""
-    if asked.initial_controllers:
+    if formatting.initial_controllers:
         raise SettingsError(f"--initial-controllers is for Apache Kafka's controllers; {MORE_VOTERS}")
     if not settings.process_roles:
         raise SettingsError("only a node with process.roles is formatted; a standalone node is formatted by its first start (cluster.id)")
     listeners_of(settings)
-    voter_at = _voter_at(settings, asked)
-    levels = bootstrap_levels(_levels(asked.features), asked.release_version, dynamic_quorum=not settings.controller_quorum_voters)
+    voter_at = _voter_at(settings, formatting)
+    levels = bootstrap_levels(
+        _levels(formatting.features), formatting.release_version, dynamic_quorum=not settings.controller_quorum_voters
+    )
     path = data_dir(settings)
     made = format_directory(
         path,
@@ -94,9 +96,9 @@ def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, asked: F
         levels,
         now_ms,
         is_controller=settings.is_controller,
-        ignore_formatted=asked.ignore_formatted,
+        ignore_formatted=formatting.ignore_formatted,
         voter_at=voter_at,
-        users=scram_records(asked.scram),
+        users=scram_records(formatting.scram),
     )
     if not made:
         return "All of the log directories are already formatted."
@@ -104,17 +106,17 @@ def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, asked: F
     return f"Formatting {kind} directory {path} with {METADATA_VERSION} {level_name(levels[METADATA_VERSION])}."
 
 
-def _voter_at(settings: BrokerSettings, asked: Formatting) -> list[VoterEndpoint]:
+def _voter_at(settings: BrokerSettings, formatting: Formatting) -> list[VoterEndpoint]:
     """Return the endpoints of the quorum's voter if this node is to become it, otherwise none."""
     if not settings.is_controller:
-        if asked.standalone:
+        if formatting.standalone:
             raise SettingsError("--standalone can only be used on a controller")
         return []
     if settings.controller_quorum_voters:
-        if asked.standalone:
+        if formatting.standalone:
             raise SettingsError("--standalone cannot be used where controller.quorum.voters names the voter")
         return []
-    if asked.no_initial_controllers or not asked.standalone:
+    if formatting.no_initial_controllers or not formatting.standalone:
         raise SettingsError(f"controller.quorum.voters is not set on this controller: --standalone makes it the voter; {MORE_VOTERS}")
     return own_endpoints(settings)
 

@@ -55,8 +55,8 @@ class Kept:
         directory.mkdir(parents=True, exist_ok=True)
         for partial in directory.glob("*" + PARTIAL):
             partial.unlink(missing_ok=True)
-        asked = replace(question, whole_states=(), topic_ids=())  # only the second step, which always runs, reads them
-        return cls(directory, sha256(f"{code_digest()} {asked!r} {shares}".encode()).hexdigest())
+        identity = replace(question, whole_states=(), topic_ids=())  # only the second step, which always runs, reads them
+        return cls(directory, sha256(f"{code_digest()} {identity!r} {shares}".encode()).hexdigest())
 
     def digest(self, partitions: Iterable[LogDirectory]) -> str:
         """Return the digest of a group of partitions that are always judged in one task: of the run and of the partitions' listings."""

@@ -57,8 +57,8 @@ class BoundedConnection(H11Protocol):
 
     def _watch(self) -> None:
         """Start the peer's deadline unless it runs already; stop it while the broker owes the response."""
-        asked = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
-        if asked and not self.flow.write_paused and not self.transport.is_closing():
+        request_received = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+        if request_received and not self.flow.write_paused and not self.transport.is_closing():
             self._forgive()
         elif self._deadline is None:
             self._deadline = self.loop.call_later(limits.ADMIN_PATIENCE_MS / 1_000, self.transport.abort)

@@ -112,10 +112,10 @@ class Authorizer:
         another permission is tried. `count` is how often the request names the resource.
         """
         peer = request.peer
-        asked = _Check(peer.principal, peer.host, operation, resource, name)
-        verdict = self._verdict(asked)
+        check = _Check(peer.principal, peer.host, operation, resource, name)
+        verdict = self._verdict(check)
         if not verdict.allowed and not quietly:
-            self._denials.record(asked, request.api_key, count, verdict)
+            self._denials.record(check, request.api_key, count, verdict)
         return verdict.allowed
 
     def is_super_user(self, peer: Known) -> bool:
@@ -137,22 +137,22 @@ class Authorizer:
         """Return the client's authorized operations on a resource as bits (KIP-430)."""
         return bits([each for each in SUPPORTED[resource] if self.allowed(request, each, resource, name, quietly=True)])
 
-    def _verdict(self, asked: _Check) -> AclVerdict:
+    def _verdict(self, check: _Check) -> AclVerdict:
         self._refresh()
-        if len(asked.name) > limits.KEPT_VERDICT_CHARS:
-            return self._judged(asked)
-        verdict = self._known.get(asked)
+        if len(check.name) > limits.KEPT_VERDICT_CHARS:
+            return self._judged(check)
+        verdict = self._known.get(check)
         if verdict is None:
             if len(self._known) >= limits.KEPT_VERDICTS:
                 self._known.clear()
-            verdict = self._known[asked] = self._judged(asked)
+            verdict = self._known[check] = self._judged(check)
         return verdict
 
-    def _judged(self, asked: _Check) -> AclVerdict:
-        principal = str(asked.principal)
+    def _judged(self, check: _Check) -> AclVerdict:
+        principal = str(check.principal)
         if principal in self._super_users:
             return AclVerdict(True)
-        verdict = self._index.judge(Question(principal, java_host(asked.host), asked.operation, asked.resource, asked.name))
+        verdict = self._index.judge(Question(principal, java_host(check.host), check.operation, check.resource, check.name))
         return AclVerdict(True, None, False) if self._is_open and not verdict.covered else verdict
 
 
@@ -167,8 +167,8 @@ class ReadOnlyAuthorizer(Authorizer):
         """Return whether the operation is a read that the client may perform on any resource of the type."""
         return operation in READS and super().allowed_somewhere(request, operation, resource)
 
-    def _judged(self, asked: _Check) -> AclVerdict:
-        return super()._judged(asked) if asked.operation in READS else AclVerdict(False)
+    def _judged(self, check: _Check) -> AclVerdict:
+        return super()._judged(check) if check.operation in READS else AclVerdict(False)
 
 
 class DenialLines:
@@ -180,7 +180,7 @@ class DenialLines:
         self._written: set[tuple[_Check, int]] = set()
         self._suppressed = 0
 
-    def record(self, asked: _Check, api_key: int, count: int, verdict: AclVerdict) -> None:
+    def record(self, check: _Check, api_key: int, count: int, verdict: AclVerdict) -> None:
         """Log a denial, or count it as suppressed."""
         window_ms = limits.DENIAL_LINES_WINDOW_MS
         window = self._clock.mono_ms() // window_ms
@@ -189,18 +189,18 @@ class DenialLines:
                 logger.info("Suppressed %d denials in the previous %d s", self._suppressed, window_ms // 1_000)
             self._window_ms, self._suppressed = window, 0
             self._written.clear()
-        if (asked, api_key) in self._written or len(self._written) >= limits.DENIAL_LINES:
+        if (check, api_key) in self._written or len(self._written) >= limits.DENIAL_LINES:
             self._suppressed += 1
             return
-        self._written.add((asked, api_key))
-        logger.info("%s", denial_line(asked, api_key, count, verdict))
+        self._written.add((check, api_key))
+        logger.info("%s", denial_line(check, api_key, count, verdict))
 
 
-def denial_line(asked: _Check, api_key: int, count: int, verdict: AclVerdict) -> str:
+def denial_line(check: _Check, api_key: int, count: int, verdict: AclVerdict) -> str:
     """Return Kafka's audit line (StandardAuthorizerData.buildAuditMessage)."""
     return (
-        f"Principal = {_shown(str(asked.principal))} is Denied operation = {Operation(asked.operation).name} "
-        f"from host = {java_host(asked.host)} on resource = {Resource(asked.resource).java_name}:LITERAL:{_shown(asked.name)} "
+        f"Principal = {_shown(str(check.principal))} is Denied operation = {Operation(check.operation).name} "
+        f"from host = {java_host(check.host)} on resource = {Resource(check.resource).java_name}:LITERAL:{_shown(check.name)} "
         f"for request = {_api_name(api_key)} with resourceRefCount = {count} based on rule {rule_of(verdict)}"
     )
 

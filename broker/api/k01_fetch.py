@@ -198,7 +198,7 @@ def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
 
 
 def _named(request: FetchRequest, by_id: bool) -> Iterator[FetchTarget]:
-    return (FetchTarget(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
+    return (FetchTarget(topic.topic_id if by_id else topic.topic, requested) for topic in request.topics for requested in topic.partitions)
 
 
 def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[tuple[TopicKey, int]]:
@@ -325,7 +325,7 @@ def _read_some(
     hidden = _hidden(ctx, targets, requester) if first and ctx.services.authorizer is not None else _NOTHING
     left = max(0, min(request.max_bytes, ctx.services.settings.fetch_max_bytes) - read.bytes)
     for target in targets:
-        asked = target.asked
+        requested = target.requested
         if unchanged and target.watched is not None and (data := unchanged.get(target)) is not None:
             data.high_watermark = target.watched.log.high_watermark
             read.results.append((target, data))
@@ -333,22 +333,22 @@ def _read_some(
         try:
             if target.topic in hidden:
                 raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            partition = ctx.services.partitions.get(target.topic, asked.partition)
-            _check(request, partition, asked, requester)
-            data = _sent_on(partition, asked, request.rack_id) if request.rack_id and not requester.follows else None
-            data = data or _diverging(partition, asked)
+            partition = ctx.services.partitions.get(target.topic, requested.partition)
+            _check(request, partition, requested, requester)
+            data = _sent_on(partition, requested, request.rack_id) if request.rack_id and not requester.follows else None
+            data = data or _diverging(partition, requested)
             if data is None:
                 end = partition.log.log_end_offset
                 if requester.follows and partition.holds_back(requester.node):
-                    data = _without_records(partition, asked)
+                    data = _without_records(partition, requested)
                 else:
-                    data, on_older_segment = _read_one(partition, asked, left, requester.isolation, min_one_batch=not read.bytes)
+                    data, on_older_segment = _read_one(partition, requested, left, requester.isolation, min_one_batch=not read.bytes)
                     read.must_answer = read.must_answer or on_older_segment
                 if requester.follows and data.records:
                     read.for_followers.append((partition, len(data.records)))
                 if first and requester.follows:
-                    partition.fetched(_progress(requester, asked), end)
-            if target.session is not None and _is_quiet(partition, asked, data, requester, request.rack_id):
+                    partition.fetched(_progress(requester, requested), end)
+            if target.session is not None and _is_quiet(partition, requested, data, requester, request.rack_id):
                 target.watch(partition, quiet=True)
             else:
                 target.quiet = False
@@ -363,7 +363,7 @@ def _read_some(
         read.results.append((target, data))
 
 
-def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, requester: _Requester, rack: str) -> bool:
+def _is_quiet(partition: Partition, requested: FetchPartition, data: PartitionData, requester: _Requester, rack: str) -> bool:
     """Return whether the partition can produce a new response only after a change that its watchers receive.
 
     Three cases are read with every request. A follower outside the ISR may join because of a metadata change. A consumer's nearer replica
@@ -375,8 +375,8 @@ def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, 
     if data.high_watermark != log.high_watermark or data.log_start_offset != log.log_start_offset or log.failure is not None:
         return False
     if requester.follows:
-        return asked.fetch_offset == log.log_end_offset and requester.node in replica.others.in_sync.committed
-    return asked.fetch_offset >= log.bound(requester.isolation) and not (rack and partition.knows_racks)
+        return requested.fetch_offset == log.log_end_offset and requester.node in replica.others.in_sync.committed
+    return requested.fetch_offset >= log.bound(requester.isolation) and not (rack and partition.knows_racks)
 
 
 def _hidden(ctx: Context[PartitionServices], targets: Sequence[FetchTarget], requester: _Requester) -> Collection[TopicKey]:
@@ -393,21 +393,21 @@ def _hidden(ctx: Context[PartitionServices], targets: Sequence[FetchTarget], req
     return {key for key, name in names.items() if name in refused}
 
 
-def _check(request: FetchRequest, partition: Partition, asked: FetchPartition, requester: _Requester) -> None:
-    if request.isolation_level not in _ISOLATIONS or min(request.max_bytes, asked.partition_max_bytes) < 0:
+def _check(request: FetchRequest, partition: Partition, requested: FetchPartition, requester: _Requester) -> None:
+    if request.isolation_level not in _ISOLATIONS or min(request.max_bytes, requested.partition_max_bytes) < 0:
         raise Rejected(ErrorCode.INVALID_REQUEST)
     replica = partition.replica
     if requester.follows:
-        replica.check_follower(requester.node, max(asked.current_leader_epoch, -1))
-    elif asked.current_leader_epoch >= 0:
-        replica.check_epoch(asked.current_leader_epoch)
+        replica.check_follower(requester.node, max(requested.current_leader_epoch, -1))
+    elif requested.current_leader_epoch >= 0:
+        replica.check_epoch(requested.current_leader_epoch)
     if requester.only_leader and not replica.leads:
         replica.check_leads()
 
 
-def _progress(requester: _Requester, asked: FetchPartition) -> FollowerFetch:
+def _progress(requester: _Requester, requested: FetchPartition) -> FollowerFetch:
     return FollowerFetch(
-        requester.node, asked.fetch_offset, asked.log_start_offset, requester.broker_epoch, max(asked.current_leader_epoch, -1)
+        requester.node, requested.fetch_offset, requested.log_start_offset, requester.broker_epoch, max(requested.current_leader_epoch, -1)
     )
 
 
@@ -415,13 +415,13 @@ def _is_news(data: PartitionData) -> bool:
     return data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
 
 
-def _sent_on(partition: Partition, asked: FetchPartition, rack: str) -> PartitionData | None:
+def _sent_on(partition: Partition, requested: FetchPartition, rack: str) -> PartitionData | None:
     """Return a result that redirects a consumer in `rack` to a nearer replica (KIP-392); None if the consumer should read here."""
-    node = partition.preferred_replica(rack, asked.fetch_offset) if partition.knows_racks else None
-    return None if node is None else _without_records(partition, asked, preferred_read_replica=node)
+    node = partition.preferred_replica(rack, requested.fetch_offset) if partition.knows_racks else None
+    return None if node is None else _without_records(partition, requested, preferred_read_replica=node)
 
 
-def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
+def _diverging(partition: Partition, requested: FetchPartition) -> PartitionData | None:
     """Return the diverging epoch if the client's log differs from this one (KIP-595), otherwise None.
 
     The logs diverge if `last_fetched_epoch` does not exist here, or ends here at a lower offset than the client's fetch offset. Raises
@@ -429,36 +429,38 @@ def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | N
     `last_fetched_epoch`.
     """
     log = partition.log
-    if asked.last_fetched_epoch < 0 or (asked.last_fetched_epoch == log.epochs.latest and asked.fetch_offset == log.log_end_offset):
+    if requested.last_fetched_epoch < 0 or (
+        requested.last_fetched_epoch == log.epochs.latest and requested.fetch_offset == log.log_end_offset
+    ):
         return None
-    epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
-    if epoch < 0 or asked.fetch_offset < log.log_start_offset:
+    epoch, end_offset = log.end_offset_for_epoch(requested.last_fetched_epoch)
+    if epoch < 0 or requested.fetch_offset < log.log_start_offset:
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch >= asked.last_fetched_epoch and end_offset >= asked.fetch_offset:
+    if epoch >= requested.last_fetched_epoch and end_offset >= requested.fetch_offset:
         return None
-    return _without_records(partition, asked, diverging_epoch=EpochEndOffset(epoch, end_offset))
+    return _without_records(partition, requested, diverging_epoch=EpochEndOffset(epoch, end_offset))
 
 
-def _without_records(partition: Partition, asked: FetchPartition, **news: Any) -> PartitionData:
+def _without_records(partition: Partition, requested: FetchPartition, **news: Any) -> PartitionData:
     log = partition.log
     offsets = (log.high_watermark, log.last_stable_offset, log.log_start_offset)
-    return PartitionData(asked.partition, ErrorCode.NONE, *offsets, aborted_transactions=None, records=b"", **news)
+    return PartitionData(requested.partition, ErrorCode.NONE, *offsets, aborted_transactions=None, records=b"", **news)
 
 
 def _read_one(
-    partition: Partition, asked: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
+    partition: Partition, requested: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
 ) -> tuple[PartitionData, bool]:
     """Return the partition's result, and whether the read ended at a segment boundary with more records after it.
 
     An append cannot extend such a read, so the fetch does not wait (KAFKA DelayedFetch).
     """
     log = partition.log
-    if isolation is Isolation.LOG_END and asked.fetch_offset == log.log_end_offset and log.failure is None:
-        return _without_records(partition, asked), False
-    read_bytes_max = min(asked.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
-    result = log.read(asked.fetch_offset, max(0, read_bytes_max), isolation=isolation, min_one_batch=min_one_batch)
+    if isolation is Isolation.LOG_END and requested.fetch_offset == log.log_end_offset and log.failure is None:
+        return _without_records(partition, requested), False
+    read_bytes_max = min(requested.partition_max_bytes, left, limits.FETCH_PARTITION_READ_BYTES)
+    result = log.read(requested.fetch_offset, max(0, read_bytes_max), isolation=isolation, min_one_batch=min_one_batch)
     data = PartitionData(
-        asked.partition,
+        requested.partition,
         ErrorCode.NONE,
         result.high_watermark,
         result.last_stable_offset,
@@ -481,9 +483,9 @@ def _aborted(aborted: Iterable[tuple[int, int]], isolation: Isolation) -> list[A
 def _error(ctx: Context[PartitionServices], target: FetchTarget, rejected: Rejected) -> PartitionData:
     is_listed = rejected.code in _UNKNOWN and ctx.services.settings.like.lists_no_aborted_transactions
     aborted: list[AbortedTransaction] | None = [] if is_listed else None
-    data = PartitionData(target.asked.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
+    data = PartitionData(target.requested.partition, rejected.code, -1, -1, -1, aborted_transactions=aborted, records=b"")
     if rejected.code in _REDIRECTING and ctx.version >= REDIRECTED_SINCE:
-        leader = ctx.services.cluster.current_leader(target.topic, target.asked.partition)
+        leader = ctx.services.cluster.current_leader(target.topic, target.requested.partition)
         data.current_leader = LeaderIdAndEpoch(*leader)
     return data
 

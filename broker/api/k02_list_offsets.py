@@ -58,16 +58,16 @@ NOT_AVAILABLE_SINCE = 5
 def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up all offsets."""
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
-    named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    named = Counter((topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions)
     return ListOffsetsResponse(
         topics=[
-            ListOffsetsTopicResponse(topic.name, [_denied(asked) for asked in topic.partitions])
+            ListOffsetsTopicResponse(topic.name, [_denied(requested) for requested in topic.partitions])
             if topic.name in hidden
             else ListOffsetsTopicResponse(
                 topic.name,
                 [
-                    _answer(ctx, request, topic.name, asked, named[topic.name, asked.partition_index])
-                    for asked in {asked.partition_index: asked for asked in topic.partitions}.values()
+                    _answer(ctx, request, topic.name, requested, named[topic.name, requested.partition_index])
+                    for requested in {requested.partition_index: requested for requested in topic.partitions}.values()
                 ],
             )
             for topic in request.topics
@@ -75,26 +75,26 @@ def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> List
     )
 
 
-def _denied(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+def _denied(requested: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(requested.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _answer(
-    ctx: Context[PartitionServices], request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, times: int
+    ctx: Context[PartitionServices], request: ListOffsetsRequest, topic: str, requested: ListOffsetsPartition, times: int
 ) -> ListOffsetsPartitionResponse:
     try:
         if times > 1:
             raise Rejected(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-        timestamp = asked.timestamp if asked.timestamp >= 0 else _special(ctx, asked.timestamp)
-        partition = ctx.services.partitions.get(topic, asked.partition_index)
-        partition.replica.check_epoch(asked.current_leader_epoch)
+        timestamp = requested.timestamp if requested.timestamp >= 0 else _special(ctx, requested.timestamp)
+        partition = ctx.services.partitions.get(topic, requested.partition_index)
+        partition.replica.check_epoch(requested.current_leader_epoch)
         if request.replica_id != DEBUGGING:
             partition.replica.check_leads()
         found = _found(ctx, partition, timestamp, _isolation(request))
     except Rejected as rejected:
-        return ListOffsetsPartitionResponse(asked.partition_index, rejected.code)
+        return ListOffsetsPartitionResponse(requested.partition_index, rejected.code)
     epoch = partition.replica.leader_epoch if timestamp == LATEST else found.leader_epoch
-    return ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
+    return ListOffsetsPartitionResponse(requested.partition_index, ErrorCode.NONE, found.timestamp, found.offset, epoch)
 
 
 def _special(ctx: Context[PartitionServices], timestamp: int) -> int:

@@ -84,11 +84,11 @@ def _respond(ctx: Context[ClusterServices], request: MetadataRequest, topics: li
     return response
 
 
-def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, asked: Iterable[str]) -> list[MetadataResponseTopic]:
+def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, requested: Iterable[str]) -> list[MetadataResponseTopic]:
     """Describe topics by name. A client that may not describe a topic does not learn whether it exists; one that may not create it learns
     that it does not.
     """
-    names = list(dict.fromkeys(asked))
+    names = list(dict.fromkeys(requested))
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, names)
     not_made: Collection[str] = ()
     made: Collection[str] = ()

@@ -52,14 +52,14 @@ def handle(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> O
 
 
 def _one(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    asked = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+    requested = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
     if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, request.group_id):
-        return _failed(ctx, asked or [], ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    topics, refused = _visible(ctx, asked)
+        return _failed(ctx, requested or [], ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    topics, refused = _visible(ctx, requested)
     return answered(
         lambda: ctx.services.groups.fetch(request.group_id, topics, require_stable=request.require_stable),
         lambda fetched: OffsetFetchResponse(topics=_old_topics([*_shown(ctx, topics, fetched), *refused])),
-        lambda rejected: _failed(ctx, asked or [], rejected.code),
+        lambda rejected: _failed(ctx, requested or [], rejected.code),
     )
 
 
@@ -111,15 +111,15 @@ def _old_topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
 
 def _many(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups = {(group.group_id, None if group.topics is None else number): group for number, group in enumerate(request.groups)}
-    asked = [_ask(ctx, group, require_stable=request.require_stable) for group in groups.values()]
-    return all_answered(asked, lambda groups: OffsetFetchResponse(groups=groups))
+    answers = [_ask(ctx, group, require_stable=request.require_stable) for group in groups.values()]
+    return all_answered(answers, lambda groups: OffsetFetchResponse(groups=groups))
 
 
 def _ask(ctx: Context[CoordinationServices], group: OffsetFetchRequestGroup, *, require_stable: bool) -> Group | Awaitable[Group]:
     if not allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group.group_id):
         return Group(group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    asked, ids, unknown = (None, {}, []) if group.topics is None else _named(ctx, group.topics)
-    topics, refused = _visible(ctx, asked)
+    requested, ids, unknown = (None, {}, []) if group.topics is None else _named(ctx, group.topics)
+    topics, refused = _visible(ctx, requested)
     return answered(
         lambda: ctx.services.groups.fetch(
             group.group_id,

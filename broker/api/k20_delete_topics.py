@@ -68,9 +68,9 @@ def _denials(ctx: Context[ControllerServices], refs: Sequence[TopicRef]) -> dict
     for ref in refs:
         found = topics.topic_by_id(ref.topic_id) if ref.name is None else None
         names[ref] = ref.name if found is None else found.name
-    asked = [name for name in dict.fromkeys(names.values()) if name is not None]
-    unseen = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, asked)
-    kept = denied(ctx, Operation.DELETE, Resource.TOPIC, asked)
+    requested = [name for name in dict.fromkeys(names.values()) if name is not None]
+    unseen = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, requested)
+    kept = denied(ctx, Operation.DELETE, Resource.TOPIC, requested)
     denials = {}
     for ref, count in Counter(refs).items():
         name = names[ref]

@@ -96,27 +96,27 @@ def _refuse(deletion: _Deletion, code: ErrorCode) -> None:
     deletion.result.error_code, deletion.result.low_watermark, deletion.reached = code, -1, None
 
 
-def _delete(ctx: Context[PartitionServices], topic: str, asked: DeleteRecordsPartition, *, is_denied: bool) -> _Deletion:
+def _delete(ctx: Context[PartitionServices], topic: str, requested: DeleteRecordsPartition, *, is_denied: bool) -> _Deletion:
     try:
         if is_denied:
             raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = ctx.services.partitions.get(topic, asked.partition_index)
-        offset = _checked_offset(partition, asked)
+        partition = ctx.services.partitions.get(topic, requested.partition_index)
+        offset = _checked_offset(partition, requested)
         partition.log.delete_records_before(offset)
     except Rejected as error:
-        return _Deletion(DeleteRecordsPartitionResult(asked.partition_index, -1, error.code))
-    result = DeleteRecordsPartitionResult(asked.partition_index, partition.low_watermark())
+        return _Deletion(DeleteRecordsPartitionResult(requested.partition_index, -1, error.code))
+    result = DeleteRecordsPartitionResult(requested.partition_index, partition.low_watermark())
     return _Deletion(result, partition, partition.when_deleted(offset))
 
 
-def _checked_offset(partition: Partition, asked: DeleteRecordsPartition) -> int:
+def _checked_offset(partition: Partition, requested: DeleteRecordsPartition) -> int:
     log = partition.log
     if is_internal(partition.topic):
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition.replica.check_leads()
     if not log.config.deletes:
         raise Rejected(ErrorCode.POLICY_VIOLATION)
-    offset = log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+    offset = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
     if not 0 <= offset <= log.high_watermark:
         raise Rejected(ErrorCode.OFFSET_OUT_OF_RANGE)
     return offset

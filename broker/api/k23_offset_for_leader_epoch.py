@@ -35,20 +35,22 @@ def handle(ctx: Context[PartitionServices], request: OffsetForLeaderEpochRequest
         hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic for topic in request.topics])
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(topic.topic, [_answer(ctx, topic.topic, asked, topic.topic in hidden) for asked in topic.partitions])
+            OffsetForLeaderTopicResult(
+                topic.topic, [_answer(ctx, topic.topic, requested, topic.topic in hidden) for requested in topic.partitions]
+            )
             for topic in request.topics
         ]
     )
 
 
-def _answer(ctx: Context[PartitionServices], topic: str, asked: OffsetForLeaderPartition, is_denied: bool) -> EpochEndOffset:
+def _answer(ctx: Context[PartitionServices], topic: str, requested: OffsetForLeaderPartition, is_denied: bool) -> EpochEndOffset:
     if is_denied:
-        return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.partition)
+        return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, requested.partition)
     try:
-        partition = ctx.services.partitions.get(topic, asked.partition)
-        partition.replica.check_epoch(asked.current_leader_epoch)
+        partition = ctx.services.partitions.get(topic, requested.partition)
+        partition.replica.check_epoch(requested.current_leader_epoch)
         partition.replica.check_leads()
     except Rejected as rejected:
-        return EpochEndOffset(rejected.code, asked.partition)
-    epoch, end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
-    return EpochEndOffset(0, asked.partition, epoch, end_offset)
+        return EpochEndOffset(rejected.code, requested.partition)
+    epoch, end_offset = partition.log.end_offset_for_epoch(requested.leader_epoch)
+    return EpochEndOffset(0, requested.partition, epoch, end_offset)

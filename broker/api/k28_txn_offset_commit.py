@@ -77,7 +77,7 @@ def _denial(ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest)
 
 def _of_topic(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
-        topic.name, topic.topic_id, [TxnOffsetCommitResponsePartition(asked.partition_index, code) for asked in topic.partitions]
+        topic.name, topic.topic_id, [TxnOffsetCommitResponsePartition(partition.partition_index, code) for partition in topic.partitions]
     )
 
 
@@ -147,16 +147,16 @@ def _existing(ctx: Context[CoordinationServices], request: TxnOffsetCommitReques
     offsets = []
     for topic in request.topics:
         known = _find(ctx, topic)
-        for asked in topic.partitions:
-            if known is None or asked.partition_index not in known.partitions:
+        for partition in topic.partitions:
+            if known is None or partition.partition_index not in known.partitions:
                 continue
             offsets.append(
                 OffsetToCommit(
                     known.name,
-                    asked.partition_index,
-                    asked.committed_offset,
-                    asked.committed_leader_epoch,
-                    asked.committed_metadata,
+                    partition.partition_index,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata,
                     known.topic_id,
                 )
             )
@@ -191,8 +191,8 @@ def _response(
         if name is None:
             return _of_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID)
         found = [
-            (asked.partition_index, decided.get((name, asked.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            for asked in topic.partitions
+            (partition.partition_index, decided.get((name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            for partition in topic.partitions
         ]
         return TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, [TxnOffsetCommitResponsePartition(*each) for each in found])
 

@@ -40,7 +40,7 @@ def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> 
     wanted = sorted(_wanted(ctx, request), key=lambda partition: (partition.topic, partition.index))
     by_topic = groupby(wanted, key=lambda partition: partition.topic)
     topics = {name: DescribeLogDirsTopic(name, [_describe(partition) for partition in partitions]) for name, partitions in by_topic}
-    if not ctx.services.settings.like.describes_asked_log_dirs_only:
+    if not ctx.services.settings.like.describes_requested_log_dirs_only:
         topics = {partition.topic: DescribeLogDirsTopic(partition.topic) for partition in ctx.services.partitions} | topics
     cordoned = bool(ctx.services.broker_configs.of_this_broker().get(CORDONED))
     return DescribeLogDirsResponse(
@@ -51,8 +51,8 @@ def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> 
 def _wanted(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> Iterable[Partition]:
     if request.topics is None:
         return ctx.services.partitions
-    asked = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    return [partition for partition in ctx.services.partitions if (partition.topic, partition.index) in asked]
+    requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    return [partition for partition in ctx.services.partitions if (partition.topic, partition.index) in requested]
 
 
 def _describe(partition: Partition) -> DescribeLogDirsPartition:

@@ -29,8 +29,9 @@ async def handle(ctx: Context[ControllerServices], request: ElectLeadersRequest)
     try:
         return await ctx.services.active.run(partial(elect_leaders, request=request))
     except Rejected as error:
-        asked = request.topic_partitions or []
+        requested = request.topic_partitions or []
         results = [
-            ReplicaElectionResult(each.topic, [PartitionResult(at, error.code, error.message) for at in each.partitions]) for each in asked
+            ReplicaElectionResult(each.topic, [PartitionResult(at, error.code, error.message) for at in each.partitions])
+            for each in requested
         ]
         return ElectLeadersResponse(error_code=error.code, replica_election_results=results)

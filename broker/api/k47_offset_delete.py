@@ -32,13 +32,13 @@ def handle(ctx: Context[CoordinationServices], request: OffsetDeleteRequest) -> 
     """Delete the offsets; respond when the deletions are durable."""
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    asked = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
-    hidden = denied(ctx, Operation.READ, Resource.TOPIC, [name for name, _ in asked])
-    topics = [each for each in asked if each[0] not in hidden]
+    requested = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]
+    hidden = denied(ctx, Operation.READ, Resource.TOPIC, [name for name, _ in requested])
+    topics = [each for each in requested if each[0] not in hidden]
 
     def respond(errors: list[tuple[str, ErrorCode]]) -> OffsetDeleteResponse:
         decided = dict(errors)
-        return _response(ctx, asked, [(name, decided.get(name, ErrorCode.NONE)) for name, _ in asked], hidden)
+        return _response(ctx, requested, [(name, decided.get(name, ErrorCode.NONE)) for name, _ in requested], hidden)
 
     return answered(
         lambda: ctx.services.groups.delete_offsets(request.group_id, topics),

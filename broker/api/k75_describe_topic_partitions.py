@@ -37,15 +37,15 @@ def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsReques
     """Return the partitions from the cursor on until the page is full."""
     cursor = request.cursor
     all_topics = not request.topics
-    asked = [topic.name for topic in ctx.services.topics.topics()] if all_topics else sorted({topic.name for topic in request.topics})
-    if cursor is not None and (cursor.partition_index < 0 or (not all_topics and cursor.topic_name not in asked)):
+    names = [topic.name for topic in ctx.services.topics.topics()] if all_topics else sorted({topic.name for topic in request.topics})
+    if cursor is not None and (cursor.partition_index < 0 or (not all_topics and cursor.topic_name not in names)):
         code = ErrorCode.INVALID_REQUEST
         return DescribeTopicPartitionsResponse(
             topics=[DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in request.topics],
         )
     response = DescribeTopicPartitionsResponse()
-    begin = 0 if cursor is None else bisect_left(asked, cursor.topic_name)
-    page = asked[begin : begin + PARTITIONS_MAX]
+    begin = 0 if cursor is None else bisect_left(names, cursor.topic_name)
+    page = names[begin : begin + PARTITIONS_MAX]
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, page)
     left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
     for name in page:
@@ -62,8 +62,8 @@ def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsReques
             break
         left -= len(answer.partitions)
     else:
-        if begin + len(page) < len(asked):
-            response.next_cursor = Cursor(asked[begin + len(page)], 0)
+        if begin + len(page) < len(names):
+            response.next_cursor = Cursor(names[begin + len(page)], 0)
     if not all_topics:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         response.topics += [DescribeTopicPartitionsResponseTopic(code, name) for name in page if name in hidden]

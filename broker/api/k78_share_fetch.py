@@ -155,7 +155,7 @@ def _fetch(
         raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
     max_bytes = max(0, min(request.max_bytes, services.settings.fetch_max_bytes))
     read_committed = services.share.partitions.settings_of(session.group_id).read_committed
-    asked = ShareFetch(
+    share_fetch = ShareFetch(
         group_id=session.group_id,
         member_id=session.member_id,
         partitions=readable,
@@ -167,7 +167,7 @@ def _fetch(
         record_limit=request.share_acquire_mode == _RECORD_LIMIT,
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
     )
-    return transform(services.share.fetches.fetch(asked, ctx.peer.on_closed), lambda results: results | refused)
+    return transform(services.share.fetches.fetch(share_fetch, ctx.peer.on_closed), lambda results: results | refused)
 
 
 # --- the response ----------------------------------------------------------------------------------------------------------------

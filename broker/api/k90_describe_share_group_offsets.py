@@ -45,15 +45,15 @@ async def handle(ctx: Context[CoordinationServices], request: DescribeShareGroup
 
 
 async def _describe(
-    ctx: Context[CoordinationServices], asked: DescribeShareGroupOffsetsRequestGroup
+    ctx: Context[CoordinationServices], group: DescribeShareGroupOffsetsRequestGroup
 ) -> DescribeShareGroupOffsetsResponseGroup:
-    group_id = asked.group_id
+    group_id = group.group_id
     if not enabled(ctx):
         return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not is_allowed(ctx, Operation.DESCRIBE, Resource.GROUP, group_id):
         return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
-        topics = await (_all(ctx, group_id) if asked.topics is None else _named(ctx, group_id, asked.topics))
+        topics = await (_all(ctx, group_id) if group.topics is None else _named(ctx, group_id, group.topics))
     except Rejected as rejected:
         return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=rejected.code, error_message=rejected.message or None)
     return DescribeShareGroupOffsetsResponseGroup(group_id, topics)
@@ -73,19 +73,19 @@ async def _all(ctx: Context[CoordinationServices], group_id: str) -> list[Descri
 
 
 async def _named(
-    ctx: Context[CoordinationServices], group_id: str, asked: Sequence[DescribeShareGroupOffsetsRequestTopic]
+    ctx: Context[CoordinationServices], group_id: str, topics: Sequence[DescribeShareGroupOffsetsRequestTopic]
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     if not group_id.strip():
         raise Rejected(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
-    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic_name for topic in asked])
-    visible = [topic for topic in asked if topic.topic_name not in hidden]
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic_name for topic in topics])
+    visible = [topic for topic in topics if topic.topic_name not in hidden]
     known = {topic.topic_name: found for topic in visible if (found := ctx.services.topics.topic(topic.topic_name)) is not None}
     wanted = {known[topic.topic_name].topic_id: topic.partitions for topic in visible if topic.topic_name in known}
     names = {found.topic_id: name for name, found in known.items()}
     described = await _described(ctx, group_id, names, wanted)
     described += [_topic(topic.topic_name, topic.partitions, ErrorCode.NONE) for topic in visible if topic.topic_name not in known]
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return described + [_topic(topic.topic_name, topic.partitions, code) for topic in asked if topic.topic_name in hidden]
+    return described + [_topic(topic.topic_name, topic.partitions, code) for topic in topics if topic.topic_name in hidden]
 
 
 async def _described(

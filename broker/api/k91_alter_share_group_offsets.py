@@ -69,13 +69,13 @@ async def handle(ctx: Context[CoordinationServices], request: AlterShareGroupOff
 
 
 def _topic(
-    asked: AlterShareGroupOffsetsRequestTopic,
+    topic: AlterShareGroupOffsetsRequestTopic,
     found: TopicImage | None,
     missing: Rejected,
     failures: Mapping[tuple[bytes, int], Rejected],
 ) -> AlterShareGroupOffsetsResponseTopic:
     partitions = []
-    for partition in asked.partitions:
+    for partition in topic.partitions:
         index = partition.partition_index
         known = found is not None and index in found.partitions
         failure = failures.get((found.topic_id, index)) if known and found is not None else missing
@@ -84,4 +84,4 @@ def _topic(
             if failure is None
             else AlterShareGroupOffsetsResponsePartition(index, failure.code, failure.message or None)
         )
-    return AlterShareGroupOffsetsResponseTopic(asked.topic_name, ZERO_ID if found is None else found.topic_id, partitions)
+    return AlterShareGroupOffsetsResponseTopic(topic.topic_name, ZERO_ID if found is None else found.topic_id, partitions)

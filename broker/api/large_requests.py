@@ -113,5 +113,5 @@ class LargeRequests:
             if whole is None:
                 whole = answer
             else:
-                join(whole, answer, way.answers.split("."))
+                join(whole, answer, way.response_path.split("."))
         return whole

@@ -38,7 +38,7 @@ def too_many(request: Any) -> str | None:
 
 def split(request: Any, way: Split) -> Iterator[Any]:
     """Yield the request in parts of about PART_ELEMENTS elements; the request itself is emptied."""
-    name, *path = way.asked.split(".")
+    name, *path = way.request_path.split(".")
     items = getattr(request, name)
     setattr(request, name, [])
     for part, _ in _cut(items, path, [key.split() for key in way.keys]):
@@ -48,7 +48,7 @@ def split(request: Any, way: Split) -> Iterator[Any]:
 def split_of(request: Any) -> Split | None:
     """Return how to split the request; None if it cannot be split or has few elements."""
     for way in SPLITS.get(request.API_KEY, ()):
-        name, *path = way.asked.split(".")
+        name, *path = way.request_path.split(".")
         items = getattr(request, name, None)
         if items:
             return way if len(items) > PART_ELEMENTS or any(_room(item, path, PART_ELEMENTS) < 0 for item in items) else None

@@ -31,9 +31,9 @@ class Forwarded(Enum):
 class Split(NamedTuple):
     """How a request with many elements is handled in parts (`ottla.broker.api.request_parts`)."""
 
-    asked: str
+    request_path: str
     """The path of the request's elements: `topics.partitions`."""
-    answers: str
+    response_path: str
     """The path of their results in the response."""
     keys: Sequence[str] = ()
     """If duplicates are significant, for each array of the path the fields that identify an element: `name topic_id`; none for a value."""

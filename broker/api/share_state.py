@@ -37,7 +37,7 @@ def carry_out(
     """
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return response([])
-    asked = {(topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions}
+    requested = {(topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions}
 
     def one(topic_id: bytes, part: Any) -> Any:
         return answered(
@@ -48,11 +48,11 @@ def carry_out(
 
     def by_topic(results: list[Any]) -> R:
         found: dict[bytes, list[Any]] = {}
-        for (topic_id, _), each in zip(asked, results, strict=True):
+        for (topic_id, _), each in zip(requested, results, strict=True):
             found.setdefault(topic_id, []).append(each)
         return response([topic_result(*each) for each in found.items()])
 
-    return all_answered([one(topic_id, part) for (topic_id, _), part in asked.items()], by_topic)
+    return all_answered([one(topic_id, part) for (topic_id, _), part in requested.items()], by_topic)
 
 
 def _message(rejected: Rejected, purpose: str) -> str:

@@ -115,13 +115,13 @@ def _typer_app(argv: list[str]) -> typer.Typer:
             command(use)(config)
 
     at = 2 if argv[:1] == ["--config"] else 0
-    asked = [name for name in COMMANDS if name in argv[at : at + 1]]
-    for name in asked or COMMANDS:
+    chosen = [name for name in COMMANDS if name in argv[at : at + 1]]
+    for name in chosen or COMMANDS:
         module_name, _, attribute = COMMANDS[name].partition(":")
         try:
             found = getattr(import_module(module_name), attribute)
         except ExtraMissing as missing:
-            if asked:
+            if chosen:
                 print(f"ottla {name} {missing}", file=sys.stderr)
                 raise SystemExit(EXIT_NO_RESULT) from None
             app.command(name, help=f"Needs the extra '{missing.extra}', which is not installed; `ottla {name}` says how to install it.")(
@@ -135,8 +135,8 @@ def _typer_app(argv: list[str]) -> typer.Typer:
     return app
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version  # noqa: PLC0415 # only where it is asked for
 
         print(f"ottla {version('ottla')}")

@@ -154,13 +154,13 @@ def explain(
         with AdminClient(bootstrap) as client:
             acls = _described(client, resource, name, None)
     allowed, rule, about = _explained(question, acls, principal in super_users(supers), is_open=is_open)
-    asked = f"{principal} {Operation(question.operation).name} {resource.java_name} {name} from {host}"
+    description = f"{principal} {Operation(question.operation).name} {resource.java_name} {name} from {host}"
     if as_json:
         print_json(
-            {"asked": asked, "allowed": allowed, "rule": rule, "acls": [dict(zip(COLUMNS, _row(acl), strict=True)) for acl in about]}
+            {"asked": description, "allowed": allowed, "rule": rule, "acls": [dict(zip(COLUMNS, _row(acl), strict=True)) for acl in about]}
         )
     else:
-        say(f"{'allowed' if allowed else 'denied'}: {asked}\nrule: {rule}")
+        say(f"{'allowed' if allowed else 'denied'}: {description}\nrule: {rule}")
         if about:
             note("ACLs for this resource, of all principals:")
             print_table(COLUMNS, [_row(acl) for acl in about])

@@ -145,8 +145,8 @@ class AdminClient:
 
     def topics(self, names: Sequence[str] | None = None) -> list[MetadataResponseTopic]:
         """Return the named topics, or all, in order of name. Raises `CliError` for a topic that does not exist."""
-        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        answer: MetadataResponse = self.any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        requested = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        answer: MetadataResponse = self.any(MetadataRequest(topics=requested, allow_auto_topic_creation=False))
         for topic in answer.topics:
             check(topic.error_code, f"topic {topic.name!r}", name_problem(topic.name or ""))
         return sorted(answer.topics, key=lambda topic: topic.name or "")
@@ -181,8 +181,8 @@ class AdminClient:
         """Return the partitions' offsets for a timestamp in milliseconds, EARLIEST or LATEST; -1 if there is no such record."""
         found: dict[TopicPartition, int] = {}
         for leader, led in self.by_leader(partitions).items():
-            asked = [_list_offsets(partition, timestamp) for partition in led]
-            for topic in self.node(leader, ListOffsetsRequest(replica_id=-1, topics=asked)).topics:
+            requested = [_list_offsets(partition, timestamp) for partition in led]
+            for topic in self.node(leader, ListOffsetsRequest(replica_id=-1, topics=requested)).topics:
                 for answer in topic.partitions:
                     check(answer.error_code, f"offsets of {topic.name}-{answer.partition_index}")
                     found[TopicPartition(topic.name, answer.partition_index)] = answer.offset
@@ -217,5 +217,5 @@ class AdminClient:
 
 
 def _list_offsets(partition: TopicPartition, timestamp: int) -> ListOffsetsTopic:
-    asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
-    return ListOffsetsTopic(name=partition.topic, partitions=[asked])
+    requested = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+    return ListOffsetsTopic(name=partition.topic, partitions=[requested])

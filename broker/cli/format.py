@@ -48,7 +48,7 @@ def format_(
     """
     try:
         settings = load({}, os.environ, config).settings
-        asked = Formatting(
+        formatting = Formatting(
             ignore_formatted=ignore_formatted,
             release_version=release_version,
             features=feature or (),
@@ -57,6 +57,6 @@ def format_(
             initial_controllers=initial_controllers,
             scram=add_scram or (),
         )
-        print(format_node(settings, cluster_id, Clock().now_ms(), asked))
+        print(format_node(settings, cluster_id, Clock().now_ms(), formatting))
     except (SettingsError, LogDirRefused, UnknownLevel) as error:
         raise CliError(str(error)) from error

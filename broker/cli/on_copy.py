@@ -93,8 +93,8 @@ def _as_one_node(options: argparse.Namespace, source: Path) -> None:
     """Change `options` to serve the copy as a standalone node with the original's node id. Raises SettingsError, StartError."""
     if options.brokers is not None:
         raise SettingsError(f"{source} is the directory of one node: leave out --brokers")
-    asked = parse_assignments(options.assignments)
-    if source_of("process.roles", asked, os.environ, options.config) is not None:
+    assignments = parse_assignments(options.assignments)
+    if source_of("process.roles", assignments, os.environ, options.config) is not None:
         raise SettingsError("--on-copy-of starts a standalone node, which must not join a cluster: leave out process.roles")
     meta = _meta(source)
     if not options.alone and (source / METADATA_DIR).is_dir():

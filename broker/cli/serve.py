@@ -218,9 +218,9 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
 
     if in_place is not None and options.tls:
         raise SettingsError("--tls configures the listeners itself, but here they are configured by settings: use those instead")
-    asked = parse_assignments(options.assignments)
-    _check_address(options, asked, in_place)
-    assignments = {**asked, **_shorthands(options, in_place is None)}
+    given = parse_assignments(options.assignments)
+    _check_address(options, given, in_place)
+    assignments = {**given, **_shorthands(options, in_place is None)}
     security = _development_security(options, assignments) if in_place is None and (options.tls or options.users) else None
     loaded = load(
         assignments if security is None else {**security.settings, **assignments},
@@ -293,12 +293,12 @@ def _client_configuration(security: DevelopmentSecurity, settings: BrokerSetting
 
 def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Beside[Any] | None:
     """Return a context that creates the topics of `given` (--topic) and OTTLA_TOPICS before the start is announced; None without topics."""
-    asked = os.environ.get("OTTLA_TOPICS", "")
-    if not given and not asked.strip():
+    from_environment = os.environ.get("OTTLA_TOPICS", "")
+    if not given and not from_environment.strip():
         return None
     from ottla.broker.start_topics import make_topics, parsed_topic, parsed_topics  # noqa: PLC0415 # most starts ask for none
 
-    topics = [*map(parsed_topic, given), *parsed_topics(asked)]
+    topics = [*map(parsed_topic, given), *parsed_topics(from_environment)]
 
     @asynccontextmanager
     async def beside(node: Any) -> AsyncIterator[None]:
@@ -386,7 +386,7 @@ def _run_together(options: argparse.Namespace) -> int:
     return run_node(lambda: LocalCluster(layout, settings_of, faults, environment, ready_text=ready_text), options.port_file, beside)
 
 
-def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_place: InKafkasPlace | None = None) -> None:
+def _check_address(options: argparse.Namespace, assignments: Mapping[str, str], in_place: InKafkasPlace | None = None) -> None:
     """Reject options that configure listeners if the setting `listeners` is given too: it would be ignored silently."""
     security = ("--tls" if options.tls else "--user (or OTTLA_USERS)") if in_place is None and (options.tls or options.users) else None
     given = {"--brokers": options.brokers, "--port": options.port, "--host": options.host}
@@ -395,7 +395,7 @@ def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_pla
         return
 
     of_image = None if in_place is None else in_place.settings
-    if (source := source_of("listeners", asked, os.environ, options.config, of_image=of_image)) is None:
+    if (source := source_of("listeners", assignments, os.environ, options.config, of_image=of_image)) is None:
         return
     problem = f"{opener} configures the listeners, but the setting listeners is given too (from the {source}): remove "
     if security is not None:

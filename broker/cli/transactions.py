@@ -210,10 +210,10 @@ def _open_transactions(cluster: AdminClient, places: Iterable[TopicPartition], b
     for leader, led in cluster.by_leader(places).items():
         if broker_id not in (None, leader):
             continue
-        asked: dict[str, list[int]] = {}
+        requested: dict[str, list[int]] = {}
         for place in led:
-            asked.setdefault(place.topic, []).append(place.partition)
-        request = DescribeProducersRequest([TopicRequest(topic, indexes) for topic, indexes in asked.items()])
+            requested.setdefault(place.topic, []).append(place.partition)
+        request = DescribeProducersRequest([TopicRequest(topic, indexes) for topic, indexes in requested.items()])
         for topic in cluster.node(leader, request).topics:
             for partition in topic.partitions:
                 check(partition.error_code, f"producers of {topic.name}-{partition.partition_index}", partition.error_message)

@@ -196,8 +196,8 @@ class LifeCycle:
 
     def answered(self, response: Response | None, now_ms: int) -> None:
         """Handle the response to `next_request`; None if it failed or timed out."""
-        asked, self._under_way = self._under_way, None
-        assert asked is not None, "a response without a request"
+        request, self._under_way = self._under_way, None
+        assert request is not None, "a response without a request"
         if self.state is State.SHUTTING_DOWN:
             return
         if response is None or response.error_code != ErrorCode.NONE:
@@ -208,8 +208,8 @@ class LifeCycle:
             self._registered, self._patience_ends_ms = True, None
             self._ask_in(0, now_ms)
         else:
-            assert isinstance(asked, BrokerHeartbeatRequest)
-            self._offline.update(dict.fromkeys(asked.offline_log_dirs))
+            assert isinstance(request, BrokerHeartbeatRequest)
+            self._offline.update(dict.fromkeys(request.offline_log_dirs))
             self._heartbeat_answered(response, now_ms)
 
     def _heartbeat_answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> None:

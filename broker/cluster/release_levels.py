@@ -58,23 +58,23 @@ def metadata_level(release: str) -> int:
     return NAMES.index(name) + _LOWEST
 
 
-def bootstrap_levels(asked: Mapping[str, int], release: str | None, *, dynamic_quorum: bool) -> dict[str, int]:
-    """Return the levels of a new cluster: those of the release (default: the newest), overridden by `asked`. Raises `UnknownLevel`."""
-    if METADATA_VERSION in asked and release is not None:
+def bootstrap_levels(requested: Mapping[str, int], release: str | None, *, dynamic_quorum: bool) -> dict[str, int]:
+    """Return the levels of a new cluster: those of the release (default: the newest), overridden by `requested`. Raises `UnknownLevel`."""
+    if METADATA_VERSION in requested and release is not None:
         raise UnknownLevel(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
     known = sorted(REGISTERED.keys() - {METADATA_VERSION})
-    for name, level in asked.items():
+    for name, level in requested.items():
         if name not in REGISTERED:
             raise UnknownLevel(f"Unsupported feature: {name}. Supported features are: {', '.join(known)}")
         low, high = REGISTERED[name]
         if not low <= level <= high:
             raise UnknownLevel(f"No feature:{name} with feature level {level}")
-    if asked.get(KRAFT_VERSION, dynamic_quorum) != dynamic_quorum:
+    if requested.get(KRAFT_VERSION, dynamic_quorum) != dynamic_quorum:
         quorum = "not set" if dynamic_quorum else "set"
-        raise UnknownLevel(f"Cannot set kraft.version to {asked[KRAFT_VERSION]}: controller.quorum.voters is {quorum}")
-    newest = asked.get(METADATA_VERSION, METADATA_LEVEL if release is None else metadata_level(release))
+        raise UnknownLevel(f"Cannot set kraft.version to {requested[KRAFT_VERSION]}: controller.quorum.voters is {quorum}")
+    newest = requested.get(METADATA_VERSION, METADATA_LEVEL if release is None else metadata_level(release))
     levels = {name: level for name, steps in _ON_FROM.items() for since, level in steps.items() if newest >= since}
-    levels |= {**asked, METADATA_VERSION: newest, KRAFT_VERSION: int(dynamic_quorum)}
+    levels |= {**requested, METADATA_VERSION: newest, KRAFT_VERSION: int(dynamic_quorum)}
     if levels.get("eligible.leader.replicas.version") and newest < _ELR_NEEDS:
         raise UnknownLevel(
             f"eligible.leader.replicas.version could not be set to 1 because it depends on {METADATA_VERSION} level {_ELR_NEEDS}"

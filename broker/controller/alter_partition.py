@@ -37,51 +37,59 @@ def alter_partition(state: ControllerState, request: AlterPartitionRequest) -> E
     state.broker(request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     results = []
-    for asked in request.topics:
-        topic = state.image.topics.get(asked.topic_id)
+    for topic_data in request.topics:
+        topic = state.image.topics.get(topic_data.topic_id)
         if topic is None:
-            partitions = [PartitionResult(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in asked.partitions]
+            partitions = [PartitionResult(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in topic_data.partitions]
         else:
             rules = TopicRules(state, topic)
-            partitions = [_alter(state, rules, request.broker_id, each, records) for each in asked.partitions]
-        results.append(TopicResult(asked.topic_id, partitions))
+            partitions = [_alter(state, rules, request.broker_id, each, records) for each in topic_data.partitions]
+        results.append(TopicResult(topic_data.topic_id, partitions))
     return Effects(records, AlterPartitionResponse(topics=results))
 
 
 def _alter(
-    state: ControllerState, rules: TopicRules, broker_id: int, asked: PartitionData, records: list[MetadataRecord]
+    state: ControllerState, rules: TopicRules, broker_id: int, partition_data: PartitionData, records: list[MetadataRecord]
 ) -> PartitionResult:
-    members = asked.new_isr_with_epochs or [BrokerState(member) for member in asked.new_isr]
-    error = _problem(state, rules.topic, broker_id, asked, members)
+    members = partition_data.new_isr_with_epochs or [BrokerState(member) for member in partition_data.new_isr]
+    error = _problem(state, rules.topic, broker_id, partition_data, members)
     if error is not ErrorCode.NONE:
-        return PartitionResult(asked.partition_index, error)
-    now = rules.topic.partitions[asked.partition_index]
-    target = PartitionTarget(isr=[member.broker_id for member in members], recovery_state=asked.leader_recovery_state)
-    record = rules.change(asked.partition_index, target)
+        return PartitionResult(partition_data.partition_index, error)
+    now = rules.topic.partitions[partition_data.partition_index]
+    target = PartitionTarget(isr=[member.broker_id for member in members], recovery_state=partition_data.leader_recovery_state)
+    record = rules.change(partition_data.partition_index, target)
     if record is not None:
         records.append(record)
         now = changed_partition(now, record)
         if record.leader not in (broker_id, LEADER_UNCHANGED):
-            return PartitionResult(asked.partition_index, ErrorCode.NEW_LEADER_ELECTED)
+            return PartitionResult(partition_data.partition_index, ErrorCode.NEW_LEADER_ELECTED)
     return PartitionResult(
-        asked.partition_index, ErrorCode.NONE, now.leader, now.leader_epoch, list(now.isr), now.leader_recovery_state, now.partition_epoch
+        partition_data.partition_index,
+        ErrorCode.NONE,
+        now.leader,
+        now.leader_epoch,
+        list(now.isr),
+        now.leader_recovery_state,
+        now.partition_epoch,
     )
 
 
-def _problem(state: ControllerState, topic: TopicImage, broker_id: int, asked: PartitionData, members: Sequence[BrokerState]) -> ErrorCode:
+def _problem(
+    state: ControllerState, topic: TopicImage, broker_id: int, partition_data: PartitionData, members: Sequence[BrokerState]
+) -> ErrorCode:
     """Return why the change cannot be made, NONE if it can (`validateAlterPartitionData`)."""
-    now = topic.partitions.get(asked.partition_index)
+    now = topic.partitions.get(partition_data.partition_index)
     if now is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if asked.leader_epoch > now.leader_epoch or asked.partition_epoch > now.partition_epoch:
+    if partition_data.leader_epoch > now.leader_epoch or partition_data.partition_epoch > now.partition_epoch:
         return ErrorCode.NOT_CONTROLLER  # the leader has newer metadata, so another controller is active
-    if asked.leader_epoch < now.leader_epoch:
+    if partition_data.leader_epoch < now.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != now.leader:
         return ErrorCode.INVALID_REQUEST
-    if asked.partition_epoch < now.partition_epoch:
+    if partition_data.partition_epoch < now.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
-    if not _is_possible(now, asked.leader_recovery_state, [member.broker_id for member in members]):
+    if not _is_possible(now, partition_data.leader_recovery_state, [member.broker_id for member in members]):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE if all(_is_eligible(state, member) for member in members) else ErrorCode.INELIGIBLE_REPLICA
 

@@ -36,7 +36,7 @@ def assign_directories(
     lost: set[tuple[bytes, int]] = set()
     results = []
     for directory in request.directories:
-        topics = [_assigned(state, request.broker_id, directory.id, asked, records) for asked in directory.topics]
+        topics = [_assigned(state, request.broker_id, directory.id, topic_data, records) for topic_data in directory.topics]
         if not broker.has_online(directory.id):
             found = ((topic.topic_id, each) for topic in topics for each in topic.partitions)
             lost.update((topic_id, each.partition_index) for topic_id, each in found if each.error_code == ErrorCode.NONE)
@@ -45,13 +45,17 @@ def assign_directories(
     return Effects(records, AssignReplicasToDirsResponse(directories=results))
 
 
-def _assigned(state: ControllerState, broker_id: int, directory: bytes, asked: TopicData, records: list[MetadataRecord]) -> TopicResult:
-    topic = state.image.topics.get(asked.topic_id)
+def _assigned(
+    state: ControllerState, broker_id: int, directory: bytes, topic_data: TopicData, records: list[MetadataRecord]
+) -> TopicResult:
+    topic = state.image.topics.get(topic_data.topic_id)
     if topic is None:
-        return TopicResult(asked.topic_id, [PartitionResult(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in asked.partitions])
+        return TopicResult(
+            topic_data.topic_id, [PartitionResult(each.partition_index, ErrorCode.UNKNOWN_TOPIC_ID) for each in topic_data.partitions]
+        )
     rules = TopicRules(state, topic)
     results = []
-    for index in (each.partition_index for each in asked.partitions):
+    for index in (each.partition_index for each in topic_data.partitions):
         partition = topic.partitions.get(index)
         if partition is None:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -62,4 +66,4 @@ def _assigned(state: ControllerState, broker_id: int, directory: bytes, asked: T
             record = rules.change(index, PartitionTarget(directories={broker_id: directory}), ElectionKind.ONLINE)
             records.extend(() if record is None else (record,))
         results.append(PartitionResult(index, error))
-    return TopicResult(asked.topic_id, results)
+    return TopicResult(topic_data.topic_id, results)

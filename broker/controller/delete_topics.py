@@ -43,8 +43,8 @@ def delete_topics(
     """Decide a DeleteTopics request: return its records, and one result per distinct reference, in the request's order. `charge` gets
     the partition count of each topic, and raises Rejected if that exceeds the client's quota (KIP-599)."""
     seen = Counter(refs)
-    asked_ids = {ref.topic_id for ref in refs if ref.name is None}
-    asked_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}
+    requested_ids = {ref.topic_id for ref in refs if ref.name is None}
+    requested_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}
     records: list[MetadataRecord] = []
     results: list[DeletedTopic] = []
     for ref in seen:
@@ -52,7 +52,7 @@ def delete_topics(
             if (malformed := form_error(ref, seen[ref])) is not None:
                 raise malformed
             topic = find_topic(catalog, ref)
-            if topic.topic_id in asked_ids and topic.name in asked_names:
+            if topic.topic_id in requested_ids and topic.name in requested_names:
                 if ref.name is not None:
                     error = Rejected(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
                     results.append(DeletedTopic(topic.name, topic.topic_id, error))

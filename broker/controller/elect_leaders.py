@@ -61,9 +61,9 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effec
             if needed or not state.settings.like.has_zookeeper:
                 results.append(ReplicaElectionResult(topic.name, needed))
     else:
-        for asked in request.topic_partitions:
-            answers = [_answer(state, asked.topic, index, kind, records) for index in asked.partitions]
-            results.append(ReplicaElectionResult(asked.topic, answers))
+        for topic_partitions in request.topic_partitions:
+            answers = [_answer(state, topic_partitions.topic, index, kind, records) for index in topic_partitions.partitions]
+            results.append(ReplicaElectionResult(topic_partitions.topic, answers))
     check_size(records)
     return Effects(records, ElectLeadersResponse(replica_election_results=results))
 

@@ -47,16 +47,16 @@ def alter_partition_reassignments(
     may_resize = request.allow_replication_factor_change
     records: list[MetadataRecord] = []
     responses = []
-    for asked in request.topics:
+    for topic in request.topics:
         answers = []
-        for wanted in asked.partitions:
+        for wanted in topic.partitions:
             answer = ReassignablePartitionResponse(wanted.partition_index, ErrorCode.NONE, None)
             try:
-                records.extend(_altered(state, asked.name, wanted, may_resize=may_resize))
+                records.extend(_altered(state, topic.name, wanted, may_resize=may_resize))
             except Rejected as error:
                 answer.error_code, answer.error_message = error.code, error.message or None
             answers.append(answer)
-        responses.append(ReassignableTopicResponse(asked.name, answers))
+        responses.append(ReassignableTopicResponse(topic.name, answers))
     check_size(records)
     response = AlterPartitionReassignmentsResponse(error_message=None, allow_replication_factor_change=may_resize, responses=responses)
     return Effects(records, response)
@@ -68,8 +68,8 @@ def list_partition_reassignments(state: ControllerState, request: ListPartitionR
     if request.topics is None:
         found = [_under_way(topic, topic.partitions) for topic in image.topics.values()]
     else:
-        asked = [(image.topic(each.name), each.partition_indexes) for each in request.topics]
-        found = [_under_way(topic, indexes) for topic, indexes in asked if topic is not None]
+        requested = [(image.topic(each.name), each.partition_indexes) for each in request.topics]
+        found = [_under_way(topic, indexes) for topic, indexes in requested if topic is not None]
     return ListPartitionReassignmentsResponse(error_message=None, topics=[topic for topic in found if topic.partitions])
 
 

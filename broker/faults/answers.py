@@ -139,22 +139,24 @@ def _first_batch_end(records: Buffer) -> int:
     return end if HEADER_BYTES < end <= len(records) else 0
 
 
-def _mirror(asked: Any, answer: Any, error: ErrorCode) -> None:
+def _mirror(requested: Any, answer: Any, error: ErrorCode) -> None:
     for wire in wire_fields(type(answer)):
         if _is_error(wire.name):
             setattr(answer, wire.name, int(error))
         elif isinstance(wire.type, ArrayOf) and dataclasses.is_dataclass(wire.type.element):
-            setattr(answer, wire.name, [_answer_for(each, wire.type.element, error) for each in _asked_for(asked, wire.type.element)])
+            setattr(
+                answer, wire.name, [_answer_for(each, wire.type.element, error) for each in _request_parts(requested, wire.type.element)]
+            )
 
 
-def _asked_for(asked: Any, answer_class: Any) -> list[Any]:
-    """Return the list in the request struct `asked` whose items (structs, names or numbers) each need a response struct of `answer_class`;
-    empty if there is none."""
+def _request_parts(requested: Any, answer_class: Any) -> list[Any]:
+    """Return the list in the request struct `requested` whose items (structs, names or numbers) each need a response struct of
+    `answer_class`; empty if there is none."""
     kind = _stands_for(answer_class)
     if kind is None:
         return []
-    for item in dataclasses.fields(asked):
-        value = getattr(asked, item.name)
+    for item in dataclasses.fields(requested):
+        value = getattr(requested, item.name)
         if not isinstance(value, list) or not value:
             continue
         if dataclasses.is_dataclass(value[0]):
@@ -165,21 +167,21 @@ def _asked_for(asked: Any, answer_class: Any) -> list[Any]:
     return []
 
 
-def _answer_for(asked: Any, answer_class: Any, error: ErrorCode) -> Any:
+def _answer_for(requested: Any, answer_class: Any, error: ErrorCode) -> Any:
     answer = answer_class()
     names = {item.name for item in dataclasses.fields(answer)}
-    if dataclasses.is_dataclass(asked):
+    if dataclasses.is_dataclass(requested):
         for same in _SAME:
-            theirs = next((name for name in same if hasattr(asked, name)), None)
+            theirs = next((name for name in same if hasattr(requested, name)), None)
             ours = next((name for name in same if name in names), None)
             if theirs is not None and ours is not None:
-                setattr(answer, ours, getattr(asked, theirs))
+                setattr(answer, ours, getattr(requested, theirs))
         if isinstance(answer, MetadataResponseTopic) and answer.name is None:
             answer.name = ""  # the request had only an id; before version 12 the response's name is not nullable
-        _mirror(asked, answer, error)
+        _mirror(requested, answer, error)
         return answer
     same = _stands_for(answer_class) or ()
-    setattr(answer, next(name for name in same if name in names), asked)
+    setattr(answer, next(name for name in same if name in names), requested)
     for name in names:
         if _is_error(name):
             setattr(answer, name, int(error))

@@ -46,19 +46,19 @@ refused is followed by another frame, with which the client acknowledges the err
 peer_logger = logging.getLogger(PEERS)
 
 
-class _Asked:
-    """A request whose response has not been sent yet. `asking` gets the response of an intercepted request. `mechanism` is the SASL
+class _InFlightRequest:
+    """A request whose response has not been sent yet. `intercepted` gets the response of an intercepted request. `mechanism` is the SASL
     mechanism of a SaslHandshake, or of a token without a Kafka header (`is_bare`).
     """
 
-    __slots__ = ("api_key", "asking", "collected", "correlation_id", "is_bare", "mechanism", "version")
+    __slots__ = ("api_key", "collected", "correlation_id", "intercepted", "is_bare", "mechanism", "version")
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
         self.collected = is_rewritten(api_key, version)
-        self.asking: InterceptedRequest | None = None
+        self.intercepted: InterceptedRequest | None = None
         self.mechanism: str | None = None
         self.is_bare = False
 
@@ -75,7 +75,7 @@ class Passage:
         self._interception = interception
         self._number = number
         self._on_change = on_change
-        self._asked: deque[_Asked] = deque()
+        self._in_flight_requests: deque[_InFlightRequest] = deque()
         self._bare_tokens = 0
         self._bare_mechanism = ""
         self._to_client: list[Buffer] = []
@@ -91,7 +91,7 @@ class Passage:
         self._result: Any = None
         self._failure: str | None = None
         """A ProtocolError of `compute`, as text: the error's traceback refers to this object and the response, which would be a cycle."""
-        self._unasked: dict[InterceptedRequest, None] = {}
+        self._intercepted: dict[InterceptedRequest, None] = {}
         self._cluster_is_lost = False
         self._is_fed = False
         """Whether bytes are being processed; the caller then takes the output by itself."""
@@ -108,7 +108,7 @@ class Passage:
     def is_full(self) -> bool:
         """Whether the caller should pause reading from the client: too many requests in flight, or too many bytes behind a pending one."""
         waits_behind = self._pending is not None and self._requests.held_bytes >= limits.READ_CHUNK_BYTES
-        return waits_behind or len(self._asked) >= limits.GATEWAY_IN_FLIGHT
+        return waits_behind or len(self._in_flight_requests) >= limits.GATEWAY_IN_FLIGHT
 
     @property
     def is_rewriting(self) -> bool:
@@ -119,18 +119,18 @@ class Passage:
     def needs_cluster(self) -> bool:
         """Whether bytes are to be sent to the cluster, or an intercepted request needs the cluster. If so, the connection to the cluster
         has to stay open although the client has disconnected."""
-        return bool(self._unasked or self._to_cluster)
+        return bool(self._intercepted or self._to_cluster)
 
     @property
     def is_held(self) -> bool:
         """Whether a fault rule holds a request or its response."""
-        return (self._pending is not None or bool(self._unasked)) and not self._asked
+        return (self._pending is not None or bool(self._intercepted)) and not self._in_flight_requests
 
     def lose_cluster(self) -> None:
         """Fail the intercepted requests, because the connection to the cluster has ended."""
         self._cluster_is_lost = True
-        for asking in list(self._unasked):
-            asking.failed()
+        for intercepted in list(self._intercepted):
+            intercepted.failed()
 
     @property
     def held_bytes(self) -> int:
@@ -150,7 +150,7 @@ class Passage:
         self._is_fed = True
         try:
             self._responses.feed(data, self._to_client)
-            if not self._asked:
+            if not self._in_flight_requests:
                 self._requests.resume(self._to_cluster)
         finally:
             self._is_fed = False
@@ -196,9 +196,9 @@ class Passage:
             return FrameFate.WAIT
         if self._bare_tokens:
             self._bare_tokens -= 1
-            asked = _Asked(-1, 0, 0)
-            asked.is_bare, asked.mechanism = True, self._bare_mechanism
-            self._asked.append(asked)
+            in_flight = _InFlightRequest(-1, 0, 0)
+            in_flight.is_bare, in_flight.mechanism = True, self._bare_mechanism
+            self._in_flight_requests.append(in_flight)
             return FrameFate.PASS
         if end - start < _REQUEST.size:
             return _more(end - start, size, "request")
@@ -208,7 +208,7 @@ class Passage:
                 raise FrameTooLarge(size, limits.LOG_IN_BYTES)
             return FrameFate.COLLECT
         if self._interception is not None and self._interception.meets(api_key, version):
-            return FrameFate.WAIT if self._asked or self._responses.in_frame else FrameFate.COLLECT
+            return FrameFate.WAIT if self._in_flight_requests or self._responses.in_frame else FrameFate.COLLECT
         if api_key == ApiKey.PRODUCE:
             acks = _acks(buf[start:end], version)
             if acks is None:
@@ -217,14 +217,14 @@ class Passage:
                 return FrameFate.PASS
         elif is_rewritten(api_key, version) and not is_understood(api_key, version) and api_key != ApiKey.API_VERSIONS:
             raise UnsupportedVersion(api_key, version, correlation_id)
-        self._asked.append(_Asked(api_key, version, correlation_id))
+        self._in_flight_requests.append(_InFlightRequest(api_key, version, correlation_id))
         return FrameFate.PASS
 
     def _take_request(self, frame: memoryview) -> None:
         api_key, version, correlation_id = _REQUEST.unpack_from(frame)
-        asked = _Asked(api_key, version, correlation_id)
+        in_flight = _InFlightRequest(api_key, version, correlation_id)
         if api_key == ApiKey.SASL_HANDSHAKE:
-            asked.mechanism = decode_request(frame).body.mechanism
+            in_flight.mechanism = decode_request(frame).body.mechanism
         elif self._interception is not None and self._interception.meets(api_key, version):
             request = self._interception.wanted(frame, self._number)
             if request is not None:
@@ -233,34 +233,34 @@ class Passage:
         if api_key == ApiKey.PRODUCE and _acks(frame, version) == 0:  # no rule matches it, or the rule was removed while it arrived
             self._to_cluster += sized(frame)
             return
-        self._asked.append(asked)
+        self._in_flight_requests.append(in_flight)
         self._to_cluster += sized(frame)
 
     # --- interception ----------------------------------------------------------------------------------------------------------
 
     def _intercept(self, interception: Interception, request: Request, frame: memoryview) -> None:
-        asking = InterceptedRequest(request, frame, self._ask, self._over, interception.decoding)
-        self._unasked[asking] = None
-        reply = interception.answer(asking, self._number, len(frame))
+        intercepted = InterceptedRequest(request, frame, self._ask, self._over, interception.decoding)
+        self._intercepted[intercepted] = None
+        reply = interception.answer(intercepted, self._number, len(frame))
         if isinstance(reply, asyncio.Task):
             self._pending = reply
             reply.add_done_callback(self._finished)
         else:
             self._reply(reply)
 
-    def _ask(self, asking: InterceptedRequest, frame: memoryview) -> None:
+    def _ask(self, intercepted: InterceptedRequest, frame: memoryview) -> None:
         if self._cluster_is_lost:
             raise CloseConnection("the cluster has closed its connection")
-        header = asking.request.header
-        if asking.expects_response:
-            asked = _Asked(header.api_key, header.api_version, header.correlation_id)
-            asked.asking, asked.collected = asking, True
-            self._asked.append(asked)
+        header = intercepted.request.header
+        if intercepted.expects_response:
+            in_flight = _InFlightRequest(header.api_key, header.api_version, header.correlation_id)
+            in_flight.intercepted, in_flight.collected = intercepted, True
+            self._in_flight_requests.append(in_flight)
         self._to_cluster += sized(frame)
         self._changed()
 
-    def _over(self, asking: InterceptedRequest) -> None:
-        self._unasked.pop(asking, None)
+    def _over(self, intercepted: InterceptedRequest) -> None:
+        self._intercepted.pop(intercepted, None)
         self._changed()
 
     def _finished(self, pending: asyncio.Task[Reply]) -> None:
@@ -289,35 +289,35 @@ class Passage:
     # --- responses -------------------------------------------------------------------------------------------------------------
 
     def _response(self, buf: memoryview, start: int, end: int, size: int) -> FrameFate:
-        if not self._asked:
+        if not self._in_flight_requests:
             raise ProtocolError("the cluster sent a response without a request")
         if self._rewriting is not None:
             return FrameFate.WAIT
-        asked = self._asked[0]
-        if not asked.is_bare:
+        in_flight = self._in_flight_requests[0]
+        if not in_flight.is_bare:
             if end - start < _CORRELATION_ID.size:
                 return _more(end - start, size, "response")
             (correlation_id,) = _CORRELATION_ID.unpack_from(buf, start)
-            if correlation_id != asked.correlation_id:
-                raise ProtocolError(f"the cluster answered request {correlation_id} instead of {asked.correlation_id}")
-            if asked.collected:
+            if correlation_id != in_flight.correlation_id:
+                raise ProtocolError(f"the cluster answered request {correlation_id} instead of {in_flight.correlation_id}")
+            if in_flight.collected:
                 return FrameFate.COLLECT
-        elif asked.mechanism == _BEARER and size:
+        elif in_flight.mechanism == _BEARER and size:
             self._bare_tokens = 1
-        self._asked.popleft()
+        self._in_flight_requests.popleft()
         return FrameFate.PASS
 
     def _take_response(self, frame: memoryview) -> None:
-        asked = self._asked[0]
-        if asked.asking is not None:
-            self._asked.popleft()
-            asked.asking.answered(frame, self._view)
+        in_flight = self._in_flight_requests[0]
+        if in_flight.intercepted is not None:
+            self._in_flight_requests.popleft()
+            in_flight.intercepted.answered(frame, self._view)
             return
-        if asked.mechanism is not None:
-            self._asked.popleft()
-            self._end_handshake(asked, asked.mechanism, frame)
+        if in_flight.mechanism is not None:
+            self._in_flight_requests.popleft()
+            self._end_handshake(in_flight, in_flight.mechanism, frame)
             return
-        self._rewriting = rewritten(asked.api_key, asked.version, frame, self._view)
+        self._rewriting = rewritten(in_flight.api_key, in_flight.version, frame, self._view)
         self._rewriting_bytes = len(frame)
         self._rewrite()
 
@@ -335,27 +335,27 @@ class Passage:
                 if self._work is not None:
                     break
         except StopIteration as done:
-            self._asked.popleft()
+            self._in_flight_requests.popleft()
             self._rewriting_bytes = 0
             self._to_client += done.value
         else:
             self._rewriting = steps
 
-    def _end_handshake(self, asked: _Asked, mechanism: str, frame: memoryview) -> None:
-        response = decode_response(asked.api_key, asked.version, frame, limits.GATEWAY_ELEMENTS)[1]
-        changed = change(asked.api_key, asked.version, response, self._view)
+    def _end_handshake(self, in_flight: _InFlightRequest, mechanism: str, frame: memoryview) -> None:
+        response = decode_response(in_flight.api_key, in_flight.version, frame, limits.GATEWAY_ELEMENTS)[1]
+        changed = change(in_flight.api_key, in_flight.version, response, self._view)
         if mechanism == GSSAPI and not response.error_code:
             peer_logger.warning(
                 "Refused GSSAPI: a Kerberos ticket is for the host that the client connects to, which is this gateway and not the "
                 "broker. Use PLAIN, SCRAM or OAUTHBEARER, or connect to the cluster without the gateway"
             )
             response.error_code, changed = ErrorCode.UNSUPPORTED_SASL_MECHANISM, True
-        elif asked.version == 0 and not response.error_code:
+        elif in_flight.version == 0 and not response.error_code:
             tokens = _BARE_TOKENS.get(mechanism)
             if tokens is None:
                 raise ProtocolError(f"SaslHandshake version 0 with the mechanism {shown(mechanism)}, whose tokens the gateway cannot count")
             self._bare_tokens, self._bare_mechanism = tokens, mechanism
-        again = encode_response(asked.api_key, asked.version, asked.correlation_id, response) if changed else sized(frame)
+        again = encode_response(in_flight.api_key, in_flight.version, in_flight.correlation_id, response) if changed else sized(frame)
         self._to_client += again
 
 

@@ -414,7 +414,7 @@ class ClassicGroup:
         if syncing.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         given = ((syncing.protocol_type, self.protocol_type), (syncing.protocol_name, self.protocol_name))
-        if any(asked is not None and known is not None and asked != known for asked, known in given):
+        if any(sent is not None and known is not None and sent != known for sent, known in given):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 

@@ -80,7 +80,7 @@ class FetchedKeys:
     def __init__(self, fetch: Fetch, intervals: RefreshIntervals, timers: Timers, mono_ms: Callable[[], int]) -> None:
         self._fetch, self._intervals, self._timers, self._mono_ms = fetch, intervals, timers, mono_ms
         self._keys: Sequence[SigningKey] = read_key_set(fetch())
-        self._asked_again_at: dict[str, int] = {}
+        self._retry_at: dict[str, int] = {}
         self._paused_until = mono_ms()
         self._gives_up_at: int | None = None
         """While a fetch is in progress: when its retries end."""
@@ -96,13 +96,13 @@ class FetchedKeys:
     def missed(self, kid: str) -> None:
         """Fetch the keys for an unknown key id (`KeySource.missed`), unless that happened recently."""
         now_ms = self._mono_ms()
-        if len(kid) > limits.JWKS_KID_CHARS or now_ms < max(self._asked_again_at.get(kid, 0), self._paused_until):
+        if len(kid) > limits.JWKS_KID_CHARS or now_ms < max(self._retry_at.get(kid, 0), self._paused_until):
             return
         self._paused_until = now_ms + limits.JWKS_PAUSE_MS
-        self._asked_again_at.pop(kid, None)
-        while len(self._asked_again_at) >= limits.JWKS_MISSED_KIDS:
-            self._asked_again_at.pop(next(iter(self._asked_again_at)))
-        self._asked_again_at[kid] = now_ms + limits.JWKS_MISSED_MS
+        self._retry_at.pop(kid, None)
+        while len(self._retry_at) >= limits.JWKS_MISSED_KIDS:
+            self._retry_at.pop(next(iter(self._retry_at)))
+        self._retry_at[kid] = now_ms + limits.JWKS_MISSED_MS
         self._begin()
 
     def _later(self) -> None:
@@ -147,7 +147,7 @@ class FetchedKeys:
         else:
             self._keys = result
             for key in result:
-                self._asked_again_at.pop(str(key.data.get("kid")), None)
+                self._retry_at.pop(str(key.data.get("kid")), None)
         self._gives_up_at = None
 
 

@@ -36,7 +36,7 @@ Versions = dict[int, tuple[int, int]]
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingRequest:
     """A pending request: it was not sent yet, or has no response yet. `version` is the highest version to use (None: any)."""
 
     request: Message
@@ -86,7 +86,7 @@ class NodeClient:
         self._timeouts = timeouts or ConnectTimeouts()
         self._wire: Wire | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._unsent: list[_Asked] = []
+        self._unsent: list[_PendingRequest] = []
         self._versions: Versions = {}
         self._failures = 0
         self._slow = 0
@@ -99,17 +99,17 @@ class NodeClient:
         """
         if self._closed:
             raise LinkBroken(f"the link to {self._address} is closed")
-        asked = _Asked(request, version, asyncio.get_running_loop().create_future())
+        pending = _PendingRequest(request, version, asyncio.get_running_loop().create_future())
         why = f"{self._address} did not answer {type(request).__name__} in {timeout_ms} ms"
         timer = Deadline(self._timers, self._clock, timeout_ms, partial(self._break, why))
         try:
             if self._wire is not None and self._opening is None:
-                self._send(self._wire, asked)
+                self._send(self._wire, pending)
             else:
-                self._unsent.append(asked)
+                self._unsent.append(pending)
                 if self._opening is None:
                     self._opening = asyncio.get_running_loop().create_task(self._open())
-            return await asked.answer
+            return await pending.answer
         finally:
             timer.cancel()
 
@@ -160,8 +160,8 @@ class NodeClient:
         """Send the waiting requests on an established connection."""
         self._opening = None
         unsent, self._unsent = self._unsent, []
-        for asked in unsent:
-            self._send(wire, asked)
+        for pending in unsent:
+            self._send(wire, pending)
 
     def _closed_by_peer(self, why: str) -> None:
         self._break(why)
@@ -173,19 +173,19 @@ class NodeClient:
     def _jitter(self) -> float:
         return self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
-    def _send(self, wire: Wire, asked: _Asked) -> None:
+    def _send(self, wire: Wire, pending: _PendingRequest) -> None:
         """Send a request at the highest common version. If there is none, fail it at once."""
-        if asked.answer.done():
+        if pending.answer.done():
             return
-        request = asked.request
+        request = pending.request
         first, last = self._versions.get(request.API_KEY, (0, -1))
-        version = min(last, request.MAX_VERSION, request.MAX_VERSION if asked.version is None else asked.version)
+        version = min(last, request.MAX_VERSION, request.MAX_VERSION if pending.version is None else pending.version)
         if version < max(first, request.MIN_VERSION):
-            asked.answer.set_exception(
+            pending.answer.set_exception(
                 UnsupportedByPeer(f"{self._address} supports {type(request).__name__} in versions {first} to {last}")
             )
             return
-        wire.ask(asked, version)
+        wire.ask(pending, version)
 
     def _break(self, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
         """Give up the connection: every pending call fails. The next call connects again, after the backoff."""
@@ -196,8 +196,8 @@ class NodeClient:
             opening.cancel()
         if wire is not None:
             wire.end(why)
-        for asked in unsent:
-            _fail(asked, why, kind)
+        for pending in unsent:
+            _fail(pending, why, kind)
         backoff_ms = min(limits.LINK_BACKOFF_MS << min(self._failures, 10), limits.LINK_BACKOFF_MS_MAX)
         self._failures += 1
         self._dial_from_ms = self._clock.mono_ms() + round(backoff_ms * self._jitter())
@@ -214,7 +214,7 @@ class Wire(asyncio.Protocol):
         self._broke: Callable[[str], None] | None = broke
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(limits.NODE_RESPONSE_BYTES)
-        self._waiting: deque[tuple[_Asked, int]] = deque()
+        self._waiting: deque[tuple[_PendingRequest, int]] = deque()
         self._correlation_id = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -234,21 +234,21 @@ class Wire(asyncio.Protocol):
 
     async def call(self, request: Message, version: int) -> Any:
         """Send a request during the connection's setup and return the response. Raises LinkBroken."""
-        asked = _Asked(request, version, asyncio.get_running_loop().create_future())
-        self.ask(asked, version)
-        return await asked.answer
+        pending = _PendingRequest(request, version, asyncio.get_running_loop().create_future())
+        self.ask(pending, version)
+        return await pending.answer
 
-    def ask(self, asked: _Asked, version: int) -> None:
-        """Send a request at `version` without waiting; its response completes `asked.answer`."""
+    def ask(self, pending: _PendingRequest, version: int) -> None:
+        """Send a request at `version` without waiting; its response completes `pending.answer`."""
         assert self._transport is not None
-        request = asked.request
-        asked.correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        request = pending.request
+        pending.correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         try:
-            buffers = encode_request(request.API_KEY, version, asked.correlation_id, self._client_id, request)
+            buffers = encode_request(request.API_KEY, version, pending.correlation_id, self._client_id, request)
         except EncodeError as error:
-            asked.answer.set_exception(error)
+            pending.answer.set_exception(error)
             return
-        self._waiting.append((asked, version))
+        self._waiting.append((pending, version))
         self._transport.writelines(buffers)
 
     def end(self, why: str) -> None:
@@ -257,23 +257,23 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         waiting, self._waiting = self._waiting, deque()
-        for asked, _ in waiting:
-            _fail(asked, why)
+        for pending, _ in waiting:
+            _fail(pending, why)
 
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:
             raise ProtocolError("a response without a request")
-        asked, version = self._waiting.popleft()
-        refused = asked.request.API_KEY == ApiKey.API_VERSIONS and bytes(frame[4:6]) == _UNSUPPORTED
+        pending, version = self._waiting.popleft()
+        refused = pending.request.API_KEY == ApiKey.API_VERSIONS and bytes(frame[4:6]) == _UNSUPPORTED
         try:
-            correlation_id, response = decode_response(asked.request.API_KEY, 0 if refused else version, frame)
-            if correlation_id != asked.correlation_id:
-                raise ProtocolError(f"response to request {correlation_id} instead of {asked.correlation_id}")
+            correlation_id, response = decode_response(pending.request.API_KEY, 0 if refused else version, frame)
+            if correlation_id != pending.correlation_id:
+                raise ProtocolError(f"response to request {correlation_id} instead of {pending.correlation_id}")
         except ProtocolError as error:
-            _fail(asked, f"{self.address}: {error}")
+            _fail(pending, f"{self.address}: {error}")
             raise
-        if not asked.answer.done():
-            asked.answer.set_result(response)
+        if not pending.answer.done():
+            pending.answer.set_result(response)
 
     def _lost(self, why: str) -> None:
         broke, self._broke = self._broke, None
@@ -285,9 +285,9 @@ class Wire(asyncio.Protocol):
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
-def _fail(asked: _Asked, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
-    if not asked.answer.done():
-        asked.answer.set_exception(kind(why))
+def _fail(pending: _PendingRequest, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
+    if not pending.answer.done():
+        pending.answer.set_exception(kind(why))
 
 
 async def _versions_of(wire: Wire) -> Versions:

@@ -108,7 +108,7 @@ class Likeness:
         return "GetTelemetrySubscriptions" in self.table.apis
 
     @property
-    def describes_asked_log_dirs_only(self) -> bool:
+    def describes_requested_log_dirs_only(self) -> bool:
         """Whether DescribeLogDirs omits topics that the request does not name. Before 3.7 they had no partitions in the response."""
         return self._order >= _LOG_DIRS_FILTERED
 

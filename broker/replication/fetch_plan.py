@@ -150,7 +150,7 @@ class FetchPlan:
         looked_at = self._followers if session.names_all else dict.fromkeys([*self._moved, *self._behind])
         named, forgotten = session.next({key: self._asks(key, now_ms) for key in looked_at})
         self._moved.clear()
-        if not session.asked and not forgotten:
+        if not session.session_partitions and not forgotten:
             return None
         return FetchRequest(
             replica_state=ReplicaState(self._node, self._brokers.own_epoch),
@@ -215,7 +215,7 @@ class FetchPlan:
     def offsets_answered(self, key: PartitionKey, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
         """Handle the leader's log start and end offsets, which the follower requested after OFFSET_OUT_OF_RANGE.
 
-        `sent` is the partition's entry (`asked`) in the Fetch request that failed.
+        `sent` is the partition's entry (`session_partition`) in the Fetch request that failed.
         """
         follower = self._followers.get(key)
         if follower is None:
@@ -232,9 +232,9 @@ class FetchPlan:
         self._settle(key, action, now_ms)
         return action
 
-    def asked(self, key: PartitionKey) -> FetchPartition:
+    def session_partition(self, key: PartitionKey) -> FetchPartition:
         """Return the partition's entry in the fetch session as last sent. Raises KeyError if the session does not contain the partition."""
-        return self._session.asked[key]
+        return self._session.session_partitions[key]
 
     def appended(self, key: PartitionKey, last_epoch: int | None, leader_high_watermark: int) -> None:
         """Update the fetch state after an `AppendFetched`. `last_epoch` has the meaning that `Follower.appended` documents."""
@@ -256,7 +256,7 @@ class FetchPlan:
 
     def _answer(self, key: PartitionKey, data: PartitionData, now_ms: int) -> Action:
         follower = self._followers.get(key)
-        action = FetchAction.NOTHING if follower is None else follower.answered(self._session.asked[key], data, now_ms)
+        action = FetchAction.NOTHING if follower is None else follower.answered(self._session.session_partitions[key], data, now_ms)
         self._settle(key, action, now_ms)
         return action
 

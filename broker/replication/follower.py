@@ -87,8 +87,8 @@ class Follower:
     """The fetch state of one partition in one leader epoch. Times are in ms of a monotonic clock."""
 
     __slots__ = (
-        "_asked",
         "_backoff_ms",
+        "_last_request",
         "delayed_until_ms",
         "fetch_offset",
         "lag",
@@ -113,7 +113,7 @@ class Follower:
         """The number of committed records that the follower lacks; None before the first response."""
         self.delayed_until_ms = NEVER
         """The end of the last back-off."""
-        self._asked: FetchPartition | None = None
+        self._last_request: FetchPartition | None = None
 
     def is_ready(self, now_ms: int) -> bool:
         """Return whether the next request includes the partition."""
@@ -133,14 +133,14 @@ class Follower:
 
         Unchanged parameters give the identical object, because `FollowerSession` detects changes by identity.
         """
-        asked, log_start = self._asked, self.log.log_start_offset
+        fetch_partition, log_start = self._last_request, self.log.log_start_offset
         if (
-            asked is None
-            or asked.fetch_offset != self.fetch_offset
-            or asked.last_fetched_epoch != self.last_fetched_epoch
-            or asked.log_start_offset != log_start
+            fetch_partition is None
+            or fetch_partition.fetch_offset != self.fetch_offset
+            or fetch_partition.last_fetched_epoch != self.last_fetched_epoch
+            or fetch_partition.log_start_offset != log_start
         ):
-            asked = self._asked = FetchPartition(
+            fetch_partition = self._last_request = FetchPartition(
                 partition=partition,
                 current_leader_epoch=self.leader_epoch,
                 fetch_offset=self.fetch_offset,
@@ -148,7 +148,7 @@ class Follower:
                 log_start_offset=log_start,
                 partition_max_bytes=max_bytes,
             )
-        return asked
+        return fetch_partition
 
     # --- the leader's responses --------------------------------------------------------------------------------------------------
 
@@ -196,8 +196,8 @@ class Follower:
 
     def _is_of_now(self, sent: FetchPartition, now_ms: int) -> bool:
         """Return whether `sent` has the current fetch offset and epochs, and the partition is ready. Otherwise the response is stale."""
-        asked = (sent.fetch_offset, sent.current_leader_epoch, sent.last_fetched_epoch)
-        return asked == (self.fetch_offset, self.leader_epoch, self.last_fetched_epoch) and self.is_ready(now_ms)
+        sent_position = (sent.fetch_offset, sent.current_leader_epoch, sent.last_fetched_epoch)
+        return sent_position == (self.fetch_offset, self.leader_epoch, self.last_fetched_epoch) and self.is_ready(now_ms)
 
     # --- completed actions -------------------------------------------------------------------------------------------------------
 

@@ -25,12 +25,12 @@ PartitionKey = tuple[bytes, int]
 class FollowerSession:
     """The session's partitions as last sent to the leader, and the session id and epoch of the next request."""
 
-    __slots__ = ("asked", "epoch", "session_id")
+    __slots__ = ("epoch", "session_id", "session_partitions")
 
     def __init__(self) -> None:
         self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH
-        self.asked: dict[PartitionKey, FetchPartition] = {}
+        self.session_partitions: dict[PartitionKey, FetchPartition] = {}
         """The fetch parameters that the leader holds for each partition of the session."""
 
     @property
@@ -46,17 +46,17 @@ class FollowerSession:
         be expensive for a busy follower.
         """
         if self.names_all:
-            self.asked = {key: asks for key, asks in wanted.items() if asks is not None}
-            return dict(self.asked), []
+            self.session_partitions = {key: asks for key, asks in wanted.items() if asks is not None}
+            return dict(self.session_partitions), []
         named, forgotten = dict[PartitionKey, FetchPartition](), list[PartitionKey]()
         for key, asks in wanted.items():
-            before = self.asked.get(key)
+            before = self.session_partitions.get(key)
             if asks is None:
                 if before is not None:
-                    del self.asked[key]
+                    del self.session_partitions[key]
                     forgotten.append(key)
             elif before is not asks:
-                self.asked[key] = named[key] = asks
+                self.session_partitions[key] = named[key] = asks
         return named, forgotten
 
     def answered(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
@@ -70,7 +70,7 @@ class FollowerSession:
             self.epoch = INITIAL_EPOCH
             return False
         whole = self.epoch == INITIAL_EPOCH
-        if any(key not in self.asked for key in keys) or (whole and len(keys) < len(self.asked)):
+        if any(key not in self.session_partitions for key in keys) or (whole and len(keys) < len(self.session_partitions)):
             self.epoch = INITIAL_EPOCH
             return False
         self.session_id = session_id

@@ -41,7 +41,7 @@ class Acquisition:
 
 def acquire(
     partition: SharePartition,
-    asked: Acquisition,
+    request: Acquisition,
     fetch_offset: int,
     batches: Sequence[Fetched],
     aborted: Sequence[Fetched] = (),
@@ -50,9 +50,9 @@ def acquire(
 
     `fetch_offset` is the offset from which the batches were read.
     """
-    if asked.max_records <= 0 or not batches or batches[-1].last_offset < partition.start_offset:
+    if request.max_records <= 0 or not batches or batches[-1].last_offset < partition.start_offset:
         return []
-    return _Acquiring(partition, asked, batches).run(fetch_offset, aborted)
+    return _Acquiring(partition, request, batches).run(fetch_offset, aborted)
 
 
 def without_aborted(acquired: Sequence[AcquiredRecords], aborted: Sequence[Fetched]) -> list[AcquiredRecords]:
@@ -76,9 +76,9 @@ def without_aborted(acquired: Sequence[AcquiredRecords], aborted: Sequence[Fetch
 class _Acquiring:
     """One acquisition, with the records acquired so far."""
 
-    def __init__(self, partition: SharePartition, asked: Acquisition, batches: Sequence[Fetched]) -> None:
+    def __init__(self, partition: SharePartition, request: Acquisition, batches: Sequence[Fetched]) -> None:
         self.partition = partition
-        self.asked = asked
+        self.request = request
         self.batches = batches
         self.acquired: list[AcquiredRecords] = []
         self.count = 0
@@ -114,9 +114,9 @@ class _Acquiring:
         """
         partition, last = self.partition, self.batches[-1].last_offset
         room = partition.settings().partition_max_record_locks - partition.in_flight_count
-        self.max_records = min(self.asked.max_records, room)
+        self.max_records = min(self.request.max_records, room)
         if self.max_records <= 0 and fetch_offset <= partition.end_offset:
-            self.max_records = min(self.asked.max_records, partition.end_offset - fetch_offset + 1)
+            self.max_records = min(self.request.max_records, partition.end_offset - fetch_offset + 1)
             last = min(last, partition.end_offset)
         return last
 
@@ -162,14 +162,14 @@ class _Acquiring:
         throttled = self._is_throttled(batch, first, last)
         if throttled and self.count:
             return False
-        too_many = self.asked.record_limit and len(batch) > self.left
+        too_many = self.request.record_limit and len(batch) > self.left
         if batch.is_split or throttled or too_many or not batch.within(first, last):
             if not batch.is_split and not batch.whole.is_available:
                 return True
             count = self._acquire_part(batch, first, last)
             return not (throttled and count)
         if batch.whole.is_available:
-            batch.whole.acquire(self.asked.member_id, self._lock(batch))
+            batch.whole.acquire(self.request.member_id, self._lock(batch))
             self._add(AcquiredRecords(batch.first_offset, batch.last_offset, batch.whole.delivery_count))
         return True
 
@@ -196,16 +196,16 @@ class _Acquiring:
             if delivered >= throttle_from and not throttled_to:
                 throttled_to = max(1, len(batch) >> (delivered - throttle_from + 1))
             max_records = 1 if alone else len(run)
-            if self.asked.record_limit:
+            if self.request.record_limit:
                 max_records = min(max_records, left - count)
             if throttled_to > count:
                 max_records = min(max_records, throttled_to - count)
             if max_records < len(run):
                 batch.cut(run.first_offset + max_records)
-            run.state.acquire(self.asked.member_id, self._lock(run))
+            run.state.acquire(self.request.member_id, self._lock(run))
             _extend(acquired, AcquiredRecords(run.first_offset, run.last_offset, run.state.delivery_count))
             count += len(run)
-            if alone or count == throttled_to or (self.asked.record_limit and count == left):
+            if alone or count == throttled_to or (self.request.record_limit and count == left):
                 break
         self.acquired += acquired
         self.count += count
@@ -222,12 +222,12 @@ class _Acquiring:
         if self.left < last - first + 1:
             end = _end_of_batch(self.batches, first + self.left - 1)
             last = end if partition.open_gap is None else min(end, last)
-        if self.asked.record_limit:
+        if self.request.record_limit:
             acquired = [self._acquire_up_to_limit(first, last)]
         else:
-            acquired = _split_by_size(self.batches, first, last, self.asked.batch_size)
+            acquired = _split_by_size(self.batches, first, last, self.request.batch_size)
             for part in acquired:
-                state = InFlightState(RecordState.ACQUIRED, 1, self.asked.member_id, self._lock(part))
+                state = InFlightState(RecordState.ACQUIRED, 1, self.request.member_id, self._lock(part))
                 partition.in_flight.add(InFlightBatch(part.first_offset, part.last_offset, state))
         if partition.in_flight.first.first_offset == first:
             partition.start_offset = first
@@ -240,7 +240,7 @@ class _Acquiring:
         partition = self.partition
         acquired = AcquiredRecords(first, min(last, first + self.left - 1), 1)
         deadline = self._lock(acquired)
-        batch = InFlightBatch(first, last, InFlightState(RecordState.ACQUIRED, 1, self.asked.member_id, deadline))
+        batch = InFlightBatch(first, last, InFlightState(RecordState.ACQUIRED, 1, self.request.member_id, deadline))
         if acquired.last_offset < last:
             rest = batch.part(acquired.last_offset + 1, last)
             rest[0].state = InFlightState(RecordState.AVAILABLE, 0, NO_MEMBER)
@@ -251,7 +251,7 @@ class _Acquiring:
     # --- helpers -----------------------------------------------------------------------------------------------------------------
 
     def _lock(self, part: AcquiredRecords | InFlightBatch | Run) -> int:
-        return self.partition.lock(part.first_offset, part.last_offset, self.asked.now_ms)
+        return self.partition.lock(part.first_offset, part.last_offset, self.request.now_ms)
 
     def _add(self, acquired: AcquiredRecords) -> None:
         self.acquired.append(acquired)

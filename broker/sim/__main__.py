@@ -41,16 +41,16 @@ class Seen:
 
 def main() -> int:
     """Run the simulations; return the exit code, 1 if an invariant was violated."""
-    asked = _asked()
-    if asked.mutations:
-        return mutations(asked.first, asked.seeds)
-    seeds = range(asked.seed, asked.seed + 1) if asked.seed is not None else range(asked.first, asked.first + asked.seeds)
+    options = _options()
+    if options.mutations:
+        return mutations(options.first, options.seeds)
+    seeds = range(options.seed, options.seed + 1) if options.seed is not None else range(options.first, options.first + options.seeds)
     began, printed, failed, seen = time.monotonic(), 0.0, 0, Seen()
-    for count, outcome in enumerate(outcomes(seeds, asked.jobs), 1):
+    for count, outcome in enumerate(outcomes(seeds, options.jobs), 1):
         seen.add(outcome)
         if outcome.violations:
             failed += 1
-            print("\n".join(story(shrunk(outcome) if asked.shrink else outcome, _command)), flush=True)
+            print("\n".join(story(shrunk(outcome) if options.shrink else outcome, _command)), flush=True)
         seconds = time.monotonic() - began
         if seconds - printed > 10 or count == len(seeds):
             printed = seconds
@@ -71,7 +71,7 @@ def mutations(first: int, seeds: int) -> int:
     return 1 if missed else 0
 
 
-def _asked() -> argparse.Namespace:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m ottla.broker.sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=100, help="number of seeds (default 100)")
     parser.add_argument("--first", type=int, default=1, help="the first seed (default 1)")

@@ -181,7 +181,7 @@ class Nemesis:
     def _die_writing(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
         left = int(fault.draw * 30)
 
-        def asked(operation: str, path: Path) -> None:
+        def on_disk_call(operation: str, path: Path) -> None:
             nonlocal left
             left -= operation != "read"
             if left < 0:
@@ -192,7 +192,7 @@ class Nemesis:
             node.on_disk_call = _nothing
             node.start()
 
-        node.on_disk_call = asked
+        node.on_disk_call = on_disk_call
         return end
 
     def _stall(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:

@@ -86,7 +86,7 @@ class SimAdmin(SimClient):
             for topic in image.topics.values():
                 for index, now in topic.partitions.items():
                     if set(now.adding_replicas) & set(now.removing_replicas):
-                        await self._asked(_moves(topic.name, index, None))
+                        await self._call(_moves(topic.name, index, None))
                     elif nobody_may_lead(image, now) and self.cluster.all_serve():
                         await self.elect_longest(topic, index, now)
             await self.pause(1_000)
@@ -98,10 +98,10 @@ class SimAdmin(SimClient):
         ends = {node: (found.log.epochs.latest, found.log.log_end_offset) for node, found in logs.items() if found is not None}
         longest = max(now.replicas, key=lambda node: ends.get(node, (-1, -1)))
         if longest != now.replicas[0]:
-            await self._asked(_moves(topic.name, index, [longest, *(node for node in now.replicas if node != longest)]))
+            await self._call(_moves(topic.name, index, [longest, *(node for node in now.replicas if node != longest)]))
         else:
             wanted = [k43.TopicPartitions(topic.name, [index])]
-            await self._asked(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
+            await self._call(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
 
     def wrong(self, image: MetadataImage) -> list[str]:
         """Return confirmed changes that are not in the metadata."""
@@ -127,14 +127,14 @@ class SimAdmin(SimClient):
         name, count = f"extra{self._made}", self.random.randint(1, 3)
         configs = [CreatableTopicConfig(RETENTION, "86400000")] if self.random.random() < 0.5 else []
         topic = CreatableTopic(name, count, self.random.choice([2, 3]), configs=configs)
-        answer = await self._asked(CreateTopicsRequest([topic], _TIMEOUT_MS))
+        answer = await self._call(CreateTopicsRequest([topic], _TIMEOUT_MS))
         if answer is not None and answer.topics[0].error_code == ErrorCode.NONE:
             self.known[name] = Managed(answer.topics[0].topic_id, count)
             self.done += 1
 
     async def _delete(self) -> None:
         if name := self._any_extra():
-            answer = await self._asked(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=_TIMEOUT_MS))
+            answer = await self._call(DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=_TIMEOUT_MS))
             if self._settled(name, None if answer is None else answer.responses[0].error_code):
                 self.known[name].deleted = True
 
@@ -143,7 +143,7 @@ class SimAdmin(SimClient):
         if not name or self.known[name].partitions >= _PARTITIONS_MAX:
             return
         count = self.known[name].partitions + 1
-        answer = await self._asked(CreatePartitionsRequest([CreatePartitionsTopic(name, count)], _TIMEOUT_MS))
+        answer = await self._call(CreatePartitionsRequest([CreatePartitionsTopic(name, count)], _TIMEOUT_MS))
         if self._settled(name, None if answer is None else answer.results[0].error_code):
             self.known[name].partitions = count
 
@@ -155,7 +155,7 @@ class SimAdmin(SimClient):
         setting, value = (MIN_ISR, str(self.random.randint(1, 2))) if name in self.fixed else (RETENTION, str(10**8 + self._made))
         self._sent.setdefault((name, setting), []).append(value)
         resource = AlterConfigsResource(ResourceType.TOPIC, name, [AlterableConfig(setting, 0, value)])
-        answer = await self._asked(IncrementalAlterConfigsRequest([resource]))
+        answer = await self._call(IncrementalAlterConfigsRequest([resource]))
         if answer is not None and answer.responses[0].error_code == ErrorCode.NONE:
             self._set_for_sure[name, setting] = None
             self.done += 1
@@ -166,7 +166,7 @@ class SimAdmin(SimClient):
         name = self.random.choice(list(there))
         replicas = self.random.sample(list(self.cluster.nodes), self.random.choice([2, 2, 3]))
         wanted = None if self.random.random() < 0.2 else replicas
-        answer = await self._asked(_moves(name, self.random.randrange(there[name]), wanted))
+        answer = await self._call(_moves(name, self.random.randrange(there[name]), wanted))
         if answer is not None and answer.responses and answer.responses[0].partitions[0].error_code == ErrorCode.NONE:
             self.done += 1
 
@@ -174,9 +174,9 @@ class SimAdmin(SimClient):
         """Elect the preferred leaders of all partitions, or request an unclean election of one topic."""
         if self.unclean and self.random.random() < 0.5:
             wanted = [k43.TopicPartitions(name, list(range(self.fixed[name]))) for name in self.unclean]
-            answer = await self._asked(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
+            answer = await self._call(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
         else:
-            answer = await self._asked(k43.ElectLeadersRequest(_PREFERRED, None, _TIMEOUT_MS))
+            answer = await self._call(k43.ElectLeadersRequest(_PREFERRED, None, _TIMEOUT_MS))
         self.done += answer is not None and answer.error_code == ErrorCode.NONE
 
     # --- its knowledge -------------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class SimAdmin(SimClient):
             del self.known[name]
         return False
 
-    async def _asked(self, request: Message) -> Any:
+    async def _call(self, request: Message) -> Any:
         """Send a request to a random broker; return the response, or None if there was none."""
         try:
             return await self.call(self.random.choice(list(self.cluster.nodes)), request)

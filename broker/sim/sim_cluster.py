@@ -136,12 +136,12 @@ class SimNode(ABC):
     def _made(self, settings: BrokerSettings, environment: Environment) -> Broker | ControllerNode: ...
 
     def _disk_of(self, process: Process) -> Callable[[str, Path], None]:
-        def asked(operation: str, path: Path) -> None:
+        def on_disk_call(operation: str, path: Path) -> None:
             if process.life is ProcessState.DEAD:
                 raise Died(f"{self.host} has no process")
             self.on_disk_call(operation, path)
 
-        return asked
+        return on_disk_call
 
     def _threads(self) -> Threads:
         def made(count: int, name: str) -> SimThreads | InlineThreads:

@@ -109,12 +109,12 @@ class SimCopier(SimProducer):
 
     async def _init_transactions(self) -> None:
         request = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS)
-        answer = await self._asked(self.transactional_id or "", _TXN_KIND, request, 5)
+        answer = await self._call(self.transactional_id or "", _TXN_KIND, request, 5)
         self._goes_on_as(answer.producer_id, answer.producer_epoch)
 
     async def _end(self, *, commit: bool) -> None:
         request = EndTxnRequest(self.transactional_id or "", self.producer_id, self.epoch, commit)
-        answer = await self._asked(self.transactional_id or "", _TXN_KIND, request, 5)
+        answer = await self._call(self.transactional_id or "", _TXN_KIND, request, 5)
         self._goes_on_as(answer.producer_id, answer.producer_epoch)
 
     def _goes_on_as(self, producer_id: int, epoch: int) -> None:
@@ -124,16 +124,16 @@ class SimCopier(SimProducer):
     async def _commit_offset(self, offset: int) -> None:
         topic = k28.TxnOffsetCommitRequestTopic(self.source[0], partitions=[k28.TxnOffsetCommitRequestPartition(self.source[1], offset)])
         request = k28.TxnOffsetCommitRequest(self.transactional_id or "", GROUP, self.producer_id, self.epoch, topics=[topic])
-        await self._asked(GROUP, _GROUP_KIND, request, 5)
+        await self._call(GROUP, _GROUP_KIND, request, 5)
 
     async def _committed_offset(self) -> int:
         topics = [k09.OffsetFetchRequestTopics(self.source[0], partition_indexes=[self.source[1]])]
         request = k09.OffsetFetchRequest(groups=[k09.OffsetFetchRequestGroup(GROUP, topics=topics)], require_stable=True)
-        answer = await self._asked(GROUP, _GROUP_KIND, request, 8)
+        answer = await self._call(GROUP, _GROUP_KIND, request, 8)
         offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
         return max(0, offset)
 
-    async def _asked(self, key: str, kind: int, request: Message, version: int) -> Any:
+    async def _call(self, key: str, kind: int, request: Message, version: int) -> Any:
         """Send a request to a coordinator until it succeeds; retry retriable errors. Raises Fenced, AbortNeeded."""
         while True:
             error = UNKNOWN

@@ -102,10 +102,10 @@ class SimMember(SimClient):
 
     async def _committed(self, index: int) -> int | None:
         topics = [k09.OffsetFetchRequestTopics(self.topic, partition_indexes=[index])]
-        asked = k09.OffsetFetchRequestGroup(GROUP, self._member_id, self._epoch, topics)
+        request_group = k09.OffsetFetchRequestGroup(GROUP, self._member_id, self._epoch, topics)
         known = self.group.committed.get((self.topic, index), 0)
         try:
-            answer = await self.ask_coordinator(GROUP, _GROUP_KIND, k09.OffsetFetchRequest(groups=[asked], require_stable=True), 9)
+            answer = await self.ask_coordinator(GROUP, _GROUP_KIND, k09.OffsetFetchRequest(groups=[request_group], require_stable=True), 9)
         except LinkBroken:
             return None
         (group,) = answer.groups

@@ -56,7 +56,7 @@ class ShareGroupHistory:
         self._deliveries = self._accepted = self._given_up = 0
         self._numbers = 0
         self._values: dict[Offset, bytes | None] = {}
-        self._asked: dict[Offset, set[int]] = {}
+        self._acknowledgements: dict[Offset, set[int]] = {}
         """The types of acknowledgements that were sent."""
         self._ended: dict[Offset, tuple[int, int]] = {}
         """Accepted and rejected records, with the number at which this was answered, and the type."""
@@ -90,11 +90,11 @@ class ShareGroupHistory:
         if self._values.setdefault(one.offset, one.value) != one.value:
             self.wrong.append(f"{member} was given {one.value!r} at {one.offset}, which was {self._values[one.offset]!r} before")
 
-    def asked(self, acknowledged: Mapping[TopicPartition, list[Delivery]]) -> None:
+    def acknowledging(self, acknowledged: Mapping[TopicPartition, list[Delivery]]) -> None:
         """Record the acknowledgements in a request that is about to be sent."""
         for one in chain.from_iterable(acknowledged.values()):
             if one.type is not None:
-                self._asked.setdefault(one.offset, set()).add(one.type)
+                self._acknowledgements.setdefault(one.offset, set()).add(one.type)
 
     def answered(self, member: str, ones: Iterable[Delivery], *, ok: bool) -> None:
         """Record the response to a member's acknowledgements; `ok` means that the leader confirmed them."""
@@ -128,15 +128,15 @@ class ShareGroupHistory:
 
     def _fate(self, offset: Offset, count: int, state: int) -> Iterator[str]:
         """Check the final delivery count and state of a record that the group had to receive; yield violations."""
-        asked = self._asked.get(offset, set())
+        types = self._acknowledgements.get(offset, set())
         ended = self._ended.get(offset)
         if state == RecordState.ACKNOWLEDGED:
             self._accepted += 1
-            if AcknowledgeType.ACCEPT not in asked:
+            if AcknowledgeType.ACCEPT not in types:
                 yield f"{offset} is acknowledged, but no member has accepted it"
         elif state == RecordState.ARCHIVED:
             self._given_up += count == LIMIT
-            if count < LIMIT and AcknowledgeType.REJECT not in asked:
+            if count < LIMIT and AcknowledgeType.REJECT not in types:
                 yield f"{offset} is archived after {count} deliveries of {LIMIT}, but no member has rejected it"
         else:
             yield f"{offset} is lost: its last state is {RecordState(state).name} after {count} deliveries"

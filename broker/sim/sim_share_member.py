@@ -136,7 +136,7 @@ class SimShareMember(SimClient):
         self._decide(got)
         if self.random.random() < _WITH_NEXT_FETCH:
             session.due = {tp: [one for one in ones if one.type not in {None, AcknowledgeType.RENEW}] for tp, ones in got.items()}
-            self.given.asked(session.due)
+            self.given.acknowledging(session.due)
         else:
             await self._acknowledge(session, got)
 
@@ -172,7 +172,7 @@ class SimShareMember(SimClient):
         """Acknowledge records; those whose locks are renewed are accepted then."""
         left = {tp: [one for one in ones if one.type is not None] for tp, ones in got.items()}
         while left := {tp: ones for tp, ones in left.items() if ones}:
-            self.given.asked(left)
+            self.given.acknowledging(left)
             renews = any(one.type is AcknowledgeType.RENEW for ones in left.values() for one in ones)
             request = ShareAcknowledgeRequest(GROUP, self._member_id, session.epoch, renews, self._topics(left))
             answer = await self.call(session.node, request)

@@ -45,8 +45,8 @@ class ClusterTopicControl:
     def configure(self, topic: str, configs: Mapping[str, str | float]) -> None:
         """Change settings of the topic. Raises Rejected."""
         given = [k44.AlterableConfig(name, value=as_text(value)) for name, value in configs.items()]
-        asked = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(_TOPIC, topic, given)])
-        (changed,) = self._ask(asked).responses
+        request = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(_TOPIC, topic, given)])
+        (changed,) = self._ask(request).responses
         _check(changed.error_code, changed.error_message)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
@@ -67,8 +67,8 @@ class ClusterTopicControl:
         wanted = k45.ReassignableTopic(topic, [k45.ReassignablePartition(partition, order)])
         moved = self._ask(k45.AlterPartitionReassignmentsRequest(topics=[wanted])).responses[0].partitions[0]
         _check(moved.error_code, moved.error_message)
-        asked = k43.ElectLeadersRequest(_PREFERRED, [k43.TopicPartitions(topic, [partition])])
-        elected = self._ask(asked).replica_election_results[0].partition_result[0]
+        request = k43.ElectLeadersRequest(_PREFERRED, [k43.TopicPartitions(topic, [partition])])
+        elected = self._ask(request).replica_election_results[0].partition_result[0]
         if elected.error_code != ErrorCode.ELECTION_NOT_NEEDED:
             _check(elected.error_code, elected.error_message)
 

@@ -12,7 +12,7 @@ from ottla.broker.app import Broker
 from ottla.broker.testing.anomalies import Identity, Observations, by_value, judge
 from ottla.broker.testing.cluster_nodes import ClusterNodes
 from ottla.broker.testing.contents import TopicPartition, contents_of
-from ottla.broker.testing.verdict import Examined, NotExactlyOnce, asked_for, audit_findings
+from ottla.broker.testing.verdict import Examined, NotExactlyOnce, assertion_arguments, audit_findings
 
 
 def assert_exactly_once(
@@ -25,8 +25,8 @@ def assert_exactly_once(
 ) -> None:
     """Implement `InProcessCluster.assert_exactly_once`."""
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
-    asked = asked_for(topics, expected, by)
-    found = examine(cluster, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
+    arguments = assertion_arguments(topics, expected, by)
+    found = examine(cluster, arguments.topics, expected=arguments.expected, by=arguments.by, audit=audit)
     if found.anomalies or found.findings:
         raise NotExactlyOnce(found.anomalies, found.findings)
 

@@ -23,7 +23,7 @@ _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
 
 
 class AssertionArguments(NamedTuple):
-    """The arguments of `assert_exactly_once` after `asked_for` has checked them."""
+    """The arguments of `assert_exactly_once` after `assertion_arguments` has checked them."""
 
     topics: list[str] | None
     expected: list[Hashable] | None
@@ -106,9 +106,9 @@ def assert_exactly_once(
     incomplete history.
     """
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
-    asked = asked_for(topics, expected, by)
-    broker.call(lambda running: _check_topics(running, history, asked.topics or ()))
-    found = examine(broker, history, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
+    arguments = assertion_arguments(topics, expected, by)
+    broker.call(lambda running: _check_topics(running, history, arguments.topics or ()))
+    found = examine(broker, history, arguments.topics, expected=arguments.expected, by=arguments.by, audit=audit)
     if found.anomalies or found.findings:
         raise NotExactlyOnce(found.anomalies, found.findings)
 
@@ -118,7 +118,7 @@ def audit_missing() -> str | None:
     return next((name for name in _AUDIT_NEEDS if find_spec(name) is None), None)
 
 
-def asked_for(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AssertionArguments:
+def assertion_arguments(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AssertionArguments:
     """Check the arguments. Raises TypeError for an identity that no record can have, ValueError for a repeated one, or an unknown `by`."""
     names = [topics] if isinstance(topics, str) else topics
     return AssertionArguments(

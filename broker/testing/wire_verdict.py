@@ -17,7 +17,7 @@ from typing import Final
 from ottla.broker.testing.anomalies import Identity, Observations, by_value, judge
 from ottla.broker.testing.contents import Stored, TopicPartition, stored_in
 from ottla.broker.testing.history import History, Send
-from ottla.broker.testing.verdict import Examined, NotExactlyOnce, asked_for, audit_findings
+from ottla.broker.testing.verdict import Examined, NotExactlyOnce, assertion_arguments, audit_findings
 from ottla.protocol.error_codes import ErrorCode
 from ottla.spark_jobs.wire.address import CONFIG_FILE, Address, address
 from ottla.spark_jobs.wire.cluster import EARLIEST, LATEST, Cluster, WireError
@@ -55,8 +55,8 @@ def assert_exactly_once(
 ) -> None:
     """Implement `InProcessGateway.assert_exactly_once`."""
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
-    asked = asked_for(topics, expected, by)
-    found = examine(source, history, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
+    arguments = assertion_arguments(topics, expected, by)
+    found = examine(source, history, arguments.topics, expected=arguments.expected, by=arguments.by, audit=audit)
     if found.anomalies or found.findings:
         raise NotExactlyOnce(found.anomalies, found.findings)
 

@@ -69,9 +69,9 @@ def fill_rest(verifier_client: VerifierClient, topic: str, partition: int, recor
 def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
     """Return whether a group has committed the end offset of every partition of `topic`. Raises OSError."""
     for name in groups:
-        asked = OffsetFetchRequestGroup(name)
-        asked.topics = None
-        request = OffsetFetchRequest(groups=[asked], require_stable=False)
+        request_group = OffsetFetchRequestGroup(name)
+        request_group.topics = None
+        request = OffsetFetchRequest(groups=[request_group], require_stable=False)
         (group,) = verifier_client.call(verifier_client.coordinator(BY_GROUP, name), request, _OFFSET_FETCH).groups
         found = {part.partition_index: part.committed_offset for each in group.topics if each.name == topic for part in each.partitions}
         if all(found.get(partition, -1) >= end for partition, end in ends.items()):

@@ -191,8 +191,8 @@ class GatewayDeployment(Deployment):
 
     def _offset(self, topic: str, partition: int, isolation: int) -> int:
         client = self.verifier_client
-        asked = [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=_LATEST)])]
-        request = ListOffsetsRequest(-1, isolation, asked)
+        topics = [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=_LATEST)])]
+        request = ListOffsetsRequest(-1, isolation, topics)
         found: int = client.ask(
             client.leader(topic, partition), request, _LIST_OFFSETS, lambda answer: answer.topics[0].partitions[0]
         ).offset

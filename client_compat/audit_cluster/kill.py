@@ -25,10 +25,10 @@ def kill_an_executor(ui: str, running: subprocess.Popen[str]) -> None:
     while time.monotonic() < end:
         if running.poll() is not None:
             raise RuntimeError("the audit ended before an executor could be killed in the middle of it: use a larger log")
-        for application in _asked(f"{ui}/api/v1/applications"):
+        for application in _get(f"{ui}/api/v1/applications"):
             of_application = f"{ui}/api/v1/applications/{application['id']}"
-            reads = [stage["stageId"] for stage in _asked(f"{of_application}/stages?status=active")] == [0]
-            for executor in _asked(f"{of_application}/executors") if reads else []:
+            reads = [stage["stageId"] for stage in _get(f"{of_application}/stages?status=active")] == [0]
+            for executor in _get(f"{of_application}/executors") if reads else []:
                 if executor["id"] != "driver" and executor["activeTasks"] and executor["completedTasks"]:
                     _jvm(application["id"], executor["id"]).send_signal(signal.SIGKILL)
                     return
@@ -36,7 +36,7 @@ def kill_an_executor(ui: str, running: subprocess.Popen[str]) -> None:
     raise TimeoutError(f"no executor judged within {WAIT_S} s")
 
 
-def _asked(url: str) -> list[dict[str, Any]]:
+def _get(url: str) -> list[dict[str, Any]]:
     """Return the decoded JSON response; an empty list if the UI does not answer yet, while the application starts."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:

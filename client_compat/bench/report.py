@@ -74,13 +74,13 @@ def ratios_table(results: Results, cases: Sequence[Benchmark], section: str, pee
 
 def tables(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> Iterator[tuple[str, list[list[str]]]]:
     """Yield a section's titles and tables, with only the brokers that were measured for it; `blanks` explains the others."""
-    there = [peer for peer in peers if peer.name == OURS or any(_was_asked(results, *row, peer) for row in _rows(cases, section))]
+    there = [peer for peer in peers if peer.name == OURS or any(_was_measured(results, *row, peer) for row in _rows(cases, section))]
     yield f"{section}: medians of {results.runs} interleaved runs", figures_table(results, cases, section, there)
     if len(there) > 1:
         yield f"{section}: ottla ÷ peer in the same run, median (least–most)", ratios_table(results, cases, section, there)
 
 
-def _was_asked(results: Results, case: Benchmark, figure: Figure, peer: Peer) -> bool:
+def _was_measured(results: Results, case: Benchmark, figure: Figure, peer: Peer) -> bool:
     return results.median(case, figure, peer.name) is not None or peer.name in results.failures.get(case.name, {})
 
 

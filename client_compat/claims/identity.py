@@ -73,8 +73,8 @@ def uuid(environment: ClaimEnvironment) -> CheckResult:
 @claim(8, "A higher epoch replaces a lower one; a lower one is refused")
 def epochs(environment: ClaimEnvironment) -> CheckResult:
     topic, producer = environment.topic(), environment.new_producer_id()
-    asked = {"epoch 0 sequence 0": (0, 0), "epoch 2 sequence 5": (2, 5), "epoch 2 sequence 0": (2, 0), "epoch 1 sequence 0": (1, 0)}
-    answers = {what: environment.raw(topic, what, producer, *where)[0] for what, where in asked.items()}
+    writes = {"epoch 0 sequence 0": (0, 0), "epoch 2 sequence 5": (2, 5), "epoch 2 sequence 0": (2, 0), "epoch 1 sequence 0": (1, 0)}
+    answers = {what: environment.raw(topic, what, producer, *where)[0] for what, where in writes.items()}
     held = list(answers.values()) == ["NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE", "INVALID_PRODUCER_EPOCH"]
     name = environment.name("fence")
     first = transactional(environment, FENCED, name)

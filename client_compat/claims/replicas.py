@@ -46,17 +46,17 @@ def new_topic(environment: ClaimEnvironment, partitions: int = 1, **config: str)
     return topic
 
 
-def partition_of(cluster: Cluster, topic: str, asked: Node) -> MetadataResponsePartition | None:
+def partition_of(cluster: Cluster, topic: str, node: Node) -> MetadataResponsePartition | None:
     """Return a broker's metadata of partition 0; None while it does not know it."""
-    known = (one for found in cluster.seen_by(asked).topics if found.name == topic for one in found.partitions)
+    known = (one for found in cluster.seen_by(node).topics if found.name == topic for one in found.partitions)
     return next((one for one in known if one.partition_index == 0), None)
 
 
 def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
     """Wait until partition 0 has a running leader other than `but` that answers ListOffsets; return it. No request is sent to `but`."""
-    asked = next(broker for broker in cluster.brokers if broker.process.alive and broker is not but)
+    node = next(broker for broker in cluster.brokers if broker.process.alive and broker is not but)
     for _ in until(f"{topic} has a new leader"):
-        found = partition_of(cluster, topic, asked)
+        found = partition_of(cluster, topic, node)
         if found is not None and found.leader_id >= 0:
             leader = cluster.broker(found.leader_id)
             if leader is not but and leader.process.alive:
@@ -76,18 +76,20 @@ def stand_still(followers: Sequence[Node], leader: Node, topic: str) -> None:
     for broker in followers:
         broker.process.pause()
     with Client(HOST, leader.process.port) as client:
-        asked = FetchPartition(0, fetch_offset=Truth(leader.process.port).end_offset(topic), partition_max_bytes=1)
-        request = FetchRequest(max_wait_ms=int(FETCH_WAITS_S * 1_000), min_bytes=1, topics=[FetchTopic(topic, partitions=[asked])])
+        fetch_partition = FetchPartition(0, fetch_offset=Truth(leader.process.port).end_offset(topic), partition_max_bytes=1)
+        request = FetchRequest(
+            max_wait_ms=int(FETCH_WAITS_S * 1_000), min_bytes=1, topics=[FetchTopic(topic, partitions=[fetch_partition])]
+        )
         (data,) = client.call(request, FETCH_VERSION).responses[0].partitions
     if data.error_code or data.records:
         raise TruthFailed(f"{topic} is written to, or not led, while its followers stand still: {data}")
 
 
-def wait_in_sync(cluster: Cluster, topic: str, asked: Node, brokers: Sequence[Node]) -> list[int]:
-    """Wait until `asked` reports these brokers as the ISR of partition 0; return their ids."""
+def wait_in_sync(cluster: Cluster, topic: str, node: Node, brokers: Sequence[Node]) -> list[int]:
+    """Wait until `node` reports these brokers as the ISR of partition 0; return their ids."""
     wanted = sorted(broker.node_id for broker in brokers)
     for _ in until(f"{wanted} are in sync for {topic}"):
-        found = partition_of(cluster, topic, asked)
+        found = partition_of(cluster, topic, node)
         if found is not None and sorted(found.isr_nodes) == wanted:
             return wanted
     raise AssertionError("until raises")

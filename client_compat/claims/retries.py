@@ -50,14 +50,14 @@ def order(environment: ClaimEnvironment) -> CheckResult:
 @claim(6, "The broker accepts any sequence greater than the highest and silently drops the rest", right=False)
 def any_greater_sequence(environment: ClaimEnvironment) -> CheckResult:
     topic, producer = environment.topic(), environment.new_producer_id()
-    asked = [
+    writes = [
         ("sequence 0", 0, 1),
         ("sequence 1", 1, 1),
         ("sequence 3, one too far", 3, 1),
         ("sequence 1 again", 1, 1),
         ("0 and 1 in one", 0, 2),
     ]
-    answers = {what: environment.raw(topic, "x", producer, 0, sequence, count=count) for what, sequence, count in asked}
+    answers = {what: environment.raw(topic, "x", producer, 0, sequence, count=count) for what, sequence, count in writes}
     evidence = [f"{what}: {error}" + (f", offset {offset}" if error == "NONE" else "") for what, (error, offset) in answers.items()]
     greater_taken = answers["sequence 3, one too far"][0] == "NONE"
     happened = "a gap is OUT_OF_ORDER_SEQUENCE_NUMBER, an exact repetition is answered with its offset, an overlap is an error"

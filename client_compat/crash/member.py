@@ -160,8 +160,8 @@ class Member:
             self.deliveries += taken
             self.progress.notify_all()
         batch = AcknowledgementBatch(offsets[0], offsets[-1], [ACCEPT if one.accepts else RELEASE for one in taken])
-        asked = [ShareTopic(self._topic_id, [SharePartition(index, [batch])])]
-        answer = session.client.call(ShareAcknowledgeRequest(self.group, self._member_id, session.epoch, topics=asked))
+        topics = [ShareTopic(self._topic_id, [SharePartition(index, [batch])])]
+        answer = session.client.call(ShareAcknowledgeRequest(self.group, self._member_id, session.epoch, topics=topics))
         now = time.monotonic()
         if answer.error_code:
             raise MustReconnect

@@ -174,8 +174,8 @@ class Watch:
 
     def _offsets(self, client: Client, partitions: Sequence[int], who: int) -> Iterator[tuple[int, int]]:
         if partitions:
-            asked = [ListOffsetsTopic(self.topic, [ListOffsetsPartition(index, timestamp=LATEST) for index in partitions])]
-            request: Message = ListOffsetsRequest(replica_id=who, topics=asked)
+            topics = [ListOffsetsTopic(self.topic, [ListOffsetsPartition(index, timestamp=LATEST) for index in partitions])]
+            request: Message = ListOffsetsRequest(replica_id=who, topics=topics)
             for one in client.call(request, LIST_OFFSETS_VERSION).topics[0].partitions:
                 if one.error_code == ErrorCode.NONE:
                     yield one.partition_index, one.offset

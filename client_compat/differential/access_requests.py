@@ -208,13 +208,13 @@ def _metadata_that_creates(random: Random, version: int) -> Any:
     def away(admin: Probe, _: Side, answer: k03.MetadataResponse) -> None:
         if answer.topics[0].error_code != 3:
             return
-        asked = k03.MetadataRequest([k03.MetadataRequestTopic(NO_ID, name)], False)
+        metadata_request = k03.MetadataRequest([k03.MetadataRequestTopic(NO_ID, name)], False)
         for _turn in until(f"{name} is there"):
-            if admin.quietly(asked, 9).topics[0].error_code == 0:
+            if admin.quietly(metadata_request, 9).topics[0].error_code == 0:
                 break
         admin.quietly(k20.DeleteTopicsRequest(topic_names=[name], timeout_ms=5_000), 5)
         for _turn in until(f"{name} is gone"):
-            if admin.quietly(asked, 9).topics[0].error_code == 3:
+            if admin.quietly(metadata_request, 9).topics[0].error_code == 3:
                 break
 
     return (lambda _: request), away
@@ -286,8 +286,8 @@ def _delete_topics(random: Random, version: int) -> Any:
         for name in names:
             if any(topic.error_code == 0 and topic.name == name for topic in answer.responses) and name in TOPICS:
                 for _turn in until(f"{name} is gone"):
-                    asked = k03.MetadataRequest([k03.MetadataRequestTopic(NO_ID, name)], False)
-                    if admin.quietly(asked, 9).topics[0].error_code == 3:
+                    metadata_request = k03.MetadataRequest([k03.MetadataRequestTopic(NO_ID, name)], False)
+                    if admin.quietly(metadata_request, 9).topics[0].error_code == 3:
                         break
                 side.ids[name] = create(admin, name, FIRST_PARTITIONS[name])
 

@@ -63,7 +63,7 @@ def with_rows(page: str, reports: Iterable[Report]) -> str:
 
 
 def _row(report: Report) -> str:
-    asked, unexplained, not_asked = len(report.scenarios), len(report.unexplained), len(report.not_asked)
-    scenarios = f"all {asked}" if asked + not_asked == len(SCENARIOS) else f"{asked} of {len(SCENARIOS)}"
+    played, unexplained, not_asked = len(report.scenarios), len(report.unexplained), len(report.not_asked)
+    scenarios = f"all {played}" if played + not_asked == len(SCENARIOS) else f"{played} of {len(SCENARIOS)}"
     counts = (len(report.cut_short), not_asked, report.answers, len(report.differences) - unexplained, unexplained)
     return f"| {report.kafka_version} | {scenarios} | {' | '.join(f'{count:,}' for count in counts)} |\n"

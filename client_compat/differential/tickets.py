@@ -166,8 +166,8 @@ def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Pla
             if said is not None:
                 yield said
                 break
-        asked = client.call(CreateDelegationTokenRequest(), 3)
-        yield {"error_code": asked.error_code, "user": asked.principal_name}
+        created = client.call(CreateDelegationTokenRequest(), 3)
+        yield {"error_code": created.error_code, "user": created.principal_name}
     except OSError:
         yield "<closed>"
 

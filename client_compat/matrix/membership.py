@@ -100,10 +100,10 @@ class GroupTruth:
 
     def committed(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, str]]:
         """Return the committed offset (-1 if there is none) and its metadata for each partition."""
-        asked: dict[str, list[int]] = {}
+        topics: dict[str, list[int]] = {}
         for topic, index in partitions:
-            asked.setdefault(topic, []).append(index)
-        request = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name, indexes) for name, indexes in asked.items()])
+            topics.setdefault(topic, []).append(index)
+        request = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(name, indexes) for name, indexes in topics.items()])
         with Client(HOST, self.port, client_id="matrix") as client:
             client.call(FindCoordinatorRequest(key=group, coordinator_keys=[group]))
             answer = client.call(request, OFFSET_FETCH_VERSION)

@@ -85,10 +85,10 @@ class Proxy:
         except (OSError, asyncio.CancelledError):
             to_client.transport.abort()
             return
-        asked: deque[int] = deque()
+        in_flight: deque[int] = deque()
         ways = [
-            asyncio.ensure_future(self._requests(from_client, to_broker, asked)),
-            asyncio.ensure_future(self._answers(from_broker, to_client, asked)),
+            asyncio.ensure_future(self._requests(from_client, to_broker, in_flight)),
+            asyncio.ensure_future(self._answers(from_broker, to_client, in_flight)),
         ]
         # Only `_end` cancels this task, at any `await`; asyncio would log a connection task that ends as cancelled.
         with contextlib.suppress(asyncio.CancelledError):
@@ -101,21 +101,21 @@ class Proxy:
                 to_broker.close()
             await asyncio.gather(*ways, return_exceptions=True)
 
-    async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: deque[int]) -> None:
+    async def _requests(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, in_flight: deque[int]) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 frame = await _frame(source)
                 api_key, _, _ = _REQUEST.unpack_from(frame, _SIZE.size)
                 if not _without_answer(frame, api_key):
-                    asked.append(api_key)
+                    in_flight.append(api_key)
                 sink.write(frame)
                 await sink.drain()
 
-    async def _answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asked: deque[int]) -> None:
+    async def _answers(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, in_flight: deque[int]) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 frame = await _frame(source)
-                if self.losses.hits(asked.popleft()):
+                if self.losses.hits(in_flight.popleft()):
                     return
                 sink.write(frame)
                 await sink.drain()

@@ -96,9 +96,9 @@ class Rights:
             self._wait(client, right, there=False)
 
     def _wait(self, client: Client, right: Right, *, there: bool) -> None:
-        asked = DescribeAclsRequest(right.resource, right.name, LITERAL, f"User:{right.user}", None, right.operation, ALLOW)
+        request = DescribeAclsRequest(right.resource, right.name, LITERAL, f"User:{right.user}", None, right.operation, ALLOW)
         for _ in until(f"{right} is {'there' if there else 'gone'}"):
-            if bool(client.call(asked, ACL_VERSION).resources) == there:
+            if bool(client.call(request, ACL_VERSION).resources) == there:
                 return
 
     def _client(self) -> Client:

@@ -28,7 +28,7 @@ def find(versions: Iterable[str] = VERSIONS) -> dict[str, Python]:
     found: dict[str, Python] = {}
     for version in versions:
         for candidate in _candidates(version):
-            python = _asked(candidate)
+            python = _inspected(candidate)
             if python is not None and python.version == version:
                 found[version] = python
                 break
@@ -46,7 +46,7 @@ def _numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(".") if part.isdecimal()]
 
 
-def _asked(path: Path) -> Python | None:
+def _inspected(path: Path) -> Python | None:
     """Return the interpreter's version; None if it does not start (a shim), is not CPython, or belongs to a virtual environment."""
     try:
         done = subprocess.run([path, "-I", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True)

@@ -108,7 +108,7 @@ class Realm:
         self.keytab(principal).unlink()
         self._run("kadmin.local", "-r", self.name, text=f"ktadd -k {self.keytab(principal)} {principal}\n")
 
-    def asked(self) -> int:
+    def request_count(self) -> int:
         """Return how many ticket-granting tickets the KDC has issued, according to its log."""
         return (self.directory / "kdc.log").read_text().count("AS_REQ")
 

@@ -201,8 +201,8 @@ class Cluster:
         return found
 
     def _metadata(self, topics: Collection[str] | None) -> MetadataResponse:
-        asked = None if topics is None else [MetadataRequestTopic(name=topic) for topic in sorted(topics)]
-        response: MetadataResponse = self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        requested = None if topics is None else [MetadataRequestTopic(name=topic) for topic in sorted(topics)]
+        response: MetadataResponse = self._ask(MetadataRequest(topics=requested, allow_auto_topic_creation=False))
         self._nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         for topic in response.topics:
             for each in topic.partitions:

@@ -341,7 +341,7 @@ async def test_a_request_in_a_session_reads_one_partition_of_many_where_one_has_
     leader.fetch(of_follower(*everything, epoch=0), version=15)
     leader.produce(leader.partitions.get("t", 2), 1)
     (session,) = leader.sessions
-    assert [target.asked.partition for target in session.pending()] == [2]
+    assert [target.requested.partition for target in session.pending()] == [2]
 
 
 async def test_the_first_request_of_a_session_that_is_cancelled_leaves_nothing_behind(leader: FetchingLeader) -> None:

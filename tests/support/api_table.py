@@ -69,7 +69,11 @@ def _row(served: ServedApi) -> str:
 
 
 def _split(split: Split) -> str:
-    return f"Split({split.asked!r}, {split.answers!r}, {split.keys!r})" if split.keys else f"Split({split.asked!r}, {split.answers!r})"
+    return (
+        f"Split({split.request_path!r}, {split.response_path!r}, {split.keys!r})"
+        if split.keys
+        else f"Split({split.request_path!r}, {split.response_path!r})"
+    )
 
 
 def _line(api: Api[Any]) -> str:

@@ -129,12 +129,12 @@ def _entries(options: argparse.Namespace, operations: Iterable[Operation]) -> li
         (Permission.ALLOW, options.allow_principal, options.allow_host),
         (Permission.DENY, options.deny_principal, options.deny_host),
     )
-    asked = list(operations)
+    requested = list(operations)
     return [
         Entry(_principal(principal), host.strip(), operation, permission)
         for permission, principals, hosts in given
         for principal in principals
-        for operation in asked
+        for operation in requested
         for host in hosts or ["*"]
     ]
 

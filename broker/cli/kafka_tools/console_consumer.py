@@ -104,7 +104,7 @@ class Formatter:
     """Formats records for printing. Raises `CliError` for a deserializer that is a custom Java class."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        def asked(name: str, otherwise: str = "false") -> bool:
+        def is_set(name: str, otherwise: str = "false") -> bool:
             return is_true(properties.get(f"print.{name}", otherwise))
 
         self._null = properties.get("null.literal", "null").encode()
@@ -113,14 +113,14 @@ class Formatter:
         self._between = properties.get("headers.separator", ",").encode()
         self._of = {name: _deserializer(properties.get(f"{name}.deserializer", "")) for name in ("key", "value", "headers")}
         columns: list[tuple[bool, Callable[[Any], bytes]]] = [
-            (asked("timestamp"), lambda record: f"{_TYPES.get(record.timestamp_type, 'CreateTime')}:{record.timestamp}".encode()),
-            (asked("partition"), lambda record: b"Partition:%d" % record.partition),
-            (asked("offset"), lambda record: b"Offset:%d" % record.offset),
-            (asked("delivery"), lambda _: b"Delivery:NOT_PRESENT"),
-            (asked("epoch"), lambda _: b"Epoch:NOT_PRESENT"),
-            (asked("headers"), self._headers),
-            (asked("key"), lambda record: self._read("key", record.key)),
-            (asked("value", "true"), lambda record: self._read("value", record.value)),
+            (is_set("timestamp"), lambda record: f"{_TYPES.get(record.timestamp_type, 'CreateTime')}:{record.timestamp}".encode()),
+            (is_set("partition"), lambda record: b"Partition:%d" % record.partition),
+            (is_set("offset"), lambda record: b"Offset:%d" % record.offset),
+            (is_set("delivery"), lambda _: b"Delivery:NOT_PRESENT"),
+            (is_set("epoch"), lambda _: b"Epoch:NOT_PRESENT"),
+            (is_set("headers"), self._headers),
+            (is_set("key"), lambda record: self._read("key", record.key)),
+            (is_set("value", "true"), lambda record: self._read("value", record.value)),
         ]
         self._columns = [column for wanted, column in columns if wanted]
 

@@ -49,10 +49,10 @@ def check_options(options: argparse.Namespace) -> None:
     """Check combinations of options. Raises `Misused`."""
     if options.dry_run and options.execute:
         raise Misused("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
-    asked = [name for name in _SCENARIOS if getattr(options, name.replace("-", "_")) not in {None, False}]
-    if len(asked) > 1:
-        raise Misused(f'Option "[{asked[0]}]" can\'t be used with option "[{asked[1]}]"')
-    if not asked:
+    given = [name for name in _SCENARIOS if getattr(options, name.replace("-", "_")) not in {None, False}]
+    if len(given) > 1:
+        raise Misused(f'Option "[{given[0]}]" can\'t be used with option "[{given[1]}]"')
+    if not given:
         every = ", ".join(f"[{name}]" for name in _SCENARIOS)
         raise Misused(f"Option '[reset-offsets]' requires one of the following scenarios: [{every}]")
     if not (options.all_topics or options.topic or options.from_file):
@@ -207,11 +207,11 @@ def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> N
             places += _named(wanted, topic, listed) if colon else _partitions(cluster, topic)
         except AnsweredError as error:
             status[topic, -1] = f"Error: {exception(error.code)}"
-    asked = [
+    requested = [
         OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(place.partition) for place in places if place.topic == name])
         for name in dict.fromkeys(place.topic for place in places)
     ]
-    answer = cluster.coordinator(group, OffsetDeleteRequest(group, asked))
+    answer = cluster.coordinator(group, OffsetDeleteRequest(group, requested))
     codes = {(topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions}
     for place in places:
         code = answer.error_code or codes[place.topic, place.partition]

@@ -61,10 +61,10 @@ class ToolParser(argparse.ArgumentParser):
 
     def one_of(self, options: argparse.Namespace, *actions: str) -> str:
         """Return the one requested action. Raises SystemExit if there are none or several."""
-        asked = [name for name in actions if getattr(options, name.replace("-", "_"))]
-        if len(asked) != 1:
+        given = [name for name in actions if getattr(options, name.replace("-", "_"))]
+        if len(given) != 1:
             self.error(f"Command must include exactly one action: {', '.join(f'--{name}' for name in actions)}")
-        return asked[0]
+        return given[0]
 
 
 def cluster_of(options: argparse.Namespace) -> AdminClient:

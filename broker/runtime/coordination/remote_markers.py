@@ -63,30 +63,30 @@ class RemoteMarkers:
 
     async def _write(self, node: int, batch: Sequence[_PendingQuestion]) -> None:
         markers: dict[int, TxnMarker] = {}
-        for asked in batch:
-            marker = asked.question[1]
+        for pending in batch:
+            marker = pending.question[1]
             markers.setdefault(marker.producer_id, marker)
-        now = [asked for asked in batch if markers[asked.question[1].producer_id] == asked.question[1]]
+        now = [pending for pending in batch if markers[pending.question[1].producer_id] == pending.question[1]]
         try:
             response: WriteTxnMarkersResponse = await self._peers.call(node, _request(now))
         except (LinkBroken, UnsupportedByPeer) as error:
-            for asked in now:
-                asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)))
+            for pending in now:
+                pending.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)))
             return
         codes = _codes(response)
-        for asked in now:
-            (topic, index), marker = asked.question
+        for pending in now:
+            (topic, index), marker = pending.question
             code = codes.get((marker.producer_id, topic, index), ErrorCode.UNKNOWN_SERVER_ERROR)
             if code == ErrorCode.NONE:
-                asked.settle(None)
+                pending.settle(None)
             else:
-                asked.fail(Rejected(ErrorCode.of(code), f"broker {node} rejects the marker"))
+                pending.fail(Rejected(ErrorCode.of(code), f"broker {node} rejects the marker"))
 
 
 def _request(batch: Sequence[_PendingQuestion]) -> WriteTxnMarkersRequest:
     places: dict[TxnMarker, dict[str, list[int]]] = {}
-    for asked in batch:
-        (topic, index), marker = asked.question
+    for pending in batch:
+        (topic, index), marker = pending.question
         places.setdefault(marker, {}).setdefault(topic, []).append(index)
     return WriteTxnMarkersRequest([_wire_marker(marker, topics) for marker, topics in places.items()])
 

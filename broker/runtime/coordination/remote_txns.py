@@ -89,9 +89,9 @@ class RemoteTxns:
 
     async def _carry(self, node: int, batch: Sequence[PendingQuestion[_Question, Errors]]) -> None:
         now: dict[str, PendingQuestion[_Question, Errors]] = {}
-        for asked in batch:
-            now.setdefault(asked.question.transactional_id, asked)
-        request = AddPartitionsToTxnRequest([_wire_transaction(asked.question) for asked in now.values()])
+        for pending in batch:
+            now.setdefault(pending.question.transactional_id, pending)
+        request = AddPartitionsToTxnRequest([_wire_transaction(pending.question) for pending in now.values()])
         try:
             response: AddPartitionsToTxnResponse = await self._peers.call(node, request)
         except LinkBroken:
@@ -122,16 +122,16 @@ def _settle_each(now: Mapping[str, PendingQuestion[_Question, Errors]], response
         _settle_all(now.values(), ErrorCode.INVALID_TXN_STATE if not_for_clients else ErrorCode.of(response.error_code))
         return
     for result in response.results_by_transaction:
-        asked = now.get(result.transactional_id)
-        if asked is not None:
+        pending = now.get(result.transactional_id)
+        if pending is not None:
             found = _errors(result)
-            asked.settle({place: found.get(place, ErrorCode.NETWORK_EXCEPTION) for place in asked.question.partitions})
+            pending.settle({place: found.get(place, ErrorCode.NETWORK_EXCEPTION) for place in pending.question.partitions})
     _settle_all(now.values(), ErrorCode.NETWORK_EXCEPTION)
 
 
 def _settle_all(batch: Iterable[PendingQuestion[_Question, Errors]], error: ErrorCode) -> None:
-    for asked in batch:
-        asked.settle(dict.fromkeys(asked.question.partitions, error))
+    for pending in batch:
+        pending.settle(dict.fromkeys(pending.question.partitions, error))
 
 
 def _errors(result: AddPartitionsToTxnResult) -> Errors:

@@ -175,21 +175,21 @@ class SharePersister:
 
         assert self._peers is not None, "only a cluster broker asks others"
         now: dict[SharePartitionKey, PendingQuestion[StateOperation[Any], Any]] = {}
-        for asked in batch:
-            if asked.question.key.group_id == batch[0].question.key.group_id:
-                now.setdefault(asked.question.key, asked)
+        for pending in batch:
+            if pending.question.key.group_id == batch[0].question.key.group_id:
+                now.setdefault(pending.question.key, pending)
         try:
-            response = await self._peers.call(node, request_for([asked.question for asked in now.values()]))
+            response = await self._peers.call(node, request_for([pending.question for pending in now.values()]))
         except (LinkBroken, UnsupportedByPeer) as error:
-            for asked in now.values():
-                asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)))
+            for pending in now.values():
+                pending.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)))
             return
         parts = parts_of(batch[0].question.key.group_id, response)
-        for key, asked in now.items():
+        for key, pending in now.items():
             part = parts.get(key)
             if part is None:
-                asked.fail(Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node} returns no state of {key.coordinator_key}"))
+                pending.fail(Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node} returns no state of {key.coordinator_key}"))
             elif part.error_code != ErrorCode.NONE:
-                asked.fail(Rejected(ErrorCode.of(part.error_code), part.error_message or ""))
+                pending.fail(Rejected(ErrorCode.of(part.error_code), part.error_message or ""))
             else:
-                asked.settle(result_of(asked.question, part))
+                pending.settle(result_of(pending.question, part))

@@ -84,10 +84,10 @@ class TxnVerification:
         but PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.
         """
         verdicts = _start(writer, batches)
-        asked = _guarded(verdicts)
-        if not asked:
+        guarded = _guarded(verdicts)
+        if not guarded:
             return verdicts
-        answer = self._ask(writer, asked)
+        answer = self._ask(writer, guarded)
         if isinstance(answer, asyncio.Future) or _is_early(writer, answer):
             return self._settle(writer, batches, verdicts, answer)
         return _judged(verdicts, answer)
@@ -123,10 +123,10 @@ class TxnVerification:
                 return _judged(verdicts, errors)
             await self._pause(limits.ADD_PARTITIONS_RETRY_MS)
             verdicts = _start(writer, batches)
-            asked = _guarded(verdicts)
-            if not asked:
+            guarded = _guarded(verdicts)
+            if not guarded:
                 return verdicts
-            answer = self._ask(writer, asked)
+            answer = self._ask(writer, guarded)
         return _judged(verdicts, await _outcome(answer))
 
 

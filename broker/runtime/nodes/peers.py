@@ -104,18 +104,18 @@ class QuestionBatcher(Generic[QuestionT, AnswerT]):
 
     def put(self, node: int, question: QuestionT) -> asyncio.Future[AnswerT]:
         """Queue a question for broker `node`. The future returns the answer, or raises Rejected if there is none."""
-        asked: PendingQuestion[QuestionT, AnswerT] = PendingQuestion(question, asyncio.get_running_loop().create_future())
-        self._waiting.setdefault(node, []).append(asked)
+        pending: PendingQuestion[QuestionT, AnswerT] = PendingQuestion(question, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(node, []).append(pending)
         if node not in self._workers:
             self._workers[node] = self._nursery.worker(f"{self._name} to broker {node}", partial(self._work, node))
         self._workers[node].wake()
-        return asked.answer
+        return pending.answer
 
     def end(self) -> None:
         """Fail all pending questions with NETWORK_EXCEPTION."""
         for each in [*self._waiting.values(), *self._under_way.values()]:
-            for asked in each:
-                asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, "this broker is shutting down"))
+            for pending in each:
+                pending.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, "this broker is shutting down"))
         self._waiting.clear()
 
     async def _work(self, node: int) -> None:
@@ -128,9 +128,9 @@ class QuestionBatcher(Generic[QuestionT, AnswerT]):
             with self._nursery.step("%s to broker %d", self._name, node) as step:
                 await self._send(node, batch)
             if step.error is not None:
-                for asked in batch:
-                    asked.fail(step.error)
-            left = [asked for asked in batch if not asked.answer.done()]
+                for pending in batch:
+                    pending.fail(step.error)
+            left = [pending for pending in batch if not pending.answer.done()]
             if left:
                 self._waiting[node] = left + self._waiting.get(node, [])
         del self._under_way[node]

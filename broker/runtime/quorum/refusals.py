@@ -22,12 +22,12 @@ R = TypeVar("R")
 
 def no_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
     """Never grant a vote."""
-    error, asked = _checked(voter, request)
-    if asked is None:
+    error, partition = _checked(voter, request)
+    if partition is None:
         return k52.VoteResponse(error_code=error)
-    if asked.last_offset < 0 or asked.last_offset_epoch < 0 or asked.replica_id < 0:
+    if partition.last_offset < 0 or partition.last_offset_epoch < 0 or partition.replica_id < 0:
         error = ErrorCode.INVALID_REQUEST
-    elif asked.replica_epoch < voter.epoch:
+    elif partition.replica_epoch < voter.epoch:
         error = ErrorCode.FENCED_LEADER_EPOCH
     result = k52.PartitionResult(0, error, voter.me.node_id, voter.epoch, vote_granted=False)
     return k52.VoteResponse(topics=[k52.TopicResult(CLUSTER_METADATA, [result])], node_endpoints=_endpoints(voter))
@@ -49,10 +49,10 @@ def no_voter_updated() -> UpdateRaftVoterResponse:
 
 
 def _no_other_epoch(voter: SoleVoter, request: Any, response: Callable[..., R]) -> R:
-    error, asked = _checked(voter, request)
-    if asked is None:
+    error, partition = _checked(voter, request)
+    if partition is None:
         return response(error_code=error)
-    error = ErrorCode.FENCED_LEADER_EPOCH if asked.leader_epoch < voter.epoch else ErrorCode.INVALID_REQUEST
+    error = ErrorCode.FENCED_LEADER_EPOCH if partition.leader_epoch < voter.epoch else ErrorCode.INVALID_REQUEST
     result = EpochPartition(0, error, voter.me.node_id, voter.epoch)
     return response(topics=[EpochTopic(CLUSTER_METADATA, [result])], node_endpoints=_endpoints(voter))
 

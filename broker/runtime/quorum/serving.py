@@ -75,49 +75,53 @@ class QuorumServing:
         """Return the response, or an awaitable that waits for new records up to the request's max wait."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k01.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-        asked = _only_partition(request)
-        if asked is None:
+        fetch_partition = _only_partition(request)
+        if fetch_partition is None:
             return k01.FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
-        if request.max_wait_ms < 0 or asked.fetch_offset < 0 or not 0 <= asked.last_fetched_epoch <= asked.current_leader_epoch:
+        if (
+            request.max_wait_ms < 0
+            or fetch_partition.fetch_offset < 0
+            or not 0 <= fetch_partition.last_fetched_epoch <= fetch_partition.current_leader_epoch
+        ):
             return self._response(k01.PartitionData(error_code=ErrorCode.INVALID_REQUEST, high_watermark=-1))
-        data = self._read(request, asked)
-        if request.max_wait_ms == 0 or not _is_empty(data) or asked.high_watermark < data.high_watermark:
+        data = self._read(request, fetch_partition)
+        if request.max_wait_ms == 0 or not _is_empty(data) or fetch_partition.high_watermark < data.high_watermark:
             return self._response(data)
-        return self._fetch_later(request, asked)
+        return self._fetch_later(request, fetch_partition)
 
-    async def _fetch_later(self, request: k01.FetchRequest, asked: k01.FetchPartition) -> k01.FetchResponse:
+    async def _fetch_later(self, request: k01.FetchRequest, fetch_partition: k01.FetchPartition) -> k01.FetchResponse:
         news = self._voter.news()
         await wait_at_most(self._timers, self._clock, request.max_wait_ms, [news])
         news.cancel()
-        return self._response(self._read(request, asked))
+        return self._response(self._read(request, fetch_partition))
 
-    def _read(self, request: k01.FetchRequest, asked: k01.FetchPartition) -> k01.PartitionData:
+    def _read(self, request: k01.FetchRequest, fetch_partition: k01.FetchPartition) -> k01.PartitionData:
         voter, log = self._voter, self._voter.raft_log
-        if (error := self._epoch_error(asked.current_leader_epoch)) is not None:
+        if (error := self._epoch_error(fetch_partition.current_leader_epoch)) is not None:
             return k01.PartitionData(error_code=error, high_watermark=-1)
         data = k01.PartitionData(high_watermark=voter.high_watermark, log_start_offset=log.start_offset, records=b"")
-        newest, offset = log.snapshots.newest, asked.fetch_offset
-        epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
-        if newest not in {None, BOOTSTRAP_SNAPSHOT} and newest is not None and (offset == 0 or self._is_before_log(asked)):
+        newest, offset = log.snapshots.newest, fetch_partition.fetch_offset
+        epoch, end_offset = log.end_offset_for_epoch(fetch_partition.last_fetched_epoch)
+        if newest not in {None, BOOTSTRAP_SNAPSHOT} and newest is not None and (offset == 0 or self._is_before_log(fetch_partition)):
             data.snapshot_id = k01.SnapshotId(newest.end_offset, newest.epoch)
-        elif offset > 0 and (epoch != asked.last_fetched_epoch or end_offset < offset):
+        elif offset > 0 and (epoch != fetch_partition.last_fetched_epoch or end_offset < offset):
             data.diverging_epoch = k01.EpochEndOffset(epoch, end_offset)
         else:
             data.records = self._records(offset, request.max_bytes)
             state = request.replica_state
-            key = ReplicaKey(request.replica_id if request.replica_id >= 0 else state.replica_id, asked.replica_directory_id)
+            key = ReplicaKey(request.replica_id if request.replica_id >= 0 else state.replica_id, fetch_partition.replica_directory_id)
             if key.node_id >= 0:
                 self._readers.setdefault(key, Reader()).fetched(offset, voter.high_watermark, self._clock.now_ms())
         return data
 
-    def _is_before_log(self, asked: k01.FetchPartition) -> bool:
+    def _is_before_log(self, fetch_partition: k01.FetchPartition) -> bool:
         """Return whether the requested records are in no segment any more, so that only a snapshot has them."""
         log = self._voter.raft_log
         oldest = log.snapshots.ids[0]
         if log.start_offset == 0:
             return False
-        before = asked.fetch_offset < log.start_offset or asked.last_fetched_epoch < oldest.epoch
-        return before or (asked.fetch_offset == log.start_offset and asked.last_fetched_epoch != oldest.epoch)
+        before = fetch_partition.fetch_offset < log.start_offset or fetch_partition.last_fetched_epoch < oldest.epoch
+        return before or (fetch_partition.fetch_offset == log.start_offset and fetch_partition.last_fetched_epoch != oldest.epoch)
 
     def _records(self, offset: int, max_bytes: int) -> bytes:
         """Return committed records from `offset` on. Uncommitted ones are never served: they may still be lost."""
@@ -150,29 +154,33 @@ class QuorumServing:
         places = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
         if len(places) != 1:
             return k59.FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
-        ((name, asked),) = places
+        ((name, requested),) = places
         me, at = self._voter.me, self._voter.me.endpoints[0]
-        if (name, asked.partition) == (CLUSTER_METADATA, 0):
-            part = self._part(asked, request.max_bytes)
+        if (name, requested.partition) == (CLUSTER_METADATA, 0):
+            part = self._part(requested, request.max_bytes)
             part.current_leader = k59.LeaderIdAndEpoch(me.node_id, self._voter.epoch)
         else:
             part = k59.PartitionSnapshotPart(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        part.index = asked.partition
+        part.index = requested.partition
         endpoints = [QuorumEndpoint(me.node_id, at.host, at.port)]
         return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart(name, [part])], node_endpoints=endpoints)
 
-    def _part(self, asked: k59.PartitionSnapshot, max_bytes: int) -> k59.PartitionSnapshotPart:
-        if (error := self._epoch_error(asked.current_leader_epoch)) is not None:
+    def _part(self, partition_snapshot: k59.PartitionSnapshot, max_bytes: int) -> k59.PartitionSnapshotPart:
+        if (error := self._epoch_error(partition_snapshot.current_leader_epoch)) is not None:
             return k59.PartitionSnapshotPart(error_code=error)
         log = self._voter.raft_log
-        snapshot = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        snapshot = SnapshotId(partition_snapshot.snapshot_id.end_offset, partition_snapshot.snapshot_id.epoch)
         if snapshot == BOOTSTRAP_SNAPSHOT or not log.has_snapshot(snapshot):
             return k59.PartitionSnapshotPart(error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
         size = log.snapshots.size_bytes(snapshot)
-        if not 0 <= asked.position < size:
+        if not 0 <= partition_snapshot.position < size:
             return k59.PartitionSnapshotPart(error_code=ErrorCode.POSITION_OUT_OF_RANGE)
-        data = log.snapshots.read_part(snapshot, asked.position, min(max(max_bytes, 0), BYTES_AT_ONCE, size - asked.position))
-        return k59.PartitionSnapshotPart(snapshot_id=asked.snapshot_id, size=size, position=asked.position, unaligned_records=data)
+        data = log.snapshots.read_part(
+            snapshot, partition_snapshot.position, min(max(max_bytes, 0), BYTES_AT_ONCE, size - partition_snapshot.position)
+        )
+        return k59.PartitionSnapshotPart(
+            snapshot_id=partition_snapshot.snapshot_id, size=size, position=partition_snapshot.position, unaligned_records=data
+        )
 
     # --- DescribeQuorum ----------------------------------------------------------------------------------------------------------
 

@@ -60,7 +60,7 @@ class FetchTarget:
     """One partition of a session: the requested fetch position, and the offsets that the last response carried."""
 
     topic: TopicKey
-    asked: FetchPartition
+    requested: FetchPartition
     sent_high_watermark: int = -1
     sent_log_start_offset: int = -1
     order: int = 0
@@ -76,7 +76,7 @@ class FetchTarget:
     @property
     def key(self) -> tuple[TopicKey, int]:
         """The target's key in the session: topic and partition index."""
-        return self.topic, self.asked.partition
+        return self.topic, self.requested.partition
 
     def watch(self, partition: Partition, *, quiet: bool) -> None:
         """Watch the partition, which has just been read, for its first change. `quiet`: the read has reached the end of what the client
@@ -436,7 +436,7 @@ class FetchSessions:
             if known is None:
                 session.add(target)
             else:
-                known.asked = target.asked
+                known.requested = target.requested
                 session.touch(known)
         for key in forgotten:
             session.forget(key)

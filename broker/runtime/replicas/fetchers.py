@@ -187,7 +187,7 @@ class _Fetcher:
             self._carry_out(key, cut)
         request = self._plan.next_request(now_ms)
         if request is None:
-            await self._until_something_is_to_be_asked()
+            await self._until_request_is_due()
             return
         response = await self._fetch(request)
         if response is None:
@@ -195,7 +195,7 @@ class _Fetcher:
         else:
             await self._answered(self._plan.answered(response, self._now_ms))
 
-    async def _until_something_is_to_be_asked(self) -> None:
+    async def _until_request_is_due(self) -> None:
         self._wakeup = asyncio.get_running_loop().create_future()
         wakes_ms = self._plan.wakes_ms(self._now_ms)
         timer = None if wakes_ms is None else self._following.nursery.timers.schedule(wakes_ms, self._wake_up)
@@ -258,8 +258,8 @@ class _Fetcher:
         partition = self.partitions.get(key)
         if partition is None:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        asked = ListOffsetsPartition(partition.index, sent.current_leader_epoch, which)
-        request = ListOffsetsRequest(self._following.node, topics=[ListOffsetsTopic(partition.topic, [asked])])
+        requested = ListOffsetsPartition(partition.index, sent.current_leader_epoch, which)
+        request = ListOffsetsRequest(self._following.node, topics=[ListOffsetsTopic(partition.topic, [requested])])
         version = list_offsets_version(self._following.metadata_level())
         response = await self._connected().call(request, timeout_ms=self._following.answer_ms, version=version)
         found: ListOffsetsPartitionResponse = response.topics[0].partitions[0]
@@ -273,7 +273,7 @@ class _Fetcher:
         out_of_range: list[tuple[PartitionKey, FetchPartition]] = []
         for key, data, action in steps:
             if action is FetchAction.ASK_OFFSETS:
-                out_of_range.append((key, self._plan.asked(key)))
+                out_of_range.append((key, self._plan.session_partition(key)))
             elif action is FetchAction.FAIL:
                 logger.info("Not fetching %s from broker %d until metadata is newer: %d", self._name(key), self._leader, data.error_code)
             elif not isinstance(action, FetchAction):

@@ -64,20 +64,20 @@ class Proposals:
 
     async def _work(self) -> None:
         """Send proposals until none is pending."""
-        while asked := self._take():
-            if not self._settle(asked, await self._ask(asked)):
+        while in_flight := self._take():
+            if not self._settle(in_flight, await self._ask(in_flight)):
                 await pause(self._nursery.timers, self._nursery.clock, RETRY_MS)
 
     def _take(self) -> dict[PartitionKey, tuple[Partition, Proposal]]:
         """Return the proposals for the next request. They stay pending until they have a result."""
         proposed = {key: (partition, partition.replica.proposal) for key, partition in self._pending.items()}
-        asked = {key: (partition, proposal) for key, (partition, proposal) in proposed.items() if proposal is not None}
-        self._pending = {key: partition for key, (partition, _) in asked.items()}
-        return asked
+        in_flight = {key: (partition, proposal) for key, (partition, proposal) in proposed.items() if proposal is not None}
+        self._pending = {key: partition for key, (partition, _) in in_flight.items()}
+        return in_flight
 
-    async def _ask(self, asked: Mapping[PartitionKey, tuple[Partition, Proposal]]) -> AlterPartitionResponse | None:
+    async def _ask(self, in_flight: Mapping[PartitionKey, tuple[Partition, Proposal]]) -> AlterPartitionResponse | None:
         """Send the proposals and return the response, or None if the whole request must be repeated."""
-        proposals = sorted((key, proposal) for key, (_, proposal) in asked.items())
+        proposals = sorted((key, proposal) for key, (_, proposal) in in_flight.items())
         topics = [
             TopicData(topic_id, [_partition_data(index, proposal) for (_, index), proposal in those])
             for topic_id, those in groupby(proposals, key=lambda one: one[0][0])
@@ -94,12 +94,12 @@ class Proposals:
         self._lines.over("trouble", "The controller takes in-sync sets")
         return response
 
-    def _settle(self, asked: Mapping[PartitionKey, tuple[Partition, Proposal]], response: AlterPartitionResponse | None) -> bool:
+    def _settle(self, in_flight: Mapping[PartitionKey, tuple[Partition, Proposal]], response: AlterPartitionResponse | None) -> bool:
         """Pass the results to their partitions. Returns whether none of these proposals has to be sent again."""
         if response is None:
             return False
         results = {(topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions}
-        for key, (partition, proposal) in asked.items():
+        for key, (partition, proposal) in in_flight.items():
             result = results.get(key)
             if result is None:
                 continue
@@ -108,7 +108,7 @@ class Proposals:
                 self._pending.pop(key, None)
             if not partition.removed:
                 partition.answered(proposal, _answer(result))
-        return not any(partition.replica.proposal is proposal and key in self._pending for key, (partition, proposal) in asked.items())
+        return not any(partition.replica.proposal is proposal and key in self._pending for key, (partition, proposal) in in_flight.items())
 
 
 def _partition_data(index: int, proposal: Proposal) -> PartitionData:

@@ -99,10 +99,10 @@ class _Attempt:
 class _Fetch:
     """A fetch in progress: the share partitions that it reads (`in_use`), and the errors of its other partitions."""
 
-    __slots__ = ("asked", "deadline", "errors", "in_use", "on_closed")
+    __slots__ = ("deadline", "errors", "in_use", "on_closed", "request")
 
-    def __init__(self, asked: ShareFetch, deadline: int, on_closed: Callbacks) -> None:
-        self.asked = asked
+    def __init__(self, request: ShareFetch, deadline: int, on_closed: Callbacks) -> None:
+        self.request = request
         self.deadline = deadline
         self.on_closed = on_closed
         self.in_use: dict[TopicPartition, SharePartitionInUse] = {}
@@ -133,14 +133,14 @@ class ShareFetches:
         for future in list(self._waiting):
             _resolve(future, changed=False)
 
-    def fetch(self, asked: ShareFetch, on_closed: Callbacks) -> Results | Awaitable[Results]:
+    def fetch(self, request: ShareFetch, on_closed: Callbacks) -> Results | Awaitable[Results]:
         """Return the results, or an awaitable of them if the fetch has to wait. `on_closed` holds callbacks for the connection's close."""
-        if not asked.partitions or asked.max_records == 0 or asked.max_bytes == 0:
+        if not request.partitions or request.max_records == 0 or request.max_bytes == 0:
             return {}
-        fetch = _Fetch(asked, self._shares.clock.mono_ms() + asked.max_wait_ms, on_closed)
-        for key in asked.partitions:
+        fetch = _Fetch(request, self._shares.clock.mono_ms() + request.max_wait_ms, on_closed)
+        for key in request.partitions:
             try:
-                fetch.in_use[key] = self._shares.get(SharePartitionKey(asked.group_id, *key))
+                fetch.in_use[key] = self._shares.get(SharePartitionKey(request.group_id, *key))
             except Rejected as error:
                 fetch.fail(key, error.kept())
         if not fetch.in_use:
@@ -148,7 +148,7 @@ class ShareFetches:
         if len(fetch.in_use) > limits.FETCHED_AT_ONCE:
             return self._fetch_slowly(fetch)
         attempt = self._read(fetch)
-        if attempt.is_enough or asked.max_wait_ms <= 0:
+        if attempt.is_enough or request.max_wait_ms <= 0:
             return self._acquire(fetch, attempt)
         return self._wait(fetch, self._park(fetch))
 
@@ -229,30 +229,30 @@ class ShareFetches:
         """
         for key in keys:
             try:
-                self._read_one(fetch, attempt, key, max(1, fetch.asked.max_bytes // sharing))
+                self._read_one(fetch, attempt, key, max(1, fetch.request.max_bytes // sharing))
             except Rejected as error:
                 self._shares.fence(fetch.in_use[key], error)
                 fetch.fail(key, error.kept())
                 attempt.is_enough = True
 
     def _read_one(self, fetch: _Fetch, attempt: _Attempt, key: TopicPartition, read_bytes_max: int) -> None:
-        asked, shared = fetch.asked, fetch.in_use[key]
+        request, shared = fetch.request, fetch.in_use[key]
         log, state = shared.partition.log, shared.state
         shared.partition.replica.check_leads()
         chunk = _Chunk(key, shared, state.next_fetch_offset())
         attempt.chunks.append(chunk)
-        bound = log.bound(asked.isolation)
+        bound = log.bound(request.isolation)
         if chunk.offset < log.log_start_offset or chunk.offset > bound:
             attempt.is_enough = True
         if not log.log_start_offset <= chunk.offset < bound:
             return
-        last = max(chunk.offset, state.end_offset) + asked.max_records
+        last = max(chunk.offset, state.end_offset) + request.max_records
         read_bytes_max = min(read_bytes_max, limits.FETCH_PARTITION_READ_BYTES)
         size = min(read_bytes_max, _FIRST_READ_BYTES)
         while True:
-            read = log.read(chunk.offset, size, isolation=asked.isolation, min_one_batch=not attempt.bytes)
+            read = log.read(chunk.offset, size, isolation=request.isolation, min_one_batch=not attempt.bytes)
             batches = list(split_batches(read.records))
-            reaches = bool(batches) and batches[-1][1].last_offset >= last and len(read.records) >= asked.min_bytes
+            reaches = bool(batches) and batches[-1][1].last_offset >= last and len(read.records) >= request.min_bytes
             if reaches or size >= read_bytes_max or read.on_older_segment or len(read.records) < size // 2:
                 break
             size = min(read_bytes_max, 4 * size)
@@ -263,7 +263,7 @@ class ShareFetches:
     # --- acquiring ---------------------------------------------------------------------------------------------------------------
 
     def _acquire(self, fetch: _Fetch, attempt: _Attempt) -> Results:
-        asked, results, left = fetch.asked, fetch.errors, fetch.asked.max_records
+        request, results, left = fetch.request, fetch.errors, fetch.request.max_records
         for chunk in attempt.chunks:
             shared = chunk.shared
             if chunk.key in results or shared.failure is not None:
@@ -272,7 +272,7 @@ class ShareFetches:
             if chunk.offset < shared.partition.log.log_start_offset:
                 shared.state.log_starts_at(shared.partition.log.log_start_offset)
                 continue
-            acquisition = Acquisition(asked.member_id, left, asked.batch_size, asked.record_limit, self._shares.clock.mono_ms())
+            acquisition = Acquisition(request.member_id, left, request.batch_size, request.record_limit, self._shares.clock.mono_ms())
             batches = [Fetched(header.base_offset, header.last_offset) for _, header in chunk.batches]
             aborted = aborted_batches(chunk.records, chunk.batches, chunk.aborted) if chunk.aborted else ()
             acquired = acquire(shared.state, acquisition, chunk.offset, batches, aborted)
@@ -284,7 +284,7 @@ class ShareFetches:
 
 
 def _judged(fetch: _Fetch, attempt: _Attempt) -> _Attempt:
-    has_enough_bytes = bool(attempt.chunks) and attempt.bytes >= fetch.asked.min_bytes
+    has_enough_bytes = bool(attempt.chunks) and attempt.bytes >= fetch.request.min_bytes
     attempt.is_enough = attempt.is_enough or has_enough_bytes or not fetch.in_use
     return attempt
 

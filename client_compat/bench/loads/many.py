@@ -204,9 +204,9 @@ class _Load:
 
 def _ends(broker: BrokerProcess) -> dict[int, int]:
     """Return the end offset of each partition of the load."""
-    asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(BUSY_PARTITIONS)]
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(BUSY_PARTITIONS)]
     with connect(broker.bootstrap) as client:
-        answer: Any = client.call(ListOffsetsRequest(topics=[ListOffsetsTopic(name=BUSY, partitions=asked)]), LIST_OFFSETS_VERSION)
+        answer: Any = client.call(ListOffsetsRequest(topics=[ListOffsetsTopic(name=BUSY, partitions=partitions)]), LIST_OFFSETS_VERSION)
     return {each.partition_index: each.offset for each in answer.topics[0].partitions}
 
 

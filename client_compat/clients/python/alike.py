@@ -29,8 +29,8 @@ def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any
     """Return the library's keyword arguments for `consumer.open`. Raises `Unsupported`."""
     if request.get("group_protocol", "classic") != "classic":
         raise Unsupported(f"{client} has no KIP-848 groups, only classic ones")
-    asked = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
-    return settings(client, asked, {**CONSUMER_SETTINGS, "assignor": ("partition_assignment_strategy", assignors)})
+    classic = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
+    return settings(client, classic, {**CONSUMER_SETTINGS, "assignor": ("partition_assignment_strategy", assignors)})
 
 
 def only_known(client: str, version: str, own: dict[str, Any], known: Container[str]) -> dict[str, Any]:

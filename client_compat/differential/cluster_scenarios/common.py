@@ -140,8 +140,8 @@ def wait_until_coordinated(nodes: Nodes) -> None:
     for node_id in nodes.living:
         for _ in until(f"{node_id} coordinates"):
             heartbeats = [nodes.at(node_id).quietly(HeartbeatRequest(f"any-{n}", 1, "nobody"), 4).error_code for n in range(12)]
-            asked = DescribeTransactionsRequest([f"any-{n}" for n in range(12)])
-            described = [one.error_code for one in nodes.at(node_id).quietly(asked, 0).transaction_states]
+            request = DescribeTransactionsRequest([f"any-{n}" for n in range(12)])
+            described = [one.error_code for one in nodes.at(node_id).quietly(request, 0).transaction_states]
             if set(heartbeats) == {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR} and set(described) == {
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
                 ErrorCode.NOT_COORDINATOR,

@@ -47,11 +47,11 @@ def groups_elsewhere(nodes: Nodes) -> None:
     """Send each group API at every version to brokers that do not coordinate the group."""
     topic_id = create(nodes, "grouped")
     here = coordinator(nodes, "elsewhere", GROUP)
-    for label, asked in of_groups("elsewhere", "grouped", topic_id).items():
-        for version in nodes.range(ApiKey(asked.API_KEY)):
+    for label, message in of_groups("elsewhere", "grouped", topic_id).items():
+        for version in nodes.range(ApiKey(message.API_KEY)):
             for node_id in nodes.living:
                 if node_id != here:
-                    nodes.ask(node_id, label, asked, version)
+                    nodes.ask(node_id, label, message, version)
 
 
 def transactions_elsewhere(nodes: Nodes) -> None:
@@ -59,11 +59,11 @@ def transactions_elsewhere(nodes: Nodes) -> None:
     topic_id = create(nodes, "transacted")
     own = producer_id(nodes.at(1))
     here = coordinator(nodes, "elsewhere", TRANSACTION)
-    for label, asked in of_transactions("elsewhere", own, "transacted", topic_id).items():
-        for version in nodes.range(ApiKey(asked.API_KEY)):
+    for label, message in of_transactions("elsewhere", own, "transacted", topic_id).items():
+        for version in nodes.range(ApiKey(message.API_KEY)):
             for node_id in nodes.living:
                 if node_id != here:
-                    nodes.ask(node_id, label, asked, version)
+                    nodes.ask(node_id, label, message, version)
 
 
 def group_life(nodes: Nodes) -> None:
@@ -73,8 +73,8 @@ def group_life(nodes: Nodes) -> None:
         here = coordinator(nodes, key, GROUP)
         topic = OffsetCommitRequestTopic("committed", topic_id, [OffsetCommitRequestPartition(0, 7, 0, "m")])
         nodes.ask(here, f"commit {key}", OffsetCommitRequest(key, topics=[topic]), 9)
-        asked = OffsetFetchRequestGroup(key, None, -1, [OffsetFetchRequestTopics("committed", topic_id, [0])])
-        nodes.everywhere(f"fetch {key}", OffsetFetchRequest(groups=[asked]), 9)
+        group = OffsetFetchRequestGroup(key, None, -1, [OffsetFetchRequestTopics("committed", topic_id, [0])])
+        nodes.everywhere(f"fetch {key}", OffsetFetchRequest(groups=[group]), 9)
     nodes.everywhere("list", ListGroupsRequest())
 
 
@@ -101,8 +101,8 @@ def transaction_life(nodes: Nodes) -> None:
     for partition in range(3):
         wait_until_replicated(nodes, "txn", partition)
         for isolation in (0, 1):
-            asked = request("txn", bytes(16), part(partition), isolation_level=isolation)
-            nodes.everywhere(f"isolation {isolation} of {partition}", asked, 12)
+            message = request("txn", bytes(16), part(partition), isolation_level=isolation)
+            nodes.everywhere(f"isolation {isolation} of {partition}", message, 12)
     nodes.everywhere("producers", DescribeProducersRequest([TopicRequest("txn", [0, 1, 2])]))
 
 

@@ -37,9 +37,11 @@ def ends_of_epochs(nodes: Nodes, label: str, topic: str) -> None:
         for replica in (-1, -2, 2, 9) if version >= 3 else (-1,):
             for current in (-1, 0, 1, 7):
                 for epoch in (0, 1, 7):
-                    asked = [OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, epoch), OffsetForLeaderPartition(9, -1, 0)])]
+                    topics = [
+                        OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, epoch), OffsetForLeaderPartition(9, -1, 0)])
+                    ]
                     title = f"{label}, epoch {epoch}, current {current}, as {replica}"
-                    nodes.everywhere(title, OffsetForLeaderEpochRequest(replica, asked), version)
+                    nodes.everywhere(title, OffsetForLeaderEpochRequest(replica, topics), version)
 
 
 def of_epochs(nodes: Nodes) -> None:
@@ -55,9 +57,9 @@ def deleted(nodes: Nodes) -> None:
     fill(nodes, "cut")
     for version in nodes.range(ApiKey.DELETE_RECORDS):
         for offset in (version + 1, version, 99, -2):
-            asked = [DeleteRecordsTopic("cut", [DeleteRecordsPartition(0, offset), DeleteRecordsPartition(9, 0)])]
+            topics = [DeleteRecordsTopic("cut", [DeleteRecordsPartition(0, offset), DeleteRecordsPartition(9, 0)])]
             for node_id in (2, 3, 1):
-                nodes.ask(node_id, f"before {offset}", DeleteRecordsRequest(asked, 5_000), version)
+                nodes.ask(node_id, f"before {offset}", DeleteRecordsRequest(topics, 5_000), version)
         nowhere = [DeleteRecordsTopic("nowhere", [DeleteRecordsPartition(0, 0)])]
         nodes.everywhere("unknown topic", DeleteRecordsRequest(nowhere, 5_000), version)
         started_at(nodes, "cut", version + 1)

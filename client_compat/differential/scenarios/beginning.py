@@ -50,7 +50,7 @@ def of_groups(group: str, topic: str, topic_id: bytes) -> dict[str, Message]:
     joining = JoinGroupRequest(group, 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
     commit = OffsetCommitRequestTopic(topic, topic_id, [OffsetCommitRequestPartition(0, 1, 0, "")])
     unknown = OffsetCommitRequestTopic("nowhere", b"\x09" * 16, [OffsetCommitRequestPartition(0, 1, 0, "")])
-    asked = OffsetFetchRequestGroup(group, None, -1, [OffsetFetchRequestTopics(topic, topic_id, [0])])
+    request_group = OffsetFetchRequestGroup(group, None, -1, [OffsetFetchRequestTopics(topic, topic_id, [0])])
     beat = ConsumerGroupHeartbeatRequest(group, "member", 0, None, None, 60_000, [topic], topic_partitions=[])
     return {
         "join": joining,
@@ -68,7 +68,7 @@ def of_groups(group: str, topic: str, topic_id: bytes) -> dict[str, Message]:
         "commit of no group": OffsetCommitRequest("", topics=[commit]),
         "commit of what is not there": OffsetCommitRequest(group, topics=[commit, unknown]),
         "commit of nothing": OffsetCommitRequest(group),
-        "fetch": OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, [0])], [asked]),
+        "fetch": OffsetFetchRequest(group, [OffsetFetchRequestTopic(topic, [0])], [request_group]),
         "delete offsets": OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]),
         "beat": beat,
         "beat of no group": ConsumerGroupHeartbeatRequest("", "member", 0, None, None, 60_000, [topic], topic_partitions=[]),
@@ -84,8 +84,8 @@ def groups(probe: Probe) -> None:
             probe.ask(label, request, version)
     for version in range(2, 8):
         probe.ask("fetch all", OffsetFetchRequest("g", None), version)
-    asked = OffsetFetchRequestGroup("g", None, -1, [OffsetFetchRequestTopics("early", topic_id, [0])])
-    stable = OffsetFetchRequest("g", [OffsetFetchRequestTopic("early", [0])], [asked], True)
+    request_group = OffsetFetchRequestGroup("g", None, -1, [OffsetFetchRequestTopics("early", topic_id, [0])])
+    stable = OffsetFetchRequest("g", [OffsetFetchRequestTopic("early", [0])], [request_group], True)
     for version in range(7, 10):
         probe.ask("fetch what is stable", stable, version)
 

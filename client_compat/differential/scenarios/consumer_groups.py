@@ -283,8 +283,8 @@ def offsets(probe: Probe) -> None:
             ("of nobody", None, -1),
         )
         for label, sender, generation in fetches if version >= 9 else ():
-            asked = OffsetFetchRequestGroup(group, sender, generation, [OffsetFetchRequestTopics("cg-offsets", topic_id, [0])])
-            probe.ask(f"fetch {label}", OffsetFetchRequest(groups=[asked]), version)
+            request_group = OffsetFetchRequestGroup(group, sender, generation, [OffsetFetchRequestTopics("cg-offsets", topic_id, [0])])
+            probe.ask(f"fetch {label}", OffsetFetchRequest(groups=[request_group]), version)
 
 
 def admin(probe: Probe) -> None:
@@ -330,8 +330,8 @@ def changing(probe: Probe) -> None:
     probe.quietly(joining_beat("cg-change", "a", "cg-change"), 1)
     settled(probe, "cg-change", topic_id)
     described(probe, "a consumer group now", "cg-change")
-    asked = [OffsetFetchRequestGroup("cg-change", topics=None)]
-    probe.ask("with the offsets of before", OffsetFetchRequest(groups=asked), 8)
+    request_groups = [OffsetFetchRequestGroup("cg-change", topics=None)]
+    probe.ask("with the offsets of before", OffsetFetchRequest(groups=request_groups), 8)
     for label, request in {
         "no protocols": join_request("cg-change", protocols=[]),
         "another type": join_request("cg-change", protocol_type="connect"),

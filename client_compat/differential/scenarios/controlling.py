@@ -30,7 +30,7 @@ SOME_ID = b"\x05" * 16
 
 def elections(probe: Probe) -> None:
     create(probe, "elected", 2)
-    asked = {
+    variants = {
         "every partition": None,
         "none": [],
         "one": [TopicPartitions("elected", [0])],
@@ -38,7 +38,7 @@ def elections(probe: Probe) -> None:
     }
     for version in probe.range(ApiKey.ELECT_LEADERS):
         for kind in (0, 1, 7) if version >= 1 else (0,):
-            for label, partitions in asked.items():
+            for label, partitions in variants.items():
                 probe.ask(f"{label}, of kind {kind}", ElectLeadersRequest(kind, partitions, 5_000), version)
 
 

@@ -206,8 +206,8 @@ def late_commits(probe: Probe) -> None:
 
 def log_of(probe: Probe, group: str) -> list[str]:
     """Return a group's records in log order, with placeholders for values that each broker chooses."""
-    asked = MetadataRequest([MetadataRequestTopic(name=OFFSETS_TOPIC)], False)
-    (topic,) = probe.quietly(asked, 12).topics
+    metadata_request = MetadataRequest([MetadataRequestTopic(name=OFFSETS_TOPIC)], False)
+    (topic,) = probe.quietly(metadata_request, 12).topics
     found = []
     for place in topic.partitions:
         request: FetchRequest = fetch_request(OFFSETS_TOPIC, bytes(topic.topic_id), part(place.partition_index))

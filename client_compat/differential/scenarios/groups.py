@@ -235,13 +235,15 @@ def committing_by_id(probe: Probe) -> None:
     for version in versions(probe, ApiKey.OFFSET_FETCH, first=10):
         for group in ("by-id", "unknown-group", ""):
             for label, ident in idents.items():
-                asked = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0, 9])]
-                probe.ask(f"fetch {label} of {group!r}", OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=asked)]), version)
+                topics = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0, 9])]
+                probe.ask(
+                    f"fetch {label} of {group!r}", OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)]), version
+                )
         for group in ("by-id", "unknown-group"):
             probe.ask(f"fetch all of {group!r}", OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=None)]), version)
-        asked = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0]) for ident in (UNKNOWN_ID, topic_id, other)]
-        probe.ask("fetch several", OffsetFetchRequest(groups=[OffsetFetchRequestGroup("by-id", topics=asked)]), version, sort=False)
-        stranger_asks = OffsetFetchRequestGroup("by-id", "stranger", 5, asked)
+        topics = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0]) for ident in (UNKNOWN_ID, topic_id, other)]
+        probe.ask("fetch several", OffsetFetchRequest(groups=[OffsetFetchRequestGroup("by-id", topics=topics)]), version, sort=False)
+        stranger_asks = OffsetFetchRequestGroup("by-id", "stranger", 5, topics)
         probe.ask("fetch of a stranger", OffsetFetchRequest(groups=[stranger_asks], require_stable=True), version)
         probe.ask("fetch of no groups", OffsetFetchRequest(groups=[]), version)
     probe.ask("delete", DeleteTopicsRequest([DeleteTopicState("by-id-2")], timeout_ms=5_000), 6)

@@ -114,17 +114,17 @@ _IMPOSSIBLE: dict[str, dict[str, Any]] = {
 def modes(probe: Probe) -> None:
     """Ask for few records, in each acquire mode and with batch sizes below the log's batches."""
     topic_id = create(probe, "sm")
-    asked = [
+    variants = [
         (version, mode, *sizes)
         for version in probe.range(ApiKey.SHARE_FETCH)
         for mode in ((0, 1, 2, -1) if version >= 2 else (0,))
         for sizes in ((1, 1), (3, 500), (6, 2), (7, 7), (500, 4))
     ]
-    for version, mode, max_records, _ in asked:
+    for version, mode, max_records, _ in variants:
         initialize(probe, f"sm-{version}-{mode}-{max_records}", topic_id, [0])
         load(probe, f"sm-{version}-{mode}-{max_records}", topic_id, [0])
     filled(probe, "sm", 5, 1, 10, 3)
-    for version, mode, max_records, batch_size in asked:
+    for version, mode, max_records, batch_size in variants:
         member = ShareMember(probe, f"sm-{version}-{mode}-{max_records}", "m", topic_id, version=version)
         fields: dict[str, Any] = {"max_records": max_records, "batch_size": batch_size, "share_acquire_mode": mode}
         member.fetch(f"mode {mode}, {max_records} records in batches of {batch_size}", **fields)

@@ -218,8 +218,8 @@ def offsets(probe: Probe) -> None:
 def _ask_offsets(probe: Probe, label: str, group: str) -> None:
     everything = k90.DescribeShareGroupOffsetsRequestGroup(group)
     everything.topics = None
-    asked = k90.DescribeShareGroupOffsetsRequestTopic
-    some = [asked("shared-off", [0, 1]), asked("nowhere", [0])]
+    request_topic = k90.DescribeShareGroupOffsetsRequestTopic
+    some = [request_topic("shared-off", [0, 1]), request_topic("nowhere", [0])]
     for name, of_group in {"all": everything, "some": k90.DescribeShareGroupOffsetsRequestGroup(group, some)}.items():
         request = k90.DescribeShareGroupOffsetsRequest([of_group])
         for version in probe.range(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS):

@@ -60,12 +60,12 @@ def initialize(
     """Initialize the state of share partitions at their coordinator (by default the probe's own broker), as soon as there is one. Responses
     are not recorded."""
     key = coordinator_key(group, topic_id, partitions[0])
-    asked = [InitializeStateData(topic_id, [PartitionData(index, 0, start_offset) for index in partitions])]
+    topics = [InitializeStateData(topic_id, [PartitionData(index, 0, start_offset) for index in partitions])]
     for _ in until(f"the state of {group} is initialized"):
         (found,) = probe.quietly(FindCoordinatorRequest(key_type=SHARE_KEY, coordinator_keys=[key]), 6).coordinators
         if found.error_code:
             continue
-        (topic,) = (coordinator or probe).quietly(InitializeShareGroupStateRequest(group, asked), 0).results
+        (topic,) = (coordinator or probe).quietly(InitializeShareGroupStateRequest(group, topics), 0).results
         if not any(partition.error_code for partition in topic.partitions):
             return
 
@@ -115,7 +115,9 @@ class ShareMember:
         """Send a ShareFetch in the session that acknowledges the records in `given`. `fields` replace fields of the request. Return the
         response."""
         request = self.request(*given, partition=partition, **fields)
-        return self._asked(request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, on=on, sort=False))
+        return self._count_request(
+            request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, on=on, sort=False)
+        )
 
     def request(self, *given: Given, partition: int = 0, **fields: Any) -> ShareFetchRequest:
         """Return the ShareFetch request that `fetch` sends."""
@@ -140,7 +142,7 @@ class ShareMember:
             "topics": self.topics(*given, partition=partition) if given else [],
         }
         request = ShareAcknowledgeRequest(**(usual | fields))
-        return self._asked(request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, sort=False))
+        return self._count_request(request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, sort=False))
 
     def forget(self, label: str, *partitions: int) -> Any:
         return self.fetch(label, forgotten_topics_data=[ForgottenTopic(self.topic_id, list(partitions))])
@@ -149,7 +151,7 @@ class ShareMember:
         """End the session: the broker releases the records that the member has acquired."""
         self.fetch(label, share_session_epoch=CLOSE)
 
-    def _asked(self, epoch: int, response: Any) -> Any:
+    def _count_request(self, epoch: int, response: Any) -> Any:
         if response is not None and response.error_code == ErrorCode.NONE:
             self.epoch = OPEN if epoch == CLOSE else epoch + 1
         return response

@@ -420,8 +420,8 @@ def admin(probe: Probe) -> None:
         partition = OffsetCommitRequestPartition(0, 2)
         commit = OffsetCommitRequest("st-adm", generation, member, topics=[OffsetCommitRequestTopic("admin-text", partitions=[partition])])
         probe.ask(f"a commit with {label}", commit, 9)
-        asked = OffsetFetchRequestGroup("st-adm", member or None, generation, topics=None)
-        probe.ask(f"offsets with {label}", OffsetFetchRequest(groups=[asked]), 9)
+        request_group = OffsetFetchRequestGroup("st-adm", member or None, generation, topics=None)
+        probe.ask(f"offsets with {label}", OffsetFetchRequest(groups=[request_group]), 9)
     topics = [OffsetDeleteRequestTopic("admin-text", [OffsetDeleteRequestPartition(0)])]
     probe.ask("offsets deleted with a member", OffsetDeleteRequest("st-adm", topics))
     probe.ask("a leaves", beat("st-adm", "a", LEAVE))

@@ -171,14 +171,14 @@ def metadata(probe: Probe) -> None:
 def creating_by_asking(probe: Probe) -> None:
     """Create a topic with a Metadata request. It is missing from that response, also after the topic was deleted once."""
     create(probe, "colliding.name")
-    asked = MetadataRequest([MetadataRequestTopic(name="automatic")], True)
+    request = MetadataRequest([MetadataRequestTopic(name="automatic")], True)
     for turn in ("first", "after its deletion"):
-        probe.ask(f"unknown, may be created: {turn}", asked)
+        probe.ask(f"unknown, may be created: {turn}", request)
         wait_until_led(probe, "automatic", 1)
         for _ in until("it is described"):
             if probe.quietly(MetadataRequest([MetadataRequestTopic(name="automatic")], False), 12).topics[0].error_code == ErrorCode.NONE:
                 break
-        probe.ask(f"created: {turn}", asked)
+        probe.ask(f"created: {turn}", request)
         probe.ask(f"delete: {turn}", DeleteTopicsRequest([DeleteTopicState("automatic")], timeout_ms=5_000), 6)
         for _ in until("it is gone"):
             gone = probe.quietly(CreateTopicsRequest([CreatableTopic("automatic", 1, 1)], 5_000, True), 5)

@@ -106,16 +106,16 @@ class Admin:
         return {"state": _word(result.state), "type": _word(result.type), "assignor": result.partition_assignor, "members": members}
 
     def group_offsets(self, request: Request) -> Answer:
-        asked = [ConsumerGroupTopicPartitions(request["group"])]
-        (result,) = _all(self._admin.list_consumer_group_offsets(asked, request_timeout=request.timeout_s), request).values()
+        groups = [ConsumerGroupTopicPartitions(request["group"])]
+        (result,) = _all(self._admin.list_consumer_group_offsets(groups, request_timeout=request.timeout_s), request).values()
         for one in result.topic_partitions:
             errors.check(one.error)
         return {"offsets": [[one.topic, one.partition, one.offset] for one in result.topic_partitions]}
 
     def alter_group_offsets(self, request: Request) -> None:
         wanted = [TopicPartition(topic, index, offset) for topic, index, offset in request["offsets"]]
-        asked = [ConsumerGroupTopicPartitions(request["group"], wanted)]
-        (result,) = _all(self._admin.alter_consumer_group_offsets(asked, request_timeout=request.timeout_s), request).values()
+        groups = [ConsumerGroupTopicPartitions(request["group"], wanted)]
+        (result,) = _all(self._admin.alter_consumer_group_offsets(groups, request_timeout=request.timeout_s), request).values()
         for one in result.topic_partitions:
             errors.check(one.error)
 

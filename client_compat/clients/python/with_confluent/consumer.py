@@ -115,8 +115,8 @@ class Consumer:
                 time.sleep(STATE_WAIT_S)
 
     def offsets_for_times(self, request: Request) -> Answer:
-        asked = [TopicPartition(topic, index, at) for topic, index, at in request["times"]]
-        found = _checked(self._consumer.offsets_for_times(asked, request.timeout_s))
+        partitions = [TopicPartition(topic, index, at) for topic, index, at in request["times"]]
+        found = _checked(self._consumer.offsets_for_times(partitions, request.timeout_s))
         return {"offsets": [[one.topic, one.partition, _offset(one), None] for one in found]}
 
     def end_offsets(self, request: Request) -> Answer:

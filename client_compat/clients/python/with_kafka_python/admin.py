@@ -75,8 +75,8 @@ class Admin:
         return {"low": [[*partition, _low(one)] for partition, one in response.items()]}
 
     def list_offsets(self, request: Request) -> Answer:
-        asked = {TopicPartition(topic, index): SPECS.get(at, at) for topic, index, at in request["offsets"]}
-        return {"offsets": [[*partition, one.offset] for partition, one in self._admin.list_partition_offsets(asked).items()]}
+        requested = {TopicPartition(topic, index): SPECS.get(at, at) for topic, index, at in request["offsets"]}
+        return {"offsets": [[*partition, one.offset] for partition, one in self._admin.list_partition_offsets(requested).items()]}
 
     def list_groups(self, request: Request) -> Answer:
         rows = self._admin.list_groups()

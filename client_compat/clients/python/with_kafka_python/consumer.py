@@ -86,8 +86,8 @@ class Consumer:
             self._consumer.seek(partition, offset)
 
     def offsets_for_times(self, request: Request) -> Answer:
-        asked = {TopicPartition(topic, index): at for topic, index, at in request["times"]}
-        found = self._consumer.offsets_for_times(asked, **limit(request))
+        timestamps = {TopicPartition(topic, index): at for topic, index, at in request["times"]}
+        found = self._consumer.offsets_for_times(timestamps, **limit(request))
         return {"offsets": [[*partition, one and one.offset, one and one.timestamp] for partition, one in found.items()]}
 
     def end_offsets(self, request: Request) -> Answer:

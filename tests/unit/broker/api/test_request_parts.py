@@ -37,14 +37,14 @@ def parts_of(request: Message) -> list[Any]:
 @pytest.mark.parametrize("key", SPLITS, ids=lambda key: ApiKey(key).name)
 def test_every_split_is_a_path_of_arrays_in_the_messages(key: int) -> None:
     for way in SPLITS[key]:
-        for message, path in ((request_class(key), way.asked.split(".")), (response_class(key), way.answers.split("."))):
+        for message, path in ((request_class(key), way.request_path.split(".")), (response_class(key), way.response_path.split("."))):
             struct: Any = message
             for name in path:
                 found = {field.name: field.type for field in wire_fields(struct)}
                 assert isinstance(found[name], ArrayOf), (message, path)
                 struct = found[name].element
         struct = request_class(key)
-        for name, keys in zip(way.asked.split("."), way.keys, strict=False):
+        for name, keys in zip(way.request_path.split("."), way.keys, strict=False):
             struct = {field.name: field.type for field in wire_fields(struct)}[name].element
             assert all(key in {field.name for field in wire_fields(struct)} for key in keys.split())
 
@@ -135,7 +135,7 @@ def test_results_of_a_split_topic_are_joined() -> None:
     way = SPLITS[ApiKey.LIST_OFFSETS][0]
     whole, *others = [answered(part, number) for number, part in enumerate(parts_of(ListOffsetsRequest(topics=topics)))]
     for other in others:
-        join(whole, other, way.answers.split("."))
+        join(whole, other, way.response_path.split("."))
     assert [topic.name for topic in whole.topics] == ["a", "b"]
     assert [[each.partition_index for each in topic.partitions] for topic in whole.topics] == [list(range(count))] * 2
     assert whole.throttle_time_ms == len(others)

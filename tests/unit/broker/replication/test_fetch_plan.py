@@ -177,7 +177,7 @@ def test_what_is_out_of_range_begins_where_the_leader_does() -> None:
     made.next_request(0)
     (step,) = made.answered(response(((T, 0), ErrorCode.OFFSET_OUT_OF_RANGE)), 0)
     assert step == FetchStep((T, 0), PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE), FetchAction.ASK_OFFSETS)
-    assert made.offsets_answered((T, 0), made.asked((T, 0)), 6, 9, 0) == RestartLog(6)
+    assert made.offsets_answered((T, 0), made.session_partition((T, 0)), 6, 9, 0) == RestartLog(6)
     logs[T, 0].restart_at(6)
     made.truncated((T, 0))
     assert (made[T, 0].fetch_offset, made[T, 0].last_fetched_epoch) == (6, -1)
@@ -189,7 +189,7 @@ def test_what_is_out_of_range_begins_where_the_leader_does() -> None:
 def test_a_leader_that_does_not_tell_its_offsets_is_asked_again_or_never(error: ErrorCode, action: FetchAction) -> None:
     made, _ = plan((T, 0))
     made.next_request(0)
-    sent = made.asked((T, 0))
+    sent = made.session_partition((T, 0))
     assert made.offsets_refused((T, 0), sent, error, 0) is action
     assert made.next_request(1) is None
     made.forget((T, 0))

@@ -39,7 +39,7 @@ def test_the_next_names_what_is_new_or_changed_and_what_is_gone() -> None:
     assert session.answered(0, 5, [])
     assert session.next({A: asks(1), C: asks(3)}) == ({}, [])
     assert session.next({}) == ({}, []), "what may not have changed need not be looked at"
-    assert session.asked == {A: asks(1), C: asks(3)}
+    assert session.session_partitions == {A: asks(1), C: asks(3)}
 
 
 def test_a_partition_that_is_not_to_be_fetched_is_not_named() -> None:

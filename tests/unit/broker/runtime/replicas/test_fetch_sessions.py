@@ -40,7 +40,7 @@ def begin(
 
 def answer(fetch: FetchContext, now: int = 0, **records: bytes) -> tuple[int, list[int]]:
     """Finish a fetch with these records by partition (`p0`, `p1`, …); return the session id and the partitions in the response."""
-    results = [(t, data(t.asked.partition, records.get(f"p{t.asked.partition}", b""))) for t in fetch.targets]
+    results = [(t, data(t.requested.partition, records.get(f"p{t.requested.partition}", b""))) for t in fetch.targets]
     session_id, sent = fetch.finish(results, now)
     return session_id, [found.partition_index for _, found in sent]
 
@@ -66,7 +66,7 @@ def test_a_fetch_of_nothing_opens_no_session(sessions: FetchSessions) -> None:
 def test_an_incremental_response_leaves_out_what_did_not_change(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     fetch = begin(sessions, session_id, 1)
-    assert [t.asked.partition for t in fetch.targets] == [0, 1, 2]
+    assert [t.requested.partition for t in fetch.targets] == [0, 1, 2]
     assert answer(fetch, p1=b"records") == (session_id, [1])
     assert answer(begin(sessions, session_id, 2)) == (session_id, [])
 
@@ -101,13 +101,13 @@ def test_after_a_divergence_of_which_a_follower_takes_nothing_else_the_high_wate
 def test_a_partition_that_gave_records_is_read_last_next_time(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     answer(begin(sessions, session_id, 1), p0=b"x")
-    assert [t.asked.partition for t in begin(sessions, session_id, 2).targets] == [1, 2, 0]
+    assert [t.requested.partition for t in begin(sessions, session_id, 2).targets] == [1, 2, 0]
 
 
 def test_an_incremental_request_changes_adds_and_forgets_partitions(sessions: FetchSessions) -> None:
     session_id = open_session(sessions)
     fetch = begin(sessions, session_id, 1, target(1, offset=50), target(7), forgotten=[0])
-    assert [(t.asked.partition, t.asked.fetch_offset) for t in fetch.targets] == [(1, 50), (2, 0), (7, 0)]
+    assert [(t.requested.partition, t.requested.fetch_offset) for t in fetch.targets] == [(1, 50), (2, 0), (7, 0)]
     assert sessions.partitions == 3
 
 
@@ -249,11 +249,11 @@ def read(fetch: FetchContext, harness: PartitionHarness, now: int = 0) -> list[i
     """Read the fetch's partitions to their ends, and finish it; return the partitions that were read."""
     results = []
     for each in fetch.targets:
-        partition = harness.partitions.get("t", each.asked.partition)
+        partition = harness.partitions.get("t", each.requested.partition)
         each.watch(partition, quiet=True)
-        results.append((each, data(each.asked.partition, high_watermark=partition.log.high_watermark)))
+        results.append((each, data(each.requested.partition, high_watermark=partition.log.high_watermark)))
     fetch.finish(results, now)
-    return [each.asked.partition for each, _ in results]
+    return [each.requested.partition for each, _ in results]
 
 
 def begun(sessions: FetchSessions, harness: PartitionHarness) -> FetchSession:
@@ -313,7 +313,7 @@ def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_tha
     assert read(begin(sessions, session.session_id, 1), harness) == [1]
     assert sessions.unsent(session.session_id)
     fetch = begin(sessions, session.session_id, 2)
-    assert [each.asked.partition for each in fetch.targets] == [1]
+    assert [each.requested.partition for each in fetch.targets] == [1]
     found = [(fetch.targets[0], data(1, high_watermark=1))]
     assert list(fetch.finish(found, 0)[1]) == found, "although the client was told the same before"
 

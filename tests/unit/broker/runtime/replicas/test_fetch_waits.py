@@ -33,12 +33,12 @@ class Harness:
     def read(self) -> None:
         """Mark both partitions as read and unchanged."""
         for target in self.session.targets.values():
-            target.watch(self.partition(target.asked.partition), quiet=True)
+            target.watch(self.partition(target.requested.partition), quiet=True)
             self.session.mark_clean(target)
 
     @property
     def changed(self) -> set[int]:
-        return {target.asked.partition for target in self.session.pending()}
+        return {target.requested.partition for target in self.session.pending()}
 
     def wait(self, missing: int, deadline: int = 1000) -> asyncio.Future[bool]:
         return self.waits.wait(self.session, missing, deadline)
@@ -132,7 +132,7 @@ async def test_whatever_ended_a_wait_leaves_nothing_behind(harness: Harness, how
     assert len(harness.timers) == 0
     assert harness.session.waiter is None
     for target in harness.session.targets.values():
-        watched = harness.partition(target.asked.partition).watchers
+        watched = harness.partition(target.requested.partition).watchers
         assert list(watched) == ([] if target in harness.session.dirty else [target])
 
 
