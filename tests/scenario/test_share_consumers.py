@@ -28,6 +28,7 @@ SETTINGS = {"group.share.min.record.lock.duration.ms": "1000", "group.share.hear
 SETTINGS |= {"group.share.min.heartbeat.interval.ms": "1000"}
 NUMBERS = itertools.count()
 SHORT_LOCK_MS = "2000"
+LONGEST_LOCK_MS = "60000"
 RENEWED_LOCK_MS = 8_000
 
 
@@ -171,17 +172,23 @@ def test_the_share_groups_tool_describes_resets_and_deletes_a_group(harness: Har
     def share_groups(*arguments: str) -> str:
         return run(tools, harness, "kafka-share-groups", *arguments)
 
+    def described() -> tuple[str, str]:
+        (offsets,) = table(share_groups("--describe", *of_group, "--offsets"), "GROUP")
+        return offsets["START-OFFSET"], offsets["LAG"]
+
     of_group = ("--group", harness.group)
+    harness.configure(share__record__lock__duration__ms=LONGEST_LOCK_MS)  # a lock's expiry writes the state, too
     with harness.member() as member:
         assert everything(member) == ALL.split()
         assert [member.say("accept 0 1 2"), member.say("release 3 4 5"), member.say("commit")] == ["done", "done", "ok"]
+        assert described() == ("0", "3"), "the start offset as of the last write, which accepted the records"
         (state,) = table(share_groups("--describe", *of_group, "--state").replace("COORDINATOR (ID)", "ADDRESS ID"), "GROUP")
         assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
         (one,) = table(share_groups("--describe", *of_group, "--members"), "GROUP")
         assert one["ASSIGNMENT"] == f"{harness.topic}:0"
-        member.close()
-    (offsets,) = table(share_groups("--describe", *of_group, "--offsets"), "GROUP")
-    assert (offsets["START-OFFSET"], offsets["LAG"]) == ("0", "3")  # the start offset as of the last write, which accepted the records
+        assert [record[0] for record in everything(member, 3)] == ["3", "4", "5"]
+        member.close()  # releases them, which is the next write
+    assert described() == ("3", "3")
     (reset,) = table(share_groups("--reset-offsets", *of_group, "--topic", harness.topic, "--to-earliest", "--execute"), "GROUP")
     assert reset["NEW-OFFSET"] == "0"
     with harness.member() as member:

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,12 +32,17 @@ type member struct {
 	held   []*kgo.Record
 
 	mu      sync.Mutex // of results, which the client's callback adds to
-	results []string
+	results map[partition]error
+}
+
+type partition struct {
+	topic string
+	index int32
 }
 
 // Serve answers the commands of in until it ends or says "close". The arguments are bootstrap servers, group and topic.
 func Serve(arguments []string, in io.Reader, out io.Writer) error {
-	of := &member{}
+	of := &member{results: map[partition]error{}}
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(strings.Split(arguments[0], ",")...),
 		kgo.ShareGroup(arguments[1]),
@@ -99,7 +105,9 @@ func (of *member) poll(words []string) string {
 	return orNothing(found)
 }
 
-// commit waits for the answers to all acknowledgements.
+// commit waits for the answers to all acknowledgements, and returns one result per partition, as Java's commitSync does: "ok", or the first
+// error. A fetch may carry acknowledgements that the program has just made, and the flush sends the rest, so a partition may have several
+// answers.
 func (of *member) commit() string {
 	ctx, cancel := context.WithTimeout(context.Background(), flushWait)
 	defer cancel()
@@ -108,19 +116,26 @@ func (of *member) commit() string {
 	}
 	of.mu.Lock()
 	defer of.mu.Unlock()
-	results := of.results
-	of.results = nil
-	return orNothing(results)
+	var found []string
+	for _, err := range of.results {
+		if err == nil {
+			found = append(found, "ok")
+		} else {
+			found = append(found, err.Error())
+		}
+	}
+	clear(of.results)
+	slices.Sort(found)
+	return orNothing(found)
 }
 
 func (of *member) acknowledged(_ *kgo.Client, results kgo.ShareAckResults) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	for _, result := range results {
-		if result.Err == nil {
-			of.results = append(of.results, "ok")
-		} else {
-			of.results = append(of.results, result.Err.Error())
+		at := partition{result.Topic, result.Partition}
+		if of.results[at] == nil {
+			of.results[at] = result.Err
 		}
 	}
 }
