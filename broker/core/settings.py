@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any
 
 from ottla.broker.core.acl import AUTHORIZERS, PRINCIPALS, STANDARD_AUTHORIZER
@@ -566,9 +567,14 @@ def topic_defaults(settings: BrokerSettings) -> dict[str, Value]:
 
 def topic_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
     """Return the settings that a topic can have: those of the release that the broker is like."""
-    known = settings.like.table.topic_settings
+    return _topic_keys_of(settings.like)
+
+
+@cache
+def _topic_keys_of(like: Likeness) -> Mapping[str, ConfigKey]:
+    known = like.table.topic_settings
     older = {name: key._replace(default=known[name]) for name, key in OLDER_TOPIC_KEYS.items() if name in known}
-    return {name: key for name, key in TOPIC_KEYS.items() if not settings.like.lacks_of_topics(name)} | older
+    return {name: key for name, key in TOPIC_KEYS.items() if not like.lacks_of_topics(name)} | older
 
 
 def _topic_default(key: ConfigKey, settings: BrokerSettings) -> Value:
