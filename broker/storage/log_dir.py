@@ -94,6 +94,7 @@ class LogDir:
         self._written: dict[str, tuple[int, dict[Key, int]]] = {}
         """By checkpoint, the number and the content of the last write."""
         self._found: dict[str, dict[Key, int]] = {}
+        self._renamed = False
         self._lock = files.lock(path)
 
     @property
@@ -317,6 +318,7 @@ class LogDir:
     def _rename(self, key: Key, suffix: str) -> Path:
         target = self.path / set_aside(*key, self._random_bytes(16), suffix)
         self._files.rename(self.path / live_name(*key), target)
+        self._renamed = True
         return target
 
     def removal_checkpoint(self) -> Write:
@@ -344,6 +346,13 @@ class LogDir:
                 raise FsyncFailed(*e.args) from e
 
         return write
+
+    @property
+    def needs_removal_checkpoint(self) -> bool:
+        """Whether the start has renamed a directory, or found a partition in a checkpoint that is not here any more: the process was killed
+        before the removal's checkpoint."""
+        here = self.logs.keys() | self.failed.keys()
+        return self._renamed or any(not found.keys() <= here for found in self._found.values())
 
     def due_deletions(self, now_ms: int) -> Iterator[Write]:
         """Yield functions that remove deleted partitions and files from the disk, once their delay is over. Call each of them once.

@@ -332,7 +332,8 @@ class Publisher:
             text = "without one" if log.topic_id == ZERO_ID else id_text(log.topic_id)
             logger.warning("renaming %s-%d as stray: this broker has no replica of such a partition of topic id %s", name, index, text)
             self._log_dir.mark_stray(name, index)
-        self._log_dir.removal_checkpoint()()
+        if self._log_dir.needs_removal_checkpoint:
+            self._log_dir.removal_checkpoint()()
 
     def _log_config_at_start(self, name: str, known: dict[frozenset[tuple[str, str]], LogConfig]) -> LogConfig:
         """Return a topic's configuration. Topics with the same overrides (most have none) share one object, by `known`."""

@@ -68,6 +68,23 @@ async def test_a_directory_missing_from_the_metadata_log_is_renamed_stray(tmp_pa
     again.crash()
 
 
+async def test_a_start_rewrites_the_checkpoints_only_to_remove_partitions_from_them(tmp_path: Path) -> None:
+    opened = await with_topic(tmp_path, NewTopic("t"), NewTopic("u"))
+    for name in ("t", "u"):
+        opened.append(name, 0)
+    opened.close()
+    checkpoint = tmp_path / "recovery-point-offset-checkpoint"
+    as_closed = checkpoint.read_text()
+    again = TopicDir(tmp_path)
+    assert checkpoint.read_text() == as_closed
+    again.log_dir.delete_log("u", 0)
+    again.crash()  # between the rename and the removal's checkpoint
+    assert "\nu 0 " in checkpoint.read_text()
+    TopicDir(tmp_path).crash()
+    assert "\nt 0 " in checkpoint.read_text()
+    assert "\nu 0 " not in checkpoint.read_text()
+
+
 async def test_a_directory_without_partition_metadata_belongs_to_the_topic_of_its_name(tmp_path: Path) -> None:
     opened = await with_topic(tmp_path, NewTopic("t"))
     opened.append("t", 0)
