@@ -74,6 +74,9 @@ REDIRECTED_SINCE: Final = 16
 ANY_REPLICA_SINCE: Final = 11
 """The first version in which consumers may fetch from followers (KIP-392)."""
 
+ZSTD_SINCE: Final = 10
+"""The first version whose clients know zstd (KIP-110)."""
+
 
 _BATCH: Final = 50
 """The number of partitions that a large fetch reads before it yields to other requests. At 10 us each, a batch takes 0.5 ms."""
@@ -533,6 +536,8 @@ def _add(
         last = topics[-1].topic_id if ctx.version >= 13 else topics[-1].topic
     sent = ctx.services.traffic.to_followers if requester.follows else ctx.services.traffic.to_consumers
     bytes_out = sent.by_topic
+    if ctx.version < ZSTD_SINCE and not ctx.services.settings.like.has_zstd_for_all:
+        send = [(target, _without_zstd(ctx, target, data)) for target, data in send]
     for target, data in send:
         if data.records:
             bytes_out[target.topic] = bytes_out.get(target.topic, 0) + len(data.records)
@@ -540,6 +545,24 @@ def _add(
             last = target.topic
             topics.append(FetchableTopicResponse(topic_id=last) if isinstance(last, bytes) else FetchableTopicResponse(topic=last))
         topics[-1].partitions.append(data)
+
+
+def _without_zstd(ctx: Context[PartitionServices], target: FetchTarget, data: PartitionData) -> PartitionData:
+    """Return the result, but an error if the topic has the setting for zstd (KAFKA KafkaApis.maybeConvertFetchedData). Batches with zstd
+    in topics without the setting are returned.
+    """
+    if data.error_code != ErrorCode.NONE:
+        return data
+    try:
+        config = ctx.services.partitions.get(target.topic, target.requested.partition).log.config
+    except Rejected:  # a large fetch yields between the read and the response, and the partition was removed meanwhile
+        return data
+    if config.compression_type != "zstd":
+        return data
+    refused = PartitionData(target.requested.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1, -1, -1, records=None)
+    if not ctx.services.settings.like.lists_no_aborted_transactions:
+        refused.aborted_transactions, refused.records = None, b""
+    return refused
 
 
 def _endpoints(ctx: Context[PartitionServices], results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:

@@ -43,6 +43,7 @@ _STATES_OF_ANY_CASE: Final = (3, 8)
 _TYPED_CLIENT_METRICS: Final = (4, 1)
 _NO_ABORTED_LISTED: Final = (3, 0)
 _LOGGER_ERRORS: Final = (3, 2)
+_ZSTD_FOR_ALL: Final = (4, 0)
 _ZOOKEEPER: Final = "ZooKeeper"
 """The mode of releases whose brokers kept metadata in ZooKeeper."""
 
@@ -116,6 +117,11 @@ class Likeness:
     def lists_no_aborted_transactions(self) -> bool:
         """Whether Fetch returns an empty list of aborted transactions for an unknown partition. Before 3.0 it returned null."""
         return self._order >= _NO_ABORTED_LISTED
+
+    @property
+    def has_zstd_for_all(self) -> bool:
+        """Whether every Fetch returns records of topics with `compression.type=zstd`. Before 4.0 those below version 10 were rejected."""
+        return self._order >= _ZSTD_FOR_ALL
 
     @property
     def has_logger_errors(self) -> bool:

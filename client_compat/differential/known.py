@@ -101,7 +101,6 @@ KNOWN: tuple[KnownDifference, ...] = (
 
 DESCRIBED = "A release describes settings with its own types, synonyms and texts, and other settings as alterable"
 NOT_YET = "While a group has no coordinator yet, a release before 4.0 answers TxnOffsetCommit with NOT_COORDINATOR"
-OLD_ZSTD = "A release before 4.0 refuses zstd to consumers of before 2.1"
 UNBOUNDED = "An older release accepts compressed client metrics of any decompressed size"
 REPEATED = "In a release before 4.4, a write of share state that a leader repeats after a later one moves the start offset back"
 HIDDEN = "A release before 3.6 shows the internal settings of tiered storage of a new topic"
@@ -144,7 +143,6 @@ KNOWN_OF_OLDER: tuple[KnownDifference, ...] = (
     KnownDifference(ACCIDENT, "PRODUCE", "", label="no records", kafka="<closed>"),
     KnownDifference(NO_PORT, "GET_TELEMETRY_SUBSCRIPTIONS", r"subscription_id|requested_metrics\[0\]", label="of any port.*"),
     KnownDifference(ACCIDENT, "FETCH", r"node_endpoints.*", label="as a replica", ours="None"),
-    KnownDifference(OLD_ZSTD, "FETCH", r"responses.*", label="the end", kafka=r"76 .*|-1|\[\]|None"),
     KnownDifference(UNBOUNDED, "PUSH_TELEMETRY", "error_code", label=r"\w+ of more than there may be.*", kafka="0 NONE"),
     KnownDifference(
         REPEATED,

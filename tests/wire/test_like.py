@@ -386,6 +386,25 @@ def test_an_unknown_partition_has_a_list_of_aborted_transactions_since_3_0(relea
         assert client.call(request, 12).responses[0].partitions[0].aborted_transactions == aborted
 
 
+@pytest.mark.parametrize(
+    ("release", "version", "code"),
+    [
+        ("3.9", 9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ("3.9", 10, ErrorCode.NONE),
+        ("4.0", 9, ErrorCode.NONE),
+    ],
+)
+def test_a_topic_with_zstd_is_read_by_clients_that_know_it_before_4_0(release: str, version: int, code: ErrorCode) -> None:
+    topics = [CreatableTopic("limited", 1, 1, configs=[CreatableTopicConfig("compression.type", "zstd")]), CreatableTopic("plain", 1, 1)]
+    asked = FetchRequest(topics=[FetchTopic(topic.name, partitions=[FetchPartition(0)]) for topic in topics])
+    with InProcessBroker(like=release) as broker, asking(broker) as client:
+        client.call(CreateTopicsRequest(topics=topics))
+        assert produced(client, build_batch([SimpleRecord(None, b"v", 1)])).error_code == ErrorCode.NONE
+        found, other = (topic.partitions[0] for topic in client.call(asked, version).responses)
+        assert (found.error_code, bool(found.records), found.high_watermark) == (code, not code, -1 if code else 1)
+        assert other.error_code == ErrorCode.NONE
+
+
 WITH_ZOOKEEPER, WITH_KRAFT = "3.2", "3.3"
 
 
