@@ -103,7 +103,8 @@ class Admin:
             }
             for one in result.members
         ]
-        return {"state": _word(result.state), "type": _word(result.type), "assignor": result.partition_assignor, "members": members}
+        kind = {"type": _word(result.type)} if hasattr(result, "type") else {}  # 2.6 has none
+        return {"state": _word(result.state), "assignor": result.partition_assignor, "members": members, **kind}
 
     def group_offsets(self, request: Request) -> Answer:
         groups = [ConsumerGroupTopicPartitions(request["group"])]
