@@ -8,7 +8,7 @@ session, as behind any pending request.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import partial
 from typing import Final
@@ -74,13 +74,13 @@ class FaultInterceptors:
 
     async def _delivered(self, call: Call, handle: Handle, delays: Iterable[FaultAction]) -> Message | None:
         await self._wait(call, delays, "request")
-        await self._move(call, call.size)
+        await self._move(call, lambda: call.size)
         response = await _awaited(handle())
         if response is not None:
             if _rule(call, FaultAction.SWALLOW) is not None:
                 await self._parked()
             await self._wait(call, _ANSWERED_LATE, "response")
-            await self._move(call, _size_of(call, response))
+            await self._move(call, partial(_size_of, call, response))
             cut = _rule(call, FaultAction.CUT_RESPONSE)
             if cut is not None:
                 raise CloseConnection("a scripted fault cuts its response", FinalResponse([_first_bytes(call, response, cut.bytes)]))
@@ -107,11 +107,11 @@ class FaultInterceptors:
             _change(call, response)
         return response
 
-    async def _move(self, call: Call, size: int) -> None:
-        """Wait as long as `size` bytes take at the rate of the SLOW rules (`bytes` per second)."""
+    async def _move(self, call: Call, size: Callable[[], int]) -> None:
+        """Wait as long as `size()` bytes take at the rate of the SLOW rules (`bytes` per second)."""
         for rule in call.rules:
             if rule.action is _SLOW and rule.bytes:
-                await self._pause(call, size * 1000 // rule.bytes)
+                await self._pause(call, size() * 1000 // rule.bytes)
 
     async def _wait(self, call: Call, actions: Iterable[FaultAction], what: str) -> None:
         for rule in call.rules:

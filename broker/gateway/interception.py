@@ -33,7 +33,7 @@ from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.subject import subject_of
-from ottla.broker.gateway.rewriting import AddressView, change, decoded, sized
+from ottla.broker.gateway.rewriting import AddressView, Steps, at_once, decoded, sized
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, encode_response, request_class
 from ottla.protocol.errors import ProtocolError
@@ -166,13 +166,12 @@ class InterceptedRequest:
         call.response_bytes = PREFIX_BYTES + len(frame)
         header = self.request.header
         self._is_large = self._is_large or len(frame) > limits.DECODED_AT_ONCE_BYTES
-        decode = partial(decoded, header.api_key, header.api_version, frame, limits.GATEWAY_LOGGED_ELEMENTS)
+        steps = decoded(header.api_key, header.api_version, frame, view, limits.GATEWAY_LOGGED_ELEMENTS)
         if self._is_large:
             async with self._decoding:
-                self._version, response = await on_thread(decode)
+                self._version, response, changed = await _in_turns(steps)
         else:
-            self._version, response = decode()
-        changed = change(header.api_key, self._version, response, view)
+            self._version, response, changed = at_once(steps)
         if self._raw is None and not changed:
             self._raw = sized(frame)
         message: Message = response
@@ -214,6 +213,19 @@ async def on_thread(compute: Callable[[], T]) -> T:
     finally:
         await asyncio.wait([computing])
         del computing  # its exception refers to this frame
+
+
+async def _in_turns(steps: Steps[T]) -> T:
+    """Run the steps, their long work on a thread, with turns of other connections in between, and return the result."""
+    result = None
+    while True:
+        try:
+            work = steps.send(result)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        await asyncio.sleep(0)
+        result = None if work is None else await on_thread(work)
 
 
 async def _finish(asking: InterceptedRequest, call: Call, answer: Awaitable[Any]) -> Reply:

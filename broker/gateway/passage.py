@@ -26,9 +26,9 @@ from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.gateway.frame_stream import FrameFate, FrameStream
 from ottla.broker.gateway.interception import InterceptedRequest, Interception
-from ottla.broker.gateway.rewriting import GSSAPI, AddressView, Steps, change, is_rewritten, is_understood, rewritten, sized
+from ottla.broker.gateway.rewriting import GSSAPI, AddressView, Steps, at_once, decoded, is_rewritten, is_understood, rewritten, sized
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import Request, decode_request, decode_response, encode_response, request_class
+from ottla.protocol.codec import Request, decode_request, encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, MalformedHeader, ProtocolError, UnsupportedVersion
 from ottla.protocol.headers import read_request_header, skip_header_tags
@@ -84,7 +84,7 @@ class Passage:
         self._responses = FrameStream(self._response, self._take_response, limits.NODE_RESPONSE_BYTES)
         self._pending: asyncio.Task[Reply] | None = None
         """Ends with the reply to an intercepted request; the client's next request waits."""
-        self._rewriting: Steps | None = None
+        self._rewriting: Steps[list[Buffer]] | None = None
         """Makes the response to the oldest request, which has arrived."""
         self._rewriting_bytes = 0
         self._work: Callable[[], Any] | None = None
@@ -342,8 +342,7 @@ class Passage:
             self._rewriting = steps
 
     def _end_handshake(self, in_flight: _InFlightRequest, mechanism: str, frame: memoryview) -> None:
-        response = decode_response(in_flight.api_key, in_flight.version, frame, limits.GATEWAY_ELEMENTS)[1]
-        changed = change(in_flight.api_key, in_flight.version, response, self._view)
+        _, response, changed = at_once(decoded(in_flight.api_key, in_flight.version, frame, self._view))
         if mechanism == GSSAPI and not response.error_code:
             peer_logger.warning(
                 "Refused GSSAPI: a Kerberos ticket is for the host that the client connects to, which is this gateway and not the "

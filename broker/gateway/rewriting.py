@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.gateway.address_book import Address
@@ -37,6 +37,12 @@ class AddressView(Protocol):
         """Store a topic's id and name."""
 
 
+T = TypeVar("T")
+
+Steps = Generator[Callable[[], Any] | None, Any, T]
+"""A generator that yields None between short steps of work, and a function whose work is longer: the caller sends its result, computed on
+any thread."""
+
 GSSAPI: Final = "GSSAPI"
 _SIZE: Final = struct.Struct(">i")
 _UNSUPPORTED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -45,36 +51,40 @@ _ERROR_CODE: Final = slice(4, 6)
 """Where ApiVersions has its error code in every version, after the correlation id."""
 
 
-def _metadata(response: Any, view: AddressView) -> bool:
-    for topic in response.topics:
+def _metadata(response: Any, view: AddressView) -> Steps[bool]:
+    for number, topic in enumerate(response.topics):
         if topic.name and any(topic.topic_id):
             view.learn(topic.topic_id, topic.name)
-    return _moved(response.brokers, "node_id", view)
+        if number % limits.GATEWAY_STEPS == 0:
+            yield None
+    return (yield from _moved(response.brokers, "node_id", view))
 
 
-def _brokers(response: Any, view: AddressView) -> bool:
+def _brokers(response: Any, view: AddressView) -> Steps[bool]:
     return _moved(response.brokers, "broker_id", view)
 
 
-def _coordinators(response: Any, view: AddressView) -> bool:
+def _coordinators(response: Any, view: AddressView) -> Steps[bool]:
     return _moved([response, *response.coordinators], "node_id", view)
 
 
-def _endpoints(response: Any, view: AddressView) -> bool:
+def _endpoints(response: Any, view: AddressView) -> Steps[bool]:
     return _moved(response.node_endpoints, "node_id", view)
 
 
-def _offered(response: Any, _: AddressView) -> bool:
+def _offered(response: Any, _: AddressView) -> Steps[bool]:
+    yield from ()
     return offer(response)
 
 
-def _mechanisms(response: Any, _: AddressView) -> bool:
+def _mechanisms(response: Any, _: AddressView) -> Steps[bool]:
+    yield from ()
     before = len(response.mechanisms)
     response.mechanisms = [name for name in response.mechanisms if name != GSSAPI]
     return len(response.mechanisms) != before
 
 
-_CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, AddressView], bool]]]] = {
+_CHANGES: Final[Mapping[int, tuple[int, Callable[[Any, AddressView], Steps[bool]]]]] = {
     ApiKey.PRODUCE: (10, _endpoints),
     ApiKey.FETCH: (16, _endpoints),
     ApiKey.METADATA: (0, _metadata),
@@ -100,18 +110,30 @@ def is_understood(api_key: int, version: int) -> bool:
     return message.MIN_VERSION <= version <= message.MAX_VERSION
 
 
-def decoded(api_key: int, version: int, frame: memoryview, elements: int = limits.GATEWAY_ELEMENTS) -> tuple[int, Any]:
-    """Return the version of a response and the decoded response. The version is that of the request, except for ApiVersions with
-    UNSUPPORTED_VERSION, which has version 0 (KIP-511). Raises ProtocolError, also if its arrays have more than `elements` in total.
+def at_once(steps: Steps[T]) -> T:
+    """Run all steps now, on this thread, and return the result."""
+    result = None
+    try:
+        while True:
+            work = steps.send(result)
+            result = None if work is None else work()
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def decoded(
+    api_key: int, version: int, frame: memoryview, view: AddressView, elements: int = limits.GATEWAY_ELEMENTS
+) -> Steps[tuple[int, Any, bool]]:
+    """Return, in steps, the version of a response, the decoded response with the gateway's addresses, and whether anything changed. The
+    version is that of the request, except for ApiVersions with UNSUPPORTED_VERSION, which has version 0 (KIP-511). Raises ProtocolError,
+    also if its arrays have more than `elements` in total.
     """
     if api_key == ApiKey.API_VERSIONS and frame[_ERROR_CODE] == _UNSUPPORTED:
         version = 0  # KIP-511
-    return version, decode_response(api_key, version, frame, elements)[1]
-
-
-def change(api_key: int, version: int, response: Any, view: AddressView) -> bool:
-    """Change a response in place; return whether anything changed. Raises ProtocolError."""
-    return is_rewritten(api_key, version) and _CHANGES[api_key][1](response, view)
+    _, response = yield partial(decode_response, api_key, version, frame, elements)
+    changed = is_rewritten(api_key, version) and (yield from _CHANGES[api_key][1](response, view))
+    return version, response, changed
 
 
 def sized(frame: memoryview) -> list[Buffer]:
@@ -119,35 +141,32 @@ def sized(frame: memoryview) -> list[Buffer]:
     return [_SIZE.pack(len(frame)), frame]
 
 
-Steps = Generator[Callable[[], Any] | None, Any, list[Buffer]]
-"""A generator that yields None between short steps of work, and a function whose work is longer: the caller sends its result, computed on
-any thread."""
-
-
-def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> Steps:
+def rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> Steps[list[Buffer]]:
     """Return, in steps, the response to send in place of `frame`, with its size prefix. Raises ProtocolError for an invalid response."""
     if api_key == ApiKey.METADATA:
         return (yield from _metadata_rewritten(version, frame, view))
+    steps = _rewritten(api_key, version, frame, view)
+    return (yield from steps) if len(frame) > limits.DECODED_AT_ONCE_BYTES else at_once(steps)
+
+
+def _rewritten(api_key: int, version: int, frame: memoryview, view: AddressView) -> Steps[list[Buffer]]:
     if not is_understood(api_key, version) and frame[_ERROR_CODE] != _UNSUPPORTED:  # ApiVersions of a newer client
         failed = frame[_ERROR_CODE] != _NO_ERROR
         return sized(frame) if failed else encode_response(api_key, 0, _correlation_id(frame), newer_client_response())
-    is_large = len(frame) > limits.DECODED_AT_ONCE_BYTES
-    decode = partial(decoded, api_key, version, frame)
-    version, response = (yield decode) if is_large else decode()
-    if not change(api_key, version, response, view):
+    version, response, changed = yield from decoded(api_key, version, frame, view)
+    if not changed:
         return sized(frame)
-    encode = partial(encode_response, api_key, version, _correlation_id(frame), response)
-    again: list[Buffer] = (yield encode) if is_large else encode()
+    again: list[Buffer] = yield partial(encode_response, api_key, version, _correlation_id(frame), response)
     return again
 
 
-def _metadata_rewritten(version: int, frame: memoryview, view: AddressView) -> Steps:
+def _metadata_rewritten(version: int, frame: memoryview, view: AddressView) -> Steps[list[Buffer]]:
     response, pos = decode_response_head(ApiKey.METADATA, version, frame, "brokers", limits.GATEWAY_NODES_MAX)
     for known in topic_ids(version, frame, pos) if version >= FIRST_VERSION else ():
         if known is not None:
             view.learn(*known)
         yield None
-    if not _moved(response.brokers, "node_id", view):
+    if not (yield from _moved(response.brokers, "node_id", view)):
         return sized(frame)
     return encode_response_head(version, _correlation_id(frame), response, "brokers", frame[pos:])
 
@@ -177,15 +196,37 @@ def _restricted(api: ApiVersion) -> bool:
     return api.min_version <= api.max_version
 
 
-def _moved(entries: Sequence[Any], id_field: str, view: AddressView) -> bool:
+def _moved(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bool]:
     """Replace the address of each entry by the gateway's; return whether anything changed. Raises ProtocolError, before any port is
     opened, if there are too many brokers.
     """
-    brokers = [(getattr(entry, id_field), entry.host, entry.port) for entry in entries]
-    if len({node_id for node_id, _, _ in brokers}) > limits.GATEWAY_NODES_MAX:
-        raise ProtocolError(f"the cluster names more than {limits.GATEWAY_NODES_MAX} brokers")
+    steps = _moved_in_steps(entries, id_field, view)
+    return (yield from steps) if len(entries) > limits.GATEWAY_NODES_MAX else at_once(steps)
+
+
+def _moved_in_steps(entries: Sequence[Any], id_field: str, view: AddressView) -> Steps[bool]:
+    named, brokers = yield partial(_named, entries, id_field)
     # In order, so that brokers that are new together get their ports in order; once each, because 10,000 groups have few coordinators.
-    addresses = {broker: view.exchange(*broker) for broker in sorted(set(brokers))}
-    for entry, broker in zip(entries, brokers, strict=True):
+    addresses = {broker: view.exchange(*broker) for broker in brokers}
+    if all(address == broker[1:] for broker, address in addresses.items()):
+        return False
+    yield partial(_readdress, entries, named, addresses)
+    return True
+
+
+_Named = tuple[int, str, int]
+"""A broker's node id, host and port."""
+
+
+def _named(entries: Sequence[Any], id_field: str) -> tuple[list[_Named], list[_Named]]:
+    """Return the broker that each entry names, and all of these brokers once, sorted. Raises ProtocolError for too many."""
+    named = [(getattr(entry, id_field), entry.host, entry.port) for entry in entries]
+    brokers = set(named)
+    if len(brokers) > limits.GATEWAY_NODES_MAX:
+        raise ProtocolError(f"the cluster names more than {limits.GATEWAY_NODES_MAX} brokers")
+    return named, sorted(brokers)
+
+
+def _readdress(entries: Sequence[Any], named: Sequence[_Named], addresses: Mapping[_Named, Address]) -> None:
+    for entry, broker in zip(entries, named, strict=True):
         entry.host, entry.port = addresses[broker]
-    return any(address != broker[1:] for broker, address in addresses.items())

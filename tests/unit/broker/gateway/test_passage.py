@@ -172,7 +172,7 @@ def coordinators(host: str, port: int, count: int = 10_000) -> FindCoordinatorRe
     return FindCoordinatorResponse(coordinators=[Coordinator(f"group-{number}", 1, host, port) for number in range(count)])
 
 
-def test_a_large_find_coordinator_response_is_decoded_and_encoded_by_the_caller_and_later_responses_wait_for_it() -> None:
+def test_a_large_find_coordinator_response_is_decoded_changed_and_encoded_by_the_caller_and_later_responses_wait_for_it() -> None:
     passing, computed = passage(), 0
     passing.from_client(request(FindCoordinatorRequest("", 0, ["g"]), 4, 1) + request(HeartbeatRequest("g"), 4, 2))
     later = response(HeartbeatResponse(), 4, 2)
@@ -182,7 +182,8 @@ def test_a_large_find_coordinator_response_is_decoded_and_encoded_by_the_caller_
         passing.compute()
         computed += 1
         passing.rewrite_more()
-    assert (computed, to_client(passing)) == (2, response(coordinators("gw", 20_001), 4, 1) + later)
+    assert computed == 4
+    assert to_client(passing) == response(coordinators("gw", 20_001), 4, 1) + later
     assert passing.held_bytes == 0
 
 
