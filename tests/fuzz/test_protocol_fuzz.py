@@ -157,11 +157,11 @@ def test_a_frame_with_a_true_header_is_a_request_or_refused(tail: bytes, key: Ap
         whole = b"".join(encode_request(key, version, 7, client_id, message()))[SIZE_BYTES:]
         request = decode_request(whole + tail)  # what is behind it is not looked at
         assert (request.header, request.body) == (header, message())
-    asked = response_class(key)
+    response_type = response_class(key)
     with suppress(ProtocolError):
-        correlation_id, response = decode_response(key, asked.MAX_VERSION, frame)
+        correlation_id, response = decode_response(key, response_type.MAX_VERSION, frame)
         assert correlation_id == int.from_bytes(frame[:4], signed=True)
-        assert type(response) is asked
+        assert type(response) is response_type
 
 
 @seed(SEED)

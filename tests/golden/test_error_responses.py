@@ -70,13 +70,13 @@ def body_of(message: Message, version: int) -> bytes:
     return b"".join([*parts, last]) if parts else bytes(head)
 
 
-def kafkas(asked: list[Case], error: ErrorCode) -> list[str]:
+def kafkas(all_cases: list[Case], error: ErrorCode) -> list[str]:
     jars = jars_or_skip()
     try:
         path = f"{compiled('ErrorResponses')}:{jars}/*"
     except KafkaMissing as missing:
         pytest.skip(str(missing))
-    lines = "".join(f"{int(case.key)} {case.version} {int(error)} {case.body.hex()} {TEXT}\n" for case in asked)
+    lines = "".join(f"{int(case.key)} {case.version} {int(error)} {case.body.hex()} {TEXT}\n" for case in all_cases)
     run = subprocess.run([java(), "-cp", path, "ErrorResponses"], input=lines, capture_output=True, text=True, timeout=120, check=True)
     return run.stdout.splitlines()
 
@@ -92,12 +92,12 @@ def plain(value: Any) -> Any:
 
 @pytest.mark.parametrize("error", [ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED])
 def test_a_rejected_request_has_kafkas_error_response(error: ErrorCode) -> None:
-    asked = list(cases())
-    answers = kafkas(asked, error)
-    assert len(answers) == len(asked)
-    assert answers.count("?") < len(asked) / 10, "nearly all are compared"
+    all_cases = list(cases())
+    answers = kafkas(all_cases, error)
+    assert len(answers) == len(all_cases)
+    assert answers.count("?") < len(all_cases) / 10, "nearly all are compared"
     different = []
-    for case, answer in zip(asked, answers, strict=True):
+    for case, answer in zip(all_cases, answers, strict=True):
         where = f"{case.key.name} {case.version} {case.content}"
         if answer == "?":  # of a later release than the jars'
             continue

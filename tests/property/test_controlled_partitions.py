@@ -144,13 +144,13 @@ class Partitions(RuleBasedStateMachine):
             return
         isr = [replica for replica in now.replicas if replica in members or replica == now.leader]
         epochs = {member: broker.epoch for member, broker in self.state.image.brokers.items() if by_epoch}
-        asked = PartitionData(
+        partition_data = PartitionData(
             index,
             now.leader_epoch,
             new_isr_with_epochs=[BrokerState(member, epochs.get(member, -1)) for member in isr],
             partition_epoch=now.partition_epoch,
         )
-        request = AlterPartitionRequest(now.leader, leader.epoch, [TopicData(topic.topic_id, [asked])])
+        request = AlterPartitionRequest(now.leader, leader.epoch, [TopicData(topic.topic_id, [partition_data])])
         self.live.run(alter_partition(self.state, request))
 
     @rule(kind=st.sampled_from([0, 1]))
@@ -165,8 +165,8 @@ class Partitions(RuleBasedStateMachine):
     @rule(pick=picks, to=st.none() | st.lists(brokers, min_size=1, max_size=4, unique=True))
     def move(self, pick: int, to: list[int] | None) -> None:
         topic, index, _ = self.partition(pick)
-        asked = [ReassignableTopic(topic.name, [ReassignablePartition(index, to)])]
-        self.live.run(alter_partition_reassignments(self.state, AlterPartitionReassignmentsRequest(topics=asked)))
+        topics = [ReassignableTopic(topic.name, [ReassignablePartition(index, to)])]
+        self.live.run(alter_partition_reassignments(self.state, AlterPartitionReassignmentsRequest(topics=topics)))
 
     @precondition(lambda self: self.directories and self.state.image.topics)
     @rule(pick=picks, broker_id=brokers, choice=st.integers(0, 2))
@@ -176,8 +176,8 @@ class Partitions(RuleBasedStateMachine):
         if broker is not None:
             topic, index, _ = self.partition(pick)
             place = [*broker.directories, b"?" * 16][min(choice, len(broker.directories))]
-            asked = DirectoryData(place, [PlacedTopic(topic.topic_id, [Placed(index)])])
-            self.live.run(assign_directories(self.state, AssignReplicasToDirsRequest(broker_id, broker.epoch, [asked])))
+            directory = DirectoryData(place, [PlacedTopic(topic.topic_id, [Placed(index)])])
+            self.live.run(assign_directories(self.state, AssignReplicasToDirsRequest(broker_id, broker.epoch, [directory])))
 
     # --- what holds -------------------------------------------------------------------------------------------------------------
 

@@ -261,7 +261,7 @@ def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     """Count the requests that the fast path answers or passes on, those that begin a transaction in their partition, and throttled ones."""
     answer, at_once, allows, produced = ProduceLane.answer, TxnVerification.at_once, Authorizer.allows, Throttling.produced
 
-    def asked(self: ProduceLane, *given: Any) -> Any:
+    def counted_answer(self: ProduceLane, *given: Any) -> Any:
         found = answer(self, *given)
         taken["passed on" if found is None else "answered"] += 1
         return found
@@ -284,7 +284,7 @@ def counted(taken: Counter[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     with monkeypatch.context() as patch:
         patch.setattr(Throttling, "produced", charged)
         patch.setattr(Authorizer, "allows", judged)
-        patch.setattr(ProduceLane, "answer", asked)
+        patch.setattr(ProduceLane, "answer", counted_answer)
         patch.setattr(TxnVerification, "at_once", verified)
         yield
 

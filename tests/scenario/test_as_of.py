@@ -99,9 +99,9 @@ def test_clients_cannot_write(broker: InProcessBroker) -> None:
         with pytest.raises(KafkaException, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
             client.init_transactions(20)
         admin = AdminClient({"bootstrap.servers": then.bootstrap})
-        for asked in (admin.create_topics([NewTopic("u")]), admin.delete_topics(["t"])):
+        for futures in (admin.create_topics([NewTopic("u")]), admin.delete_topics(["t"])):
             with pytest.raises(KafkaException, match="AUTHORIZATION_FAILED"):
-                next(iter(asked.values())).result(20)
+                next(iter(futures.values())).result(20)
         assert (then.topics.names(), then.topics.end_offset("t")) == (["t"], 1)
 
 

@@ -105,5 +105,5 @@ def test_each_image_of_compose_is_built_by_one_service_and_asked_of_no_registry(
 
 
 def test_every_node_of_compose_is_asked_for_its_health() -> None:
-    asked = {name: service["healthcheck"]["test"] for name, service in SERVICES.items() if name != "audit"}
-    assert asked == {name: ["CMD", "ottla", "health"] for name in ["controller", *BROKERS]}
+    checks = {name: service["healthcheck"]["test"] for name, service in SERVICES.items() if name != "audit"}
+    assert checks == {name: ["CMD", "ottla", "health"] for name in ["controller", *BROKERS]}

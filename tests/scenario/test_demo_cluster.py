@@ -97,8 +97,8 @@ def test_the_page_fetches_nothing_and_says_nothing_of_errors(played: tuple[Path,
     open_page(chromium, page, width=LARGE)
     assert chromium.get_log("browser") == []
     sent = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
-    asked = {one["params"]["request"]["url"] for one in sent if one["method"] == "Network.requestWillBeSent"}
-    assert {url for url in asked if not url.startswith("data:")} == {page.as_uri()}
+    fetched = {one["params"]["request"]["url"] for one in sent if one["method"] == "Network.requestWillBeSent"}
+    assert {url for url in fetched if not url.startswith("data:")} == {page.as_uri()}
 
 
 @pytest.mark.parametrize("dark", [False, True])

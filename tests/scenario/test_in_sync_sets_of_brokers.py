@@ -25,11 +25,11 @@ def stand(cluster: Cluster, node: int, **fields: object) -> None:
     rules.liveness = rules.liveness | {node: rules.liveness[node]._replace(**fields)}  # type: ignore[arg-type]  # fields by name
 
 
-def asked_for(cluster: Cluster) -> list[dict[int, int]]:
+def proposed(cluster: Cluster) -> list[dict[int, int]]:
     """Return the proposed ISRs in AlterPartition requests: broker epochs by node id."""
     return [
         {member.broker_id: member.broker_epoch for member in request.topics[0].partitions[0].new_isr_with_epochs}
-        for request in cluster.controller.asked
+        for request in cluster.controller.requests
     ]
 
 
@@ -52,9 +52,9 @@ async def test_a_follower_joins_only_with_all_that_its_leader_began_with(cluster
     await cluster.notify()
     assert (cluster.state.isr, cluster[2].partition.log.high_watermark) == ((1, 2), 0)
     await cluster.fetch(2, 0, replica=3, current_leader_epoch=2)
-    assert asked_for(cluster) == []
+    assert proposed(cluster) == []
     await cluster.fetch(2, 1, replica=3, current_leader_epoch=2, last_fetched_epoch=1)
-    assert asked_for(cluster) == [{1: -1, 2: 102, 3: 103}]
+    assert proposed(cluster) == [{1: -1, 2: 102, 3: 103}]
 
 
 @pytest.mark.parametrize("standing", [{"fenced": True}, {"shutting_down": True}])
@@ -69,7 +69,7 @@ async def test_a_fenced_or_leaving_follower_that_still_fetches_is_not_proposed_a
     assert answer().error_code == 0
     await cluster.pass_time(2_000)
     assert cluster[2].values == [b"a"]
-    assert (cluster.state.isr, asked_for(cluster)) == ((1,), [])
+    assert (cluster.state.isr, proposed(cluster)) == ((1,), [])
     stand(cluster, 2, fenced=False, shutting_down=False)
     await cluster.notify()
     await cluster.pass_time(2_000)
@@ -83,7 +83,7 @@ async def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refu
     await cluster.elect(1, isr=(1,), notified=())
     cluster[1].partition.lead(cluster.state)
     await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
-    assert asked_for(cluster) == [{1: 101, 2: 102}]
+    assert proposed(cluster) == [{1: 101, 2: 102}]
     assert cluster[1].partition.replica.others.in_sync.maximal == {1}
     assert cluster.state.isr == (1,)
 
@@ -97,17 +97,17 @@ async def test_a_follower_that_lost_its_disk_after_its_fetch_is_not_in_sync_by_t
     cluster.controller.reachable = False
     await cluster[2].start()
     await cluster.pass_time(2_000)
-    assert set(map(str, asked_for(cluster))) == {str({1: 101, 2: 102})}
+    assert set(map(str, proposed(cluster))) == {str({1: 101, 2: 102})}
     await cluster[2].crash()
     cluster[2].files = MemoryFiles()
     stand(cluster, 2, epoch=202)
     cluster.controller.reachable = True
     await cluster.pass_time(100, step=50)
-    assert (asked_for(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 102}, (1,))
+    assert (proposed(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 102}, (1,))
     await cluster[2].start()
     await cluster.notify()
     await cluster.pass_time(2_000)
-    assert (asked_for(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 202}, (1, 2))
+    assert (proposed(cluster)[-1], cluster.state.isr) == ({1: 101, 2: 202}, (1, 2))
     assert cluster[2].values == [b"a"]
 
 
@@ -124,7 +124,7 @@ async def test_a_proposal_names_the_incarnation_that_had_caught_up_also_when_the
     await cluster.fetch(1, 0, replica=2, current_leader_epoch=1)
     cluster.controller.reachable = True
     await cluster.pass_time(100, step=50)
-    assert {tuple(asked.items()) for asked in asked_for(cluster)} == {((1, 101), (2, 102))}
+    assert {tuple(isr.items()) for isr in proposed(cluster)} == {((1, 101), (2, 102))}
     assert cluster.state.isr == (1,)
 
 
@@ -138,15 +138,15 @@ async def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in(cluster
         await cluster.produce(1, value)
     await cluster.pass_time(2 * LAG_MS)
     assert (cluster.state.isr, cluster[1].partition.log.high_watermark) == ((1,), 0)
-    before = len(cluster.controller.asked)
+    before = len(cluster.controller.requests)
     for end in (0, 1, 2):
         cluster.clock.advance(1)
         await cluster.fetch(1, end, replica=2, current_leader_epoch=1, last_fetched_epoch=1 if end else -1)
         cluster[1].partition.look_for_laggards()
-    assert asked_for(cluster)[before:] == []
+    assert proposed(cluster)[before:] == []
     await cluster.fetch(1, 3, replica=2, current_leader_epoch=1, last_fetched_epoch=1)
     await cluster.pass_time(1_000)
-    assert (asked_for(cluster)[before:], cluster.state.isr) == ([{1: 101, 2: 102}], (1, 2))
+    assert (proposed(cluster)[before:], cluster.state.isr) == ([{1: 101, 2: 102}], (1, 2))
     assert cluster[1].partition.log.high_watermark == 3
 
 

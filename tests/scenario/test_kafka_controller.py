@@ -183,11 +183,11 @@ async def test_missing_topics_are_made_by_the_controller_with_its_defaults(harne
     topics = harness.remote_topics()
     assert await topics.auto_create(["needed", "__transaction_state"]) == {"needed": None, "__transaction_state": None}
     assert await topics.auto_create(["needed"]) == {"needed": None}
-    asked = MetadataRequest([MetadataRequestTopic(name="needed"), MetadataRequestTopic(name="__transaction_state")])
+    request = MetadataRequest([MetadataRequestTopic(name="needed"), MetadataRequestTopic(name="__transaction_state")])
     made = [3, harness.broker.settings.transaction_state_log_num_partitions]
     # Kafka's broker applies its controller's decisions a moment later.
     await wait_until_async(
-        lambda: [len(topic.partitions) for topic in harness.ask_kafka(asked).topics] == made, "Kafka's broker knows both"
+        lambda: [len(topic.partitions) for topic in harness.ask_kafka(request).topics] == made, "Kafka's broker knows both"
     )
 
 

@@ -172,8 +172,8 @@ def read(client: Client) -> list[bytes]:
 
 
 def config(client: Client, key: str) -> str | None:
-    asked = DescribeConfigsRequest([DescribeConfigsResource(2, "t", [key])])
-    value: str | None = client.call(asked).results[0].configs[0].value
+    request = DescribeConfigsRequest([DescribeConfigsResource(2, "t", [key])])
+    value: str | None = client.call(request).results[0].configs[0].value
     return value
 
 

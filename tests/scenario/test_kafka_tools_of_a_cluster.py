@@ -208,9 +208,9 @@ def look_at_who_is_away(cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp
 
 def begin_reassignment(at: BrokerProcess, topic: str, replicas: list[int]) -> None:
     """Start a reassignment by a request, which the tool refuses to do if a broker is down."""
-    asked = [ReassignableTopic(topic, [ReassignablePartition(0, replicas)])]
+    topics = [ReassignableTopic(topic, [ReassignablePartition(0, replicas)])]
     with Client(HOST, at.port, client_id="mover") as client:
-        answer = client.call(AlterPartitionReassignmentsRequest(topics=asked))
+        answer = client.call(AlterPartitionReassignmentsRequest(topics=topics))
     assert [each.error_code for each in (answer, *answer.responses[0].partitions)] == [0, 0]
 
 
@@ -334,8 +334,8 @@ def test_asked_one_after_the_other_kafkas_broker_and_ottlas_tell_the_same_of_the
     assert outputs[0] == outputs[1] == outputs[2]
 
 
-@pytest.mark.parametrize("asked", [KAFKAS, OURS])
-def test_the_loggers_of_another_broker_are_not_described(cluster: Cluster, asked: int) -> None:
-    with Client(HOST, cluster.broker(asked).process.port, client_id="asker") as client:
+@pytest.mark.parametrize("node", [KAFKAS, OURS])
+def test_the_loggers_of_another_broker_are_not_described(cluster: Cluster, node: int) -> None:
+    with Client(HOST, cluster.broker(node).process.port, client_id="asker") as client:
         (answer,) = client.call(DescribeConfigsRequest([DescribeConfigsResource(BROKER_LOGGER, str(OTHER), None)])).results
     assert (answer.error_code, answer.configs) == (ErrorCode.INVALID_REQUEST, [])

@@ -183,15 +183,15 @@ async def test_a_node_comes_in_and_nobody_else_waits_while_the_kdc_is_silent(rea
     link = SecuredNodeClient(Node(7, "localhost", broker.port), client_security=client_security, **common)
     realm.pause()
     try:
-        asked = asyncio.ensure_future(
+        response = asyncio.ensure_future(
             link.call(DescribeAclsRequest(1, None, 1, None, None, Operation.ANY, 1), timeout_ms=PATIENCE_S * 1000)
         )
-        done, _ = await asyncio.wait({asked}, timeout=0.3)
+        done, _ = await asyncio.wait({response}, timeout=0.3)
         assert not done
     finally:
         realm.resume()
     try:
-        assert (await asked).error_code == ErrorCode.NONE
+        assert (await response).error_code == ErrorCode.NONE
     finally:
         link.close()
         driver.stop()

@@ -165,7 +165,7 @@ def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_a
 
 @played_by(in_a_cluster)
 async def test_a_member_that_has_caught_up_says_that_it_takes_new_replicas(cluster: MemberCluster) -> None:
-    beats = [asked for asked in cluster.controller.asked if isinstance(asked, BrokerHeartbeatRequest) and asked.broker_id == 1]
+    beats = [request for request in cluster.controller.requests if isinstance(request, BrokerHeartbeatRequest) and request.broker_id == 1]
     assert (beats[0].cordoned_log_dirs, beats[-1].cordoned_log_dirs) == (None, [])
 
 
@@ -207,8 +207,8 @@ async def test_records_are_deleted_once_every_replica_in_the_cluster_has_deleted
 
 def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is_committed() -> None:
     async def newest(cluster: MemberCluster) -> tuple[int, int]:
-        asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST)])
-        answer = (await cluster.ask(2, ListOffsetsRequest(-1, 0, [asked]), 5)).topics[0].partitions[0]
+        topic = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST)])
+        answer = (await cluster.ask(2, ListOffsetsRequest(-1, 0, [topic]), 5)).topics[0].partitions[0]
         return answer.error_code, answer.offset
 
     async def body(cluster: MemberCluster) -> None:

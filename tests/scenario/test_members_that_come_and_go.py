@@ -48,7 +48,9 @@ async def all_in_sync(cluster: MemberCluster) -> None:
 
 
 def registrations(cluster: MemberCluster, node: int) -> list[BrokerRegistrationRequest]:
-    return [asked for asked in cluster.controller.asked if isinstance(asked, BrokerRegistrationRequest) and asked.broker_id == node]
+    return [
+        request for request in cluster.controller.requests if isinstance(request, BrokerRegistrationRequest) and request.broker_id == node
+    ]
 
 
 @played_by(in_a_cluster)
@@ -63,7 +65,7 @@ async def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_a
     member.crash(power_loss=True)
     await cluster.until(lambda: cluster.controller.image.brokers[3].fenced, "its session is over")
     await cluster.done(member.start())
-    reported = [epoch for epoch, _ in groupby(asked.previous_broker_epoch for asked in registrations(cluster, 3))]
+    reported = [epoch for epoch, _ in groupby(registration.previous_broker_epoch for registration in registrations(cluster, 3))]
     assert reported == [-1, epoch, -1]
     await all_in_sync(cluster)
 
@@ -84,8 +86,8 @@ async def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_
     await cluster.until(lambda: partition.log.config.retention_ms == 1_000_000, "it goes on following metadata")
     assert not stopping.done()
     await cluster.until(stopping.done, "it is let go")
-    asked = [each for each in cluster.controller.asked if isinstance(each, BrokerHeartbeatRequest) and each.broker_id == 1]
-    assert asked[-1].want_shut_down
+    heartbeats = [each for each in cluster.controller.requests if isinstance(each, BrokerHeartbeatRequest) and each.broker_id == 1]
+    assert heartbeats[-1].want_shut_down
     assert (await produce(cluster, 2, b"b")).base_offset == 1
     for node in (1, 3):
         await cluster.done(cluster.members[node].start())

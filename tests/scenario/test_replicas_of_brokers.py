@@ -334,7 +334,9 @@ async def test_who_lags_leaves_the_in_sync_set_and_joins_it_again_when_it_has_al
     await cluster.register(2)
     await cluster.pass_time(2_000)
     assert cluster.state.isr == (1, 2)
-    epochs = {member.broker_id: member.broker_epoch for member in cluster.controller.asked[-1].topics[0].partitions[0].new_isr_with_epochs}
+    epochs = {
+        member.broker_id: member.broker_epoch for member in cluster.controller.requests[-1].topics[0].partitions[0].new_isr_with_epochs
+    }
     assert epochs == {1: 101, 2: 202}
 
 
@@ -344,7 +346,7 @@ async def test_an_idle_partition_keeps_its_in_sync_set(cluster: Cluster) -> None
     await cluster.elect(1)
     await cluster.produce(1, b"a")
     await cluster.pass_time(6 * LAG_MS)
-    assert (cluster.state.isr, cluster.controller.asked) == ((1, 2), [])
+    assert (cluster.state.isr, cluster.controller.requests) == ((1, 2), [])
 
 
 @played_by(run)

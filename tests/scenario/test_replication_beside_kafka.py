@@ -72,9 +72,9 @@ def nothing_is_lost(cluster: Cluster, topic: str) -> None:
     assert found.good, found
 
 
-def leaders(cluster: Cluster, asked: Node, topic: str) -> set[int]:
-    """Return the leaders of the topic's partitions, according to the broker `asked`."""
-    return {one.leader_id for each in cluster.seen_by(asked).topics if each.name == topic for one in each.partitions}
+def leaders(cluster: Cluster, node: Node, topic: str) -> set[int]:
+    """Return the leaders of the topic's partitions, according to the broker `node`."""
+    return {one.leader_id for each in cluster.seen_by(node).topics if each.name == topic for one in each.partitions}
 
 
 def test_what_was_acknowledged_survives_a_rolling_restart_and_leaders_are_back_where_they_were(cluster: Cluster) -> None:

@@ -210,8 +210,8 @@ def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
 
 
 def test_an_address_does_not_pass_over_the_listeners_of_kafkas_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = InKafkasPlace({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
-    assert main(["--data-dir", str(tmp_path / "data"), "--fault=none", "--port=0"], asked) == 2
+    in_place = InKafkasPlace({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
+    assert main(["--data-dir", str(tmp_path / "data"), "--fault=none", "--port=0"], in_place) == 2
     said = capsys.readouterr().err
     assert "--port configures the listeners, but the setting listeners is given too (from the KAFKA_ variables): remove one of them" in said
     assert "(listeners comes from KAFKA_LISTENERS)" in said

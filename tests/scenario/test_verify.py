@@ -35,8 +35,8 @@ def verify(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
 
 def test_a_program_that_holds_ends_with_0(tmp_path: Path) -> None:
     names = ("lost-ack", "leader-unavailable", "rebalance")
-    asked = [word for name in names for word in ("--scenario", name)]
-    done = verify(*asked, "--junit", str(tmp_path / "verify.xml"), "--", *PROGRAM, "idempotent")
+    scenarios = [word for name in names for word in ("--scenario", name)]
+    done = verify(*scenarios, "--junit", str(tmp_path / "verify.xml"), "--", *PROGRAM, "idempotent")
     assert "3 held, 1 does not apply" in done.stdout
     assert "held     lost-ack" in done.stderr
     (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))

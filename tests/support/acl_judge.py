@@ -95,8 +95,8 @@ class Judgement(NamedTuple):
 
 def kafkas_judgements(cases: Iterable[AclCase]) -> list[list[Judgement]]:
     """Return Kafka's verdict for every question. Raises `KafkaMissing`."""
-    asked = list(cases)
-    orders = "".join(json.dumps(_order(case)) + "\n" for case in asked)
+    listed = list(cases)
+    orders = "".join(json.dumps(_order(case)) + "\n" for case in listed)
     with tempfile.TemporaryDirectory() as directory:
         argv = [java(), *OPTIONS, "-cp", f"{jars()}/*", str(SOURCE)]
         done = subprocess.run(
@@ -104,7 +104,7 @@ def kafkas_judgements(cases: Iterable[AclCase]) -> list[list[Judgement]]:
         )
     assert done.returncode == 0, done.stderr
     lines = iter(done.stdout.splitlines())
-    return [_judgements(case, lines) for case in asked]
+    return [_judgements(case, lines) for case in listed]
 
 
 def _judgements(case: AclCase, lines: Iterable[str]) -> list[Judgement]:

@@ -38,7 +38,7 @@ _EARLIEST, _LATEST, _MAX_TIMESTAMP, _ANY = -2, -1, -3, 1
 
 def requests() -> list[tuple[Message, int]]:
     """Return (request, version) of every read."""
-    asked: list[tuple[Message, int]] = [
+    made: list[tuple[Message, int]] = [
         (MetadataRequest(None), 12),
         (DescribeClusterRequest(), 1),
         (ListGroupsRequest(), 5),
@@ -56,7 +56,7 @@ def requests() -> list[tuple[Message, int]]:
         (DescribeLogDirsRequest(None), 4),
     ]
     for topic in TOPICS:
-        asked += [
+        made += [
             (k75.DescribeTopicPartitionsRequest([k75.TopicRequest(topic)]), 0),
             (DescribeConfigsRequest([DescribeConfigsResource(2, topic)]), 4),
             (DescribeProducersRequest([TopicRequest(topic, list(PARTITIONS))]), 0),
@@ -68,11 +68,11 @@ def requests() -> list[tuple[Message, int]]:
         for timestamp in (_EARLIEST, _LATEST, _MAX_TIMESTAMP, 0):
             for isolation in (0, 1):
                 partitions = [ListOffsetsPartition(index, -1, timestamp) for index in PARTITIONS]
-                asked.append((ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, partitions)]), 9))
+                made.append((ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, partitions)]), 9))
         for isolation in (0, 1):
             read = [FetchPartition(index, fetch_offset=0, partition_max_bytes=1 << 20) for index in PARTITIONS]
-            asked.append((FetchRequest(isolation_level=isolation, topics=[FetchTopic(topic, partitions=read)]), 11))
-    return asked
+            made.append((FetchRequest(isolation_level=isolation, topics=[FetchTopic(topic, partitions=read)]), 11))
+    return made
 
 
 def answers(client: Client) -> list[tuple[str, Any]]:

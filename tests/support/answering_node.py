@@ -23,12 +23,12 @@ Answer = Callable[[Request], Any]
 
 class AnsweringNode:
     """A node that listens at `host`:`port`. `answer(request)` returns a response, HANG_UP, None for no response, or a future of one of
-    them. It supports `versions`, including ApiVersions; `asked` are the received requests, except ApiVersions."""
+    them. It supports `versions`, including ApiVersions; `requests` are the received requests, except ApiVersions."""
 
     def __init__(self, network: MemoryNetwork, host: str, port: int, answer: Answer, versions: dict[int, tuple[int, int]]) -> None:
         self.answer = answer
         self.versions = {int(ApiKey.API_VERSIONS): (0, 4), **{int(key): value for key, value in versions.items()}}
-        self.asked: list[Request] = []
+        self.requests: list[Request] = []
         self.connections: list[NodesEnd] = []
         self._place = network.listen(host, port)
 
@@ -47,8 +47,8 @@ class AnsweringNode:
         for connection in connections:
             connection.transport.abort()
 
-    def keys_asked(self) -> list[int]:
-        return [request.header.api_key for request in self.asked]
+    def received_keys(self) -> list[int]:
+        return [request.header.api_key for request in self.requests]
 
 
 class NodesEnd(asyncio.Protocol):
@@ -64,9 +64,9 @@ class NodesEnd(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for frame in self._reader.feed(data):
-            self._asked(frame)
+            self._received(frame)
 
-    def _asked(self, frame: memoryview) -> None:
+    def _received(self, frame: memoryview) -> None:
         request: Request | None = None
         try:
             request = decode_request(frame)
@@ -85,7 +85,7 @@ class NodesEnd(asyncio.Protocol):
             return
         assert request is not None
         assert first <= version <= last, f"api key {api_key} version {version} was asked, {first} to {last} are served"
-        self._node.asked.append(request)
+        self._node.requests.append(request)
         self._answer(request, self._node.answer(request))
 
     def _answer(self, request: Request, answer: Any) -> None:

@@ -59,9 +59,9 @@ class GroupDriver:
     def join(self, member_id: str = "", **changes: object) -> int:
         """Send a JoinGroup; return its ticket."""
         self._ids += 1
-        asked = joining(**({"member_id": member_id, "new_member_id": f"m{self._ids}"} | changes))
+        joining_member = joining(**({"member_id": member_id, "new_member_id": f"m{self._ids}"} | changes))
         ticket = self._ticket()
-        self.take(join(self.group, asked, ticket, self.now))
+        self.take(join(self.group, joining_member, ticket, self.now))
         return ticket
 
     def sync(self, member_id: str, generation: int | None = None, **changes: object) -> int:

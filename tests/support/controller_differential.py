@@ -283,17 +283,17 @@ def shrunk(plan: Plan, judge: ControllerJudge, kind: str, judged: Callable[[], O
 
 def first_of(plan: Plan, judge: ControllerJudge, kind: str) -> tuple[Difference, list[Order]]:
     """Return the first difference of that kind in a sequence that has one, and all orders up to it."""
-    asked = []
+    sent = []
     known, numbers = Known(), Tally()
     for found in differences(plan, judge, numbers):
         if found.kind == kind:
             break
     for _, order in orders(plan, known):
-        asked.append(order)
+        sent.append(order)
         known.learn(order, judge.carry_out(order))
-        if len(asked) == numbers.orders:
+        if len(sent) == numbers.orders:
             break
-    return found, asked
+    return found, sent
 
 
 def main() -> int:
@@ -327,8 +327,8 @@ def report(sequence: Plan, judge: ControllerJudge, found: Difference, *, shrink:
     print(f"--- seed {sequence.seed}, {sequence.start}")
     if shrink:
         short = shrunk(sequence, judge, found.kind)
-        found, asked = first_of(short, judge, found.kind)
-        print("\n".join(f"  {brief(order)[:LINE_MAX]}" for order in asked[:-1]))
+        found, sent = first_of(short, judge, found.kind)
+        print("\n".join(f"  {brief(order)[:LINE_MAX]}" for order in sent[:-1]))
     print(found, flush=True)
 
 

@@ -84,8 +84,8 @@ def commit(
 
 def fetch(client: Client, *, topic: str = "t", partition: int = 0, group_id: str = "g") -> tuple[int, int, str | None, int]:
     """Return the committed offset of one partition: offset, leader epoch, metadata, error."""
-    asked = [OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(topic, partition_indexes=[partition])])]
-    (group,) = client.call(OffsetFetchRequest(groups=asked, require_stable=True), version=9).groups
+    groups = [OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(topic, partition_indexes=[partition])])]
+    (group,) = client.call(OffsetFetchRequest(groups=groups, require_stable=True), version=9).groups
     assert group.error_code == 0
     one = group.topics[0].partitions[0]
     return one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code

@@ -65,12 +65,12 @@ class Heard:
 
 
 class KraftController:
-    """A controller whose log is committed at once. `image` is what it has decided; `asked` are the brokers' requests, except Fetch."""
+    """A controller whose log is committed at once. `image` is what it has decided; `requests` are the brokers' requests, except Fetch."""
 
     def __init__(self, clock: Clock, timers: Timers, random: Random) -> None:
         self.quorum = MemoryQuorum(clock, timers, size=1, first=CONTROLLER)
         self.image = MetadataImage()
-        self.asked: list[Message] = []
+        self.requests: list[Message] = []
         self.node: AnsweringNode
         self._clock = clock
         self._timers = timers
@@ -140,7 +140,7 @@ class KraftController:
             return asyncio.ensure_future(
                 self.quorum.answer(self.quorum.leader, body, body.max_wait_ms if isinstance(body, FetchRequest) else 0)
             )
-        self.asked.append(body)
+        self.requests.append(body)
         return self._answers[type(body)](body)
 
     def _open_envelope(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
@@ -200,32 +200,35 @@ class KraftController:
         if broker is None or broker.epoch != request.broker_epoch:
             return k56.AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
         answers = [
-            k56.TopicResult(topic.topic_id, [self._alter_partition(request.broker_id, topic.topic_id, asked) for asked in topic.partitions])
+            k56.TopicResult(
+                topic.topic_id,
+                [self._alter_partition(request.broker_id, topic.topic_id, partition_data) for partition_data in topic.partitions],
+            )
             for topic in request.topics
         ]
         return k56.AlterPartitionResponse(topics=answers)
 
-    def _alter_partition(self, node: int, topic_id: bytes, asked: k56.PartitionData) -> k56.PartitionResult:
-        index = asked.partition_index
+    def _alter_partition(self, node: int, topic_id: bytes, partition_data: k56.PartitionData) -> k56.PartitionResult:
+        index = partition_data.partition_index
         topic = self.image.topics.get(topic_id)
         if topic is None or index not in topic.partitions:
             return k56.PartitionResult(index, ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        wanted = {member.broker_id: member.broker_epoch for member in asked.new_isr_with_epochs}
-        refusal = self._refusal(node, topic.partitions[index], asked, wanted)
+        wanted = {member.broker_id: member.broker_epoch for member in partition_data.new_isr_with_epochs}
+        refusal = self._refusal(node, topic.partitions[index], partition_data, wanted)
         if refusal:
             return k56.PartitionResult(index, refusal)
-        self.write(PartitionChangeRecord(index, topic_id, isr=list(wanted), leader_recovery_state=asked.leader_recovery_state))
+        self.write(PartitionChangeRecord(index, topic_id, isr=list(wanted), leader_recovery_state=partition_data.leader_recovery_state))
         now = self.image.topics[topic_id].partitions[index]
         return k56.PartitionResult(index, 0, now.leader, now.leader_epoch, list(now.isr), now.leader_recovery_state, now.partition_epoch)
 
-    def _refusal(self, node: int, now: PartitionRegistration, asked: k56.PartitionData, wanted: Mapping[int, int]) -> int:
-        if asked.leader_epoch > now.leader_epoch or asked.partition_epoch > now.partition_epoch:
+    def _refusal(self, node: int, now: PartitionRegistration, partition_data: k56.PartitionData, wanted: Mapping[int, int]) -> int:
+        if partition_data.leader_epoch > now.leader_epoch or partition_data.partition_epoch > now.partition_epoch:
             return ErrorCode.NOT_CONTROLLER
-        if asked.leader_epoch < now.leader_epoch:
+        if partition_data.leader_epoch < now.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if node != now.leader:
             return ErrorCode.INVALID_REQUEST
-        if asked.partition_epoch < now.partition_epoch:
+        if partition_data.partition_epoch < now.partition_epoch:
             return ErrorCode.INVALID_UPDATE_VERSION
         if node not in wanted or not wanted.keys() <= set(now.replicas):
             return ErrorCode.INVALID_REQUEST
@@ -241,12 +244,14 @@ class KraftController:
         for directory in request.directories:
             topics = []
             for topic in directory.topics:
-                for asked in topic.partitions:
-                    now = self.image.topics[topic.topic_id].partitions[asked.partition_index]
+                for partition in topic.partitions:
+                    now = self.image.topics[topic.topic_id].partitions[partition.partition_index]
                     places = zip(now.replicas, now.directories, strict=True)
                     changed = [directory.id if replica == request.broker_id else place for replica, place in places]
-                    self._decide(PartitionChangeRecord(asked.partition_index, topic.topic_id, directories=changed))
-                topics.append(k73.TopicResult(topic.topic_id, [k73.PartitionResult(asked.partition_index) for asked in topic.partitions]))
+                    self._decide(PartitionChangeRecord(partition.partition_index, topic.topic_id, directories=changed))
+                topics.append(
+                    k73.TopicResult(topic.topic_id, [k73.PartitionResult(partition.partition_index) for partition in topic.partitions])
+                )
             answers.append(k73.DirectoryResult(directory.id, topics))
         return k73.AssignReplicasToDirsResponse(directories=answers)
 

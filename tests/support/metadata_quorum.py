@@ -103,7 +103,7 @@ class MemoryQuorum:
         self.members = {n: QuorumMember(Node(n, f"c{n}", 9093)) for n in range(first, first + size)}
         self.high_watermark = 0
         self.loses: Callable[[], bool] = lambda: False
-        self.asked: list[tuple[int, Any]] = []
+        self.requests: list[tuple[int, Any]] = []
         self.answers = 0
         self.fetch_bytes = self.snapshot_bytes = 1 << 20
         self._waiting: dict[asyncio.Event, None] = {}
@@ -196,7 +196,7 @@ class MemoryQuorum:
         return MemoryLink(self, next((member for member in self.members.values() if member.node[1:] == node[1:]), nobody))
 
     async def answer(self, member: QuorumMember, request: Any, timeout_ms: int) -> Any:
-        self.asked.append((member.node.node_id, request))
+        self.requests.append((member.node.node_id, request))
         if not member.is_up:
             raise LinkBroken("refused")
         if self.loses():
@@ -225,9 +225,9 @@ class MemoryQuorum:
 
     def _is_empty(self, request: k01.FetchRequest, response: k01.FetchResponse) -> bool:
         (data,) = response.responses[0].partitions
-        asked = request.topics[0].partitions[0]
+        requested = request.topics[0].partitions[0]
         special = data.error_code or data.diverging_epoch.epoch >= 0 or data.snapshot_id.epoch >= 0
-        return not special and not data.records and data.high_watermark <= asked.high_watermark
+        return not special and not data.records and data.high_watermark <= requested.high_watermark
 
     def _serve(self, member: QuorumMember, request: Any) -> Any:
         if isinstance(request, k01.FetchRequest):
@@ -239,29 +239,31 @@ class MemoryQuorum:
         part.current_leader = k59.LeaderIdAndEpoch(member.leader_id, member.epoch)
         return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart("__cluster_metadata", [part])])
 
-    def _fetch(self, member: QuorumMember, asked: k01.FetchPartition) -> k01.PartitionData:
-        error = _refusal(member, asked.current_leader_epoch)
+    def _fetch(self, member: QuorumMember, requested: k01.FetchPartition) -> k01.PartitionData:
+        error = _refusal(member, requested.current_leader_epoch)
         if error:
             return k01.PartitionData(error_code=error, high_watermark=-1)
         answer = k01.PartitionData(high_watermark=member.high_watermark)
-        epoch, end = member.end_of_epoch(asked.last_fetched_epoch)
+        epoch, end = member.end_of_epoch(requested.last_fetched_epoch)
         newest = max(member.snapshots, default=None)
-        if newest is not None and (asked.fetch_offset < member.start or asked.fetch_offset == 0):
+        if newest is not None and (requested.fetch_offset < member.start or requested.fetch_offset == 0):
             answer.snapshot_id = k01.SnapshotId(newest.end_offset, newest.epoch)
-        elif asked.fetch_offset and (epoch != asked.last_fetched_epoch or end < asked.fetch_offset):
+        elif requested.fetch_offset and (epoch != requested.last_fetched_epoch or end < requested.fetch_offset):
             answer.diverging_epoch = k01.EpochEndOffset(epoch, end)
         else:
-            following = [entry.data for entry in member.entries if entry.base_offset >= asked.fetch_offset]
+            following = [entry.data for entry in member.entries if entry.base_offset >= requested.fetch_offset]
             answer.records = b"".join(following)[: max(self.fetch_bytes, *(len(data) for data in following[:1]), 0)]
         return answer
 
-    def _snapshot_part(self, member: QuorumMember, asked: k59.PartitionSnapshot, max_bytes: int) -> k59.PartitionSnapshotPart:
-        error = _refusal(member, asked.current_leader_epoch)
-        content = member.snapshots.get(SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch))
+    def _snapshot_part(self, member: QuorumMember, partition_snapshot: k59.PartitionSnapshot, max_bytes: int) -> k59.PartitionSnapshotPart:
+        error = _refusal(member, partition_snapshot.current_leader_epoch)
+        content = member.snapshots.get(SnapshotId(partition_snapshot.snapshot_id.end_offset, partition_snapshot.snapshot_id.epoch))
         if error or content is None:
             return k59.PartitionSnapshotPart(error_code=error or ErrorCode.SNAPSHOT_NOT_FOUND)
-        part = content[asked.position : asked.position + max_bytes]
-        return k59.PartitionSnapshotPart(snapshot_id=asked.snapshot_id, size=len(content), position=asked.position, unaligned_records=part)
+        part = content[partition_snapshot.position : partition_snapshot.position + max_bytes]
+        return k59.PartitionSnapshotPart(
+            snapshot_id=partition_snapshot.snapshot_id, size=len(content), position=partition_snapshot.position, unaligned_records=part
+        )
 
 
 class MemoryLink:

@@ -57,26 +57,29 @@ class ControllerInMemory:
 
     def __init__(self, state: Registration) -> None:
         self.rules = Controller(state)
-        self.asked: list[AlterPartitionRequest] = []
+        self.requests: list[AlterPartitionRequest] = []
         self.reachable = True
 
     async def call(self, request: Message) -> Any:
         assert isinstance(request, AlterPartitionRequest)
-        self.asked.append(request)
+        self.requests.append(request)
         await asyncio.sleep(0)
         if not self.reachable:
             raise ControllerUnreachable("no controller")
-        topics = [TopicResult(topic.topic_id, [self._answer(request, asked) for asked in topic.partitions]) for topic in request.topics]
+        topics = [
+            TopicResult(topic.topic_id, [self._answer(request, partition_data) for partition_data in topic.partitions])
+            for topic in request.topics
+        ]
         return AlterPartitionResponse(topics=topics)
 
-    def _answer(self, request: AlterPartitionRequest, asked: Any) -> PartitionResult:
-        members = tuple(InSyncMember(state.broker_id, state.broker_epoch) for state in asked.new_isr_with_epochs)
-        proposal = Proposal(asked.leader_epoch, asked.partition_epoch, members)
+    def _answer(self, request: AlterPartitionRequest, partition_data: Any) -> PartitionResult:
+        members = tuple(InSyncMember(state.broker_id, state.broker_epoch) for state in partition_data.new_isr_with_epochs)
+        proposal = Proposal(partition_data.leader_epoch, partition_data.partition_epoch, members)
         answer = self.rules.alter(request.broker_id, request.broker_epoch, proposal)
         if not isinstance(answer, Accepted):
-            return PartitionResult(asked.partition_index, answer)
+            return PartitionResult(partition_data.partition_index, answer)
         isr = sorted(answer.members)
-        return PartitionResult(asked.partition_index, 0, request.broker_id, answer.leader_epoch, isr, 0, answer.partition_epoch)
+        return PartitionResult(partition_data.partition_index, 0, request.broker_id, answer.leader_epoch, isr, 0, answer.partition_epoch)
 
 
 class ReplicaBroker:
@@ -234,9 +237,9 @@ class Cluster:
 
     async def fetch(self, node: int, offset: int, *, replica: int = -1, version: int = 17, rack: str = "", **fields: Any) -> PartitionData:
         """Return the broker's response to a fetch of a consumer, or of broker `replica`, that does not wait."""
-        asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
+        fetch_partition = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
         state = ReplicaState(replica, self.controller.rules.liveness[replica].epoch if replica in self.brokers else -1)
-        topics = [FetchTopic(TOPIC, TOPIC_ID, [asked])]
+        topics = [FetchTopic(TOPIC, TOPIC_ID, [fetch_partition])]
         request = FetchRequest(replica_id=replica, replica_state=state, max_wait_ms=0, session_epoch=-1, topics=topics, rack_id=rack)
         response = await self.call(node, request, version)
         data: PartitionData = response.responses[0].partitions[0]

@@ -237,39 +237,39 @@ class ReplicatedPartition:
         if follower.is_ready(self.now_ms):
             self.network.append(partial(self.fetched, broker, follower.request(0, 1), registration.leader))
 
-    def fetched(self, follower: Broker, asked: FetchPartition, leader: int) -> None:
+    def fetched(self, follower: Broker, requested: FetchPartition, leader: int) -> None:
         if leader in self.running:
-            data, entries = self.answer(self.running[leader], follower, asked)
-            self.network.append(partial(self.fetch_answered, follower, asked, data, entries))
+            data, entries = self.answer(self.running[leader], follower, requested)
+            self.network.append(partial(self.fetch_answered, follower, requested, data, entries))
 
-    def answer(self, broker: Broker, follower: Broker, asked: FetchPartition) -> tuple[PartitionData, list[Entry]]:
+    def answer(self, broker: Broker, follower: Broker, requested: FetchPartition) -> tuple[PartitionData, list[Entry]]:
         """Answer a follower's fetch as the leader, with Kafka's order of checks."""
-        log, replica, offset = broker.log, broker.replica, asked.fetch_offset
+        log, replica, offset = broker.log, broker.replica, requested.fetch_offset
         try:
-            replica.check_follower(follower.node, asked.current_leader_epoch)
+            replica.check_follower(follower.node, requested.current_leader_epoch)
             data = PartitionData(0, 0, replica.high_watermark, log_start_offset=log.log_start_offset)
             end = log.log_end_offset
-            if asked.last_fetched_epoch >= 0:
-                epoch, epoch_end = log.epochs.end_offset_for(asked.last_fetched_epoch, end)
+            if requested.last_fetched_epoch >= 0:
+                epoch, epoch_end = log.epochs.end_offset_for(requested.last_fetched_epoch, end)
                 if epoch_end == -1:
                     return PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE), []
-                if epoch < asked.last_fetched_epoch or epoch_end < offset:
+                if epoch < requested.last_fetched_epoch or epoch_end < offset:
                     data.diverging_epoch = EpochEndOffset(epoch, epoch_end)
                     return data, []
             if offset > end:
                 return PartitionData(0, ErrorCode.OFFSET_OUT_OF_RANGE), []
             entries = log.read(offset, self.rng.randint(1, 3))
-            fetch = FollowerFetch(follower.node, offset, 0, follower.brokers.own_epoch, asked.current_leader_epoch)
+            fetch = FollowerFetch(follower.node, offset, 0, follower.brokers.own_epoch, requested.current_leader_epoch)
             self.act(broker, replica.fetched(fetch, end, self.now_ms))
         except Rejected as error:
             return PartitionData(0, error.code), []
         return data, entries
 
-    def fetch_answered(self, broker: Broker, asked: FetchPartition, data: PartitionData, entries: list[Entry]) -> None:
+    def fetch_answered(self, broker: Broker, requested: FetchPartition, data: PartitionData, entries: list[Entry]) -> None:
         follower = broker.follower
         if follower is None or not self.is_up(broker):
             return
-        match follower.answered(asked, data, self.now_ms):
+        match follower.answered(requested, data, self.now_ms):
             case AppendFetched(leader_epoch):
                 taken = [entry for entry in entries if entry.epoch <= leader_epoch]
                 for entry in taken:
@@ -280,17 +280,17 @@ class ReplicatedPartition:
             case TruncateLog(offset):
                 self.truncate(broker, offset)
             case FetchAction.ASK_OFFSETS:
-                self.ask_offsets(broker, follower, asked)
+                self.ask_offsets(broker, follower, requested)
             case FetchAction.FAIL:
                 broker.follower = None
 
-    def ask_offsets(self, broker: Broker, follower: Follower, asked: FetchPartition) -> None:
+    def ask_offsets(self, broker: Broker, follower: Follower, requested: FetchPartition) -> None:
         assert broker.registration is not None
         leader = self.running.get(broker.registration.leader)
-        if leader is None or leader.replica.leader_epoch != asked.current_leader_epoch:
-            follower.refused(ErrorCode.UNKNOWN_LEADER_EPOCH, asked, self.now_ms)
+        if leader is None or leader.replica.leader_epoch != requested.current_leader_epoch:
+            follower.refused(ErrorCode.UNKNOWN_LEADER_EPOCH, requested, self.now_ms)
             return
-        action = follower.offsets_answered(asked, leader.log.log_start_offset, leader.log.log_end_offset, self.now_ms)
+        action = follower.offsets_answered(requested, leader.log.log_start_offset, leader.log.log_end_offset, self.now_ms)
         assert not isinstance(action, RestartLog), "nothing is ever deleted"
         if isinstance(action, TruncateLog):
             self.truncate(broker, action.offset)

@@ -46,8 +46,8 @@ def initialize(client: Client, topic: str = "t", *partitions: int, group_id: str
     key = f"{group_id}:{id_text(topic_id)}:0"
     (found,) = client.call(FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key]), version=6).coordinators
     assert found.error_code == 0, found.error_message
-    asked = [InitializedPartition(index, 0, start_offset) for index in partitions or (0,)]
-    response = client.call(InitializeShareGroupStateRequest(group_id, [InitializeStateData(topic_id, asked)]))
+    initialized = [InitializedPartition(index, 0, start_offset) for index in partitions or (0,)]
+    response = client.call(InitializeShareGroupStateRequest(group_id, [InitializeStateData(topic_id, initialized)]))
     results = [partition.error_code for result in response.results for partition in result.partitions]
     assert not any(results), results
 

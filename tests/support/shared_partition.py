@@ -119,18 +119,18 @@ class SharedPartition:
             return
         read = [batch for batch in self.log if batch.last_offset >= offset][: self.random.choice([1, 2, 5])]
         member = self.random.choice(MEMBERS)
-        asked = Acquisition(
+        request = Acquisition(
             member, self.random.choice([1, 3, 10, 50]), self.random.choice([1, 5, 50]), self.random.random() < 0.3, self.now_ms
         )
-        acquired = acquire(partition, asked, offset, read, [batch for batch in read if batch in self.aborted])
+        acquired = acquire(partition, request, offset, read, [batch for batch in read if batch in self.aborted])
         before = -1
         for first, last, count in acquired:
             self._expect(before < first <= last, "acquired records ascend")
             before = last
             for each in range(first, last + 1):
                 self._acquired(each, member, count)
-        if asked.record_limit:
-            self._expect(sum(part.record_count for part in acquired) <= asked.max_records, "no more records than asked for")
+        if request.record_limit:
+            self._expect(sum(part.record_count for part in acquired) <= request.max_records, "no more records than asked for")
 
     def _acquired(self, offset: int, member: str, count: int) -> None:
         self._expect(offset not in self.owners, f"{offset} is delivered to {member} while {self.owners.get(offset)} has it")
@@ -161,18 +161,18 @@ class SharedPartition:
                 batches[-1] = (batches[-1][0], offset, [*batches[-1][2], kind])
             else:
                 batches.append((offset, offset, [kind]))
-        asked = [AcknowledgementBatch(first, last, types[:1] if same else types) for first, last, types in batches]
+        acknowledgements = [AcknowledgementBatch(first, last, types[:1] if same else types) for first, last, types in batches]
         if self.random.random() < 0.1:
-            asked.append(AcknowledgementBatch(self.partition.end_offset + 5, self.partition.end_offset + 6, [ACCEPT]))
+            acknowledgements.append(AcknowledgementBatch(self.partition.end_offset + 5, self.partition.end_offset + 6, [ACCEPT]))
             kinds = {offset: kind for offset, kind in kinds.items() if kind is RENEW}
             try:
-                acknowledge(self.partition, member, asked, self.now_ms)
+                acknowledge(self.partition, member, acknowledgements, self.now_ms)
             except Rejected:
                 self._renewed(member, kinds)
                 return
             self.violations.append("records that were never acquired were acknowledged")
             return
-        update = acknowledge(self.partition, member, asked, self.now_ms)
+        update = acknowledge(self.partition, member, acknowledgements, self.now_ms)
         self._renewed(member, kinds)
         changed = {offset: kind for offset, kind in kinds.items() if kind is not RENEW and offset >= self.partition.start_offset}
         self.pending |= changed

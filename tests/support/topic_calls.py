@@ -28,8 +28,8 @@ def delete(client: Client, name: str) -> None:
 
 def describe(client: Client, *names: str, create_missing: bool = False) -> list[MetadataResponseTopic]:
     """Return metadata of the named topics, in the order of the names."""
-    asked = [MetadataRequestTopic(name=name) for name in names]
-    response = client.call(MetadataRequest(asked, allow_auto_topic_creation=create_missing))
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    response = client.call(MetadataRequest(topics, allow_auto_topic_creation=create_missing))
     return sorted(response.topics, key=lambda topic: names.index(topic.name))
 
 

@@ -105,8 +105,8 @@ class Transactional:
         self, client: Client, sequence: int, *values: bytes, topic: str = "t", index: int = 0, version: int | None = None
     ) -> PartitionProduceResponse:
         """Produce a batch; by default with the Produce version that belongs to the producer's transaction version."""
-        asked = version or (LAST_BY_NAME if self.version >= 2 else LAST_BY_NAME - 1)
-        return produce_as(client, self.transactional_id, self.batch(sequence, *values), topic=topic, index=index, version=asked)
+        used_version = version or (LAST_BY_NAME if self.version >= 2 else LAST_BY_NAME - 1)
+        return produce_as(client, self.transactional_id, self.batch(sequence, *values), topic=topic, index=index, version=used_version)
 
     def commit_offset(self, client: Client, offset: int, *, version: int | None = None, **changes: Any) -> int:
         """Send TxnOffsetCommit for partition 0 of "t" in group "g"; return the error code."""
@@ -117,8 +117,8 @@ class Transactional:
             "producer_epoch": self.epoch,
             "topics": [TxnOffsetCommitRequestTopic("t", partitions=[TxnOffsetCommitRequestPartition(0, offset, 2, "note")])],
         }
-        asked = version if version is not None else 5 if self.version >= 2 else 4
-        response = client.call(TxnOffsetCommitRequest(**(fields | changes)), version=asked)
+        used_version = version if version is not None else 5 if self.version >= 2 else 4
+        response = client.call(TxnOffsetCommitRequest(**(fields | changes)), version=used_version)
         error: int = response.topics[0].partitions[0].error_code
         return error
 
@@ -135,8 +135,8 @@ def produce_as(
 
 def fetch_request(topic: str, offset: int, *, index: int = 0, committed: bool = True, **changes: Any) -> FetchRequest:
     """Make a Fetch of one partition, by name."""
-    asked = [FetchTopic(topic, partitions=[FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 20)])]
-    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": int(committed), "topics": asked}
+    topics = [FetchTopic(topic, partitions=[FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 20)])]
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": int(committed), "topics": topics}
     return FetchRequest(**(fields | changes))
 
 
@@ -174,7 +174,7 @@ def committed_values(client: Client, topic: str = "t", *, index: int = 0, start:
 
 def latest(client: Client, *, committed: bool, topic: str = "t", index: int = 0) -> int:
     """Return the end offset from ListOffsets."""
-    asked = [ListOffsetsTopic(topic, [ListOffsetsPartition(index, -1, -1)])]
-    response = client.call(ListOffsetsRequest(-1, int(committed), asked))
+    topics = [ListOffsetsTopic(topic, [ListOffsetsPartition(index, -1, -1)])]
+    response = client.call(ListOffsetsRequest(-1, int(committed), topics))
     offset: int = response.topics[0].partitions[0].offset
     return offset

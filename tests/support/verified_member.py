@@ -95,8 +95,8 @@ class Member:
 
     def position(self, partition: int) -> int:
         """Return the committed offset, 0 if there is none; wait until no open transaction may still commit one."""
-        asked = [OffsetFetchRequestTopic(self.topic, [partition])]
-        request = OffsetFetchRequest(group_id=GROUP, topics=asked, require_stable=True)
+        topics = [OffsetFetchRequestTopic(self.topic, [partition])]
+        request = OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=True)
         found = self.link.ask(request, 7, lambda answer: answer.topics[0].partitions[0]).committed_offset
         return max(0, int(found))
 

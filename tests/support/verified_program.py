@@ -225,8 +225,8 @@ def produced(answer: Any) -> Any:
 
 def committed(link: Link, topic: str, partition: int, offset: int = 0, *, isolation: int = 1) -> tuple[list[tuple[int, bytes]], int]:
     """Fetch once; return offsets and values of a partition, and the offset after them. `isolation` 0 also returns aborted records."""
-    asked = [FetchTopic(topic, partitions=[FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)])]
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=isolation, topics=asked)
+    topics = [FetchTopic(topic, partitions=[FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)])]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=isolation, topics=topics)
     data = link.ask(request, FETCH_BY_NAME, lambda answer: answer.responses[0].partitions[0])
     pending = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ())
     aborting: set[int] = set()

@@ -147,8 +147,8 @@ def fetch(
 ) -> FetchRequest:
     """Make a request of the observer with id 7."""
     last = (epoch if last_epoch is None else last_epoch) if offset else 0
-    asked = FetchPartition(0, epoch, offset, last, high_watermark=high_watermark, replica_directory_id=b"7" * 16)
-    topics = [FetchTopic("__cluster_metadata", partitions=[asked])]
+    fetch_partition = FetchPartition(0, epoch, offset, last, high_watermark=high_watermark, replica_directory_id=b"7" * 16)
+    topics = [FetchTopic("__cluster_metadata", partitions=[fetch_partition])]
     made = FetchRequest("cluster", max_wait_ms=wait_ms, max_bytes=1 << 20, topics=topics)
     made.replica_state.replica_id = 7
     return made

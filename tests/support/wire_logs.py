@@ -51,12 +51,12 @@ class FakeLeader:
         self.end = max((read_header(each).last_offset + 1 for each in batches), default=start)
         self.answers = list(answers)
         """Errors of the first fetches' responses."""
-        self.asked: list[int] = []
+        self.fetched_offsets: list[int] = []
         self.refused: dict[int, ErrorCode] = {}
         """Errors by requested offset."""
 
     def fetch(self, _partition: tuple[str, int], offset: int, max_bytes: int) -> PartitionData:
-        self.asked.append(offset)
+        self.fetched_offsets.append(offset)
         if self.answers:
             return PartitionData(error_code=self.answers.pop(0), high_watermark=-1)
         if offset in self.refused:

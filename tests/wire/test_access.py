@@ -166,8 +166,8 @@ def test_a_resource_without_acls_is_open_if_allow_everyone_is_set(broker: Runnin
         broker.topics.create(topic)
 
     def hidden(client: Client) -> list[str | None]:
-        asked = MetadataRequest([MetadataRequestTopic(name=topic) for topic in ("t", "u", "prefix-1")])
-        return [each.name for each in client.call(asked, 9).topics if each.error_code == DENIED]
+        request = MetadataRequest([MetadataRequestTopic(name=topic) for topic in ("t", "u", "prefix-1")])
+        return [each.name for each in client.call(request, 9).topics if each.error_code == DENIED]
 
     with ann(broker) as client, bob(broker) as admin:
         assert hidden(client) == []

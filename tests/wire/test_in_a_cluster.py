@@ -122,8 +122,8 @@ def test_a_producer_gets_the_current_leader_and_its_address(broker: RunningBroke
         moved = broker.broker.services.partitions.get("t", 0)
         moved.follow(Registration(2, (1, 2), (1, 2), 7, 5))
         batch = build_batch([SimpleRecord(None, b"x", 1)])
-        asked = [TopicProduceData("t", topic_id, [PartitionProduceData(0, batch)])]
-        response = client.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=asked), version=version)
+        topic_data = [TopicProduceData("t", topic_id, [PartitionProduceData(0, batch)])]
+        response = client.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topic_data), version=version)
     (answer,) = response.responses[0].partition_responses
     assert (answer.error_code, answer.log_start_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
     leader = (answer.current_leader.leader_id, answer.current_leader.leader_epoch)
@@ -139,8 +139,8 @@ def test_a_consumer_gets_the_current_leader_and_its_address_only_if_it_is_alive(
         topic_id = create(client, "t", 2).topic_id
         join(broker, *CLUSTER)
         broker.broker.services.partitions.get("t", index).follow(Registration(leader, (1, leader), (1, leader), 7, 5))
-        asked = FetchTopic("t", topic_id, [FetchPartition(index, current_leader_epoch=6, partition_max_bytes=1)])
-        response = client.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=[asked]), version=16)
+        topic = FetchTopic("t", topic_id, [FetchPartition(index, current_leader_epoch=6, partition_max_bytes=1)])
+        response = client.call(FetchRequest(max_wait_ms=0, min_bytes=1, topics=[topic]), version=16)
     (answer,) = response.responses[0].partitions
     assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (leader, 7)
@@ -174,8 +174,8 @@ def test_a_follower_gets_the_current_leader_without_an_address(broker: RunningBr
         topic_id = create(client, "t").topic_id
         join(broker, *CLUSTER)
         broker.broker.services.partitions.get("t", 0).follow(Registration(2, (1, 2), (1, 2), 7, 5))
-        asked = FetchTopic("t", topic_id, [FetchPartition(0, current_leader_epoch=7, partition_max_bytes=1)])
-        response = client.call(FetchRequest(replica_state=ReplicaState(3, 1), max_wait_ms=0, topics=[asked]), version=16)
+        topic = FetchTopic("t", topic_id, [FetchPartition(0, current_leader_epoch=7, partition_max_bytes=1)])
+        response = client.call(FetchRequest(replica_state=ReplicaState(3, 1), max_wait_ms=0, topics=[topic]), version=16)
     (answer,) = response.responses[0].partitions
     assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
     assert response.node_endpoints == []

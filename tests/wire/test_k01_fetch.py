@@ -32,8 +32,8 @@ def part(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **fields: An
     return FetchPartition(index, fetch_offset=offset, partition_max_bytes=max_bytes, **fields)
 
 
-def fetch(client: Client, asked: FetchRequest, version: int = 12) -> FetchResponse:
-    response = client.call(asked, version=version)
+def fetch(client: Client, fetch_request: FetchRequest, version: int = 12) -> FetchResponse:
+    response = client.call(fetch_request, version=version)
     assert isinstance(response, FetchResponse)
     return response
 
@@ -69,10 +69,10 @@ def test_very_many_partitions_are_read_in_their_order_and_the_first_with_records
 
 def test_a_fetch_of_very_many_partitions_waits_for_an_append_and_ends_at_its_deadline(client: Client, broker: RunningBroker) -> None:
     create(client, "t", MANY)
-    asked = [part(index) for index in range(MANY)]
-    assert values(fetch(client, request(*asked, max_wait_ms=20))) == []
+    parts = [part(index) for index in range(MANY)]
+    assert values(fetch(client, request(*parts, max_wait_ms=20))) == []
     with Client("127.0.0.1", broker.port) as other:
-        sent = other.send(request(*asked, max_wait_ms=60_000), 12)
+        sent = other.send(request(*parts, max_wait_ms=60_000), 12)
         produce(client, "t", b"late", partition=MANY - 1)
         correlation_id, response = decode_response(ApiKey.FETCH, 12, other.read_frame())
     assert correlation_id == sent
@@ -90,12 +90,14 @@ def test_of_a_partition_that_is_named_twice_the_last_counts(client: Client, betw
 
 
 @pytest.mark.parametrize(
-    "asked", [request(part(), isolation_level=2), request(part(), max_bytes=-1), request(part(max_bytes=-1))], ids=["level", "all", "one"]
+    "fetch_request",
+    [request(part(), isolation_level=2), request(part(), max_bytes=-1), request(part(max_bytes=-1))],
+    ids=["level", "all", "one"],
 )
-def test_an_isolation_level_or_a_size_that_means_nothing_is_refused(client: Client, asked: FetchRequest) -> None:
+def test_an_isolation_level_or_a_size_that_means_nothing_is_refused(client: Client, fetch_request: FetchRequest) -> None:
     create(client, "t")
     produce(client, "t", b"a")
-    (data,) = fetch(client, asked).responses[0].partitions
+    (data,) = fetch(client, fetch_request).responses[0].partitions
     assert (data.error_code, data.records) == (ErrorCode.INVALID_REQUEST, b"")
 
 
@@ -354,8 +356,8 @@ def test_an_old_or_unknown_leader_epoch_is_refused_and_the_leader_named_to_who_c
         topic_id = create(client, "t").topic_id
     broker.restart(kill=True)
     with broker.client() as client:
-        asked = request(part(current_leader_epoch=0), topic="t", topic_id=topic_id)
-        response = fetch(client, asked, version)
+        fetch_request = request(part(current_leader_epoch=0), topic="t", topic_id=topic_id)
+        response = fetch(client, fetch_request, version)
         (old,) = response.responses[0].partitions
         assert old.error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert (old.current_leader.leader_id, old.current_leader.leader_epoch) == ((1, 1) if version >= 16 else (-1, -1))
@@ -397,11 +399,11 @@ def test_a_zstd_topic_is_read_at_every_version(client: Client, version: int) -> 
 
 def test_an_append_in_the_same_turn_as_the_long_poll_is_not_missed(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
-    asked = request(part(), max_wait_ms=60_000)
+    fetch_request = request(part(), max_wait_ms=60_000)
     for value in range(200):
-        asked.topics[0].partitions[0].fetch_offset = value
+        fetch_request.topics[0].partitions[0].fetch_offset = value
         with broker.client() as reader:
-            reader.send(asked, 12)
+            reader.send(fetch_request, 12)
             produce(client, "t", b"%d" % value)
             assert values(decode_response(1, 12, reader.read_frame())[1]) == [b"%d" % value]
 

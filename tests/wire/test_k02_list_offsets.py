@@ -21,8 +21,8 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 def ask(
     client: Client, timestamp: int, *, version: int = 11, topic: str = "t", current: int = -1, isolation: int = 0
 ) -> ListOffsetsPartitionResponse:
-    asked = ListOffsetsTopic(topic, [ListOffsetsPartition(0, current, timestamp)])
-    answer = client.call(ListOffsetsRequest(-1, isolation, [asked]), version=version).topics[0].partitions[0]
+    requested = ListOffsetsTopic(topic, [ListOffsetsPartition(0, current, timestamp)])
+    answer = client.call(ListOffsetsRequest(-1, isolation, [requested]), version=version).topics[0].partitions[0]
     assert isinstance(answer, ListOffsetsPartitionResponse)
     return answer
 
@@ -93,8 +93,8 @@ def test_read_committed_returns_the_same_offset_without_transactions(filled: Cli
 
 
 def test_a_partition_named_twice_gets_one_error(filled: Client) -> None:
-    asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)])
-    answers = filled.call(ListOffsetsRequest(-1, 0, [asked])).topics[0].partitions
+    requested = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)])
+    answers = filled.call(ListOffsetsRequest(-1, 0, [requested])).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST]
 
 

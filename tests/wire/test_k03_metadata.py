@@ -81,8 +81,8 @@ def test_the_offsets_topic_is_created_internal_with_its_own_settings(client: Cli
 
 def test_topics_are_found_by_id_from_version_12(client: Client) -> None:
     created = create(client, "t")
-    asked = [MetadataRequestTopic(created.topic_id), MetadataRequestTopic(b"\x07" * 16)]
-    known, unknown = client.call(MetadataRequest(asked), version=12).topics
+    topics = [MetadataRequestTopic(created.topic_id), MetadataRequestTopic(b"\x07" * 16)]
+    known, unknown = client.call(MetadataRequest(topics), version=12).topics
     assert (known.name, known.topic_id, known.error_code) == ("t", created.topic_id, 0)
     assert (unknown.name, unknown.topic_id, unknown.error_code) == (None, b"\x07" * 16, ErrorCode.UNKNOWN_TOPIC_ID)
 
@@ -96,8 +96,8 @@ def test_an_id_before_version_12_is_an_invalid_request(client: Client, version: 
 
 def test_authorized_operations_are_returned_on_request(client: Client) -> None:
     create(client, "t")
-    asked = MetadataRequest(None, include_cluster_authorized_operations=True, include_topic_authorized_operations=True)
-    response = client.call(asked, version=8)
+    request = MetadataRequest(None, include_cluster_authorized_operations=True, include_topic_authorized_operations=True)
+    response = client.call(request, version=8)
     assert response.cluster_authorized_operations == 0b1_1111_1010_0000 & ~(1 << 6)
     assert response.topics[0].topic_authorized_operations == 0b1101_1111_1000
     silent = client.call(MetadataRequest(None), version=8)

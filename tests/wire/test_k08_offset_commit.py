@@ -31,11 +31,11 @@ def test_a_committed_offset_survives_a_crash(broker: RunningBroker, client: Clie
 
 
 def test_unknown_partitions_are_rejected_one_by_one(client: Client) -> None:
-    asked = [
+    topics = [
         OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1), OffsetCommitRequestPartition(9, 1)]),
         OffsetCommitRequestTopic("no", partitions=[OffsetCommitRequestPartition(0, 1)]),
     ]
-    response = client.call(OffsetCommitRequest("g", topics=asked), version=9)
+    response = client.call(OffsetCommitRequest("g", topics=topics), version=9)
     errors = [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in response.topics]
     assert errors == [("t", [(0, 0), (9, 3)]), ("no", [(0, 3)])]
     assert fetch(client)[0] == 1

@@ -48,12 +48,12 @@ def test_without_topics_all_committed_offsets_of_a_group_are_returned(client: Cl
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_several_groups_are_answered_one_by_one_and_an_unknown_one_without_an_error(client: Client, version: int) -> None:
-    asked = [
+    groups = [
         OffsetFetchRequestGroup("g", topics=None),
         OffsetFetchRequestGroup("nobody", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])]),
         OffsetFetchRequestGroup("nobody either", topics=None),
     ]
-    known, unknown, empty = client.call(OffsetFetchRequest(groups=asked, require_stable=True), version=version).groups
+    known, unknown, empty = client.call(OffsetFetchRequest(groups=groups, require_stable=True), version=version).groups
     assert (known.group_id, known.error_code, {topic.name for topic in known.topics}) == ("g", 0, {"t", "u"})
     one = unknown.topics[0].partitions[0]
     assert (unknown.error_code, one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code) == (0, -1, -1, "", 0)
@@ -62,8 +62,8 @@ def test_several_groups_are_answered_one_by_one_and_an_unknown_one_without_an_er
 
 def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_its_own_error(client: Client) -> None:
     (topic,) = describe(client, "t")
-    asked = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0]) for ident in (b"\7" * 16, topic.topic_id, bytes(16))]
-    groups = [OffsetFetchRequestGroup("g", topics=asked), OffsetFetchRequestGroup("g", topics=None)]
+    topics = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0]) for ident in (b"\7" * 16, topic.topic_id, bytes(16))]
+    groups = [OffsetFetchRequestGroup("g", topics=topics), OffsetFetchRequestGroup("g", topics=None)]
     named, whole = client.call(OffsetFetchRequest(groups=groups, require_stable=True), version=10).groups
     assert [(found.topic_id, [(one.committed_offset, one.error_code) for one in found.partitions]) for found in named.topics] == [
         (topic.topic_id, [(5, ErrorCode.NONE)]),
@@ -87,8 +87,8 @@ def test_an_offset_of_an_earlier_topic_with_the_name_is_not_returned_by_id(broke
     (topic,) = describe(client, "t")
     earlier = Commit(group_id="g", offsets=[OffsetToCommit("t", 1, 7, topic_id=b"\7" * 16)])
     broker.call_until(lambda running: running.services.groups.commit(earlier) is not None)
-    asked = OffsetFetchRequestTopics("t", topic.topic_id, [0, 1])
+    requested = OffsetFetchRequestTopics("t", topic.topic_id, [0, 1])
     for version, offsets in ((9, [5, 7]), (10, [5, -1])):
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[asked])], require_stable=True)
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[requested])], require_stable=True)
         (group,) = client.call(request, version=version).groups
         assert [one.committed_offset for one in group.topics[0].partitions] == offsets

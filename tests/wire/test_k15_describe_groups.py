@@ -40,8 +40,8 @@ def test_from_version_6_on_an_unknown_group_is_not_found(client: Client) -> None
     assert group.error_message == "Group nobody not found."
 
 
-@pytest.mark.parametrize(("asked", "operations"), [(True, 0b110101001000), (False, -0x80000000)])
-def test_operations_are_returned_on_request(client: Client, asked: bool, operations: int) -> None:
+@pytest.mark.parametrize(("with_operations", "operations"), [(True, 0b110101001000), (False, -0x80000000)])
+def test_operations_are_returned_on_request(client: Client, with_operations: bool, operations: int) -> None:
     stable_member(client)
-    (group,) = client.call(DescribeGroupsRequest(["g"], asked), version=6).groups
+    (group,) = client.call(DescribeGroupsRequest(["g"], with_operations), version=6).groups
     assert group.authorized_operations == operations

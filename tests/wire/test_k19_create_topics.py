@@ -25,8 +25,8 @@ def test_the_response_has_every_setting_with_its_source(client: Client) -> None:
 
 
 def test_validate_only_has_the_same_response_and_creates_nothing(client: Client) -> None:
-    asked = [CreatableTopic("good", 2, 1), CreatableTopic("bad", 0, 1)]
-    good, bad = client.call(CreateTopicsRequest(asked, validate_only=True)).topics
+    topics = [CreatableTopic("good", 2, 1), CreatableTopic("bad", 0, 1)]
+    good, bad = client.call(CreateTopicsRequest(topics, validate_only=True)).topics
     assert (good.error_code, good.num_partitions) == (0, 2)
     assert bad.error_code == ErrorCode.INVALID_PARTITIONS
     assert describe(client, "good")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -34,7 +34,7 @@ def test_validate_only_has_the_same_response_and_creates_nothing(client: Client)
 
 def test_each_topic_has_its_own_error_and_a_message(client: Client) -> None:
     create(client, "there")
-    asked = [
+    topics = [
         CreatableTopic("there", 1, 1),
         CreatableTopic("a b", 1, 1),
         CreatableTopic("factor", 1, 2),
@@ -42,7 +42,7 @@ def test_each_topic_has_its_own_error_and_a_message(client: Client) -> None:
         CreatableTopic("assigned", -1, -1, [CreatableReplicaAssignment(0, [9])]),
         CreatableTopic("good", -1, -1, [CreatableReplicaAssignment(0, [1])]),
     ]
-    results = client.call(CreateTopicsRequest(asked)).topics
+    results = client.call(CreateTopicsRequest(topics)).topics
     assert [result.error_code for result in results] == [
         ErrorCode.TOPIC_ALREADY_EXISTS,
         ErrorCode.INVALID_TOPIC_EXCEPTION,

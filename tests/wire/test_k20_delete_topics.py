@@ -24,8 +24,8 @@ def test_every_version_deletes_by_name(client: Client, version: int) -> None:
 
 def test_a_topic_deleted_by_id_is_returned_with_its_name(client: Client) -> None:
     topic_id = create(client, "t").topic_id
-    asked = [DeleteTopicState(None, topic_id), DeleteTopicState(None, b"\x07" * 16), DeleteTopicState("no")]
-    known, unknown_id, unknown_name = client.call(DeleteTopicsRequest(asked), version=6).responses
+    topics = [DeleteTopicState(None, topic_id), DeleteTopicState(None, b"\x07" * 16), DeleteTopicState("no")]
+    known, unknown_id, unknown_name = client.call(DeleteTopicsRequest(topics), version=6).responses
     assert (known.name, known.topic_id, known.error_code) == ("t", topic_id, 0)
     assert (unknown_id.name, unknown_id.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
     assert (unknown_name.name, unknown_name.error_code) == ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

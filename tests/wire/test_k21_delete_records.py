@@ -11,8 +11,8 @@ from tests.support.topic_calls import create, produce
 
 
 def delete_before(client: Client, topic: str, offset: int, *, partition: int = 0, version: int = 2) -> tuple[int, int]:
-    asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])
-    (answer,) = client.call(DeleteRecordsRequest([asked], 1_000), version=version).topics
+    requested = DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, offset)])
+    (answer,) = client.call(DeleteRecordsRequest([requested], 1_000), version=version).topics
     (result,) = answer.partitions
     return result.error_code, result.low_watermark
 

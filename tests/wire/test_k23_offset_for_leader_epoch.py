@@ -15,8 +15,8 @@ from tests.support.topic_calls import create, produce
 
 
 def ask(client: Client, leader_epoch: int, *, current: int = -1, topic: str = "t", version: int = 4) -> EpochEndOffset:
-    asked = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, leader_epoch)])
-    answer = client.call(OffsetForLeaderEpochRequest(-1, [asked]), version=version).topics[0].partitions[0]
+    requested = OffsetForLeaderTopic(topic, [OffsetForLeaderPartition(0, current, leader_epoch)])
+    answer = client.call(OffsetForLeaderEpochRequest(-1, [requested]), version=version).topics[0].partitions[0]
     assert isinstance(answer, EpochEndOffset)
     return answer
 

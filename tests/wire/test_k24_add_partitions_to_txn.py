@@ -81,12 +81,12 @@ def batched(holder: Holder, *partitions: tuple[str, int], verify_only: bool) -> 
 @pytest.mark.parametrize("version", [4, 5])
 def test_brokers_send_several_transactions_in_one_request(client: Client, version: int) -> None:
     create(client, "t", 2)
-    added, asked, unknown = init(client, "added"), init(client, "asked"), Holder(client, "unknown", 1, 0)
-    asked.add(("t", 0))
+    added, verified, unknown = init(client, "added"), init(client, "verified"), Holder(client, "unknown", 1, 0)
+    verified.add(("t", 0))
     request = AddPartitionsToTxnRequest(
         [
             batched(added, ("t", 1), verify_only=False),
-            batched(asked, ("t", 0), ("t", 1), verify_only=True),
+            batched(verified, ("t", 0), ("t", 1), verify_only=True),
             batched(unknown, ("t", 0), verify_only=True),
         ]
     )
@@ -97,8 +97,8 @@ def test_brokers_send_several_transactions_in_one_request(client: Client, versio
     }
     assert errors == {
         "added": [ErrorCode.NONE],
-        "asked": [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE],
+        "verified": [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE],
         "unknown": [ErrorCode.INVALID_PRODUCER_ID_MAPPING],
     }
     assert added.describe().transaction_state == "Ongoing"
-    assert asked.describe().topics[0].partitions == [0], "asking adds nothing"
+    assert verified.describe().topics[0].partitions == [0], "asking adds nothing"

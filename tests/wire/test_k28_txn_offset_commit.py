@@ -44,8 +44,8 @@ def topic_id(broker: Broker, name: str) -> bytes:
 
 def fetch_unstable(client: Client) -> int:
     """Return the committed offset by OffsetFetch without `require_stable`."""
-    asked = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]
-    (group,) = client.call(OffsetFetchRequest(groups=asked, require_stable=False), version=9).groups
+    groups = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]
+    (group,) = client.call(OffsetFetchRequest(groups=groups, require_stable=False), version=9).groups
     offset: int = group.topics[0].partitions[0].committed_offset
     return offset
 
@@ -209,12 +209,12 @@ def test_an_empty_group_id_is_rejected(broker: RunningBroker, client: Client) ->
 
 def test_unknown_partitions_and_long_metadata_are_rejected_one_by_one(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
-    asked = [
+    partitions = [
         TxnOffsetCommitRequestPartition(1, 5, 0, None),
         TxnOffsetCommitRequestPartition(0, 6, 0, "m" * 4097),
     ]
     request = TxnOffsetCommitRequest(
-        "tx", "g", producer.producer_id, producer.epoch, topics=[TxnOffsetCommitRequestTopic("t", partitions=asked)]
+        "tx", "g", producer.producer_id, producer.epoch, topics=[TxnOffsetCommitRequestTopic("t", partitions=partitions)]
     )
     answers = client.call(request, version=5).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_METADATA_TOO_LARGE]

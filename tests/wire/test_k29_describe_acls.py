@@ -13,8 +13,8 @@ LOCKED = pytest.mark.broker_settings(GUARDED)
 
 
 def describe(client: Client, name: str | None = None, pattern: int = Pattern.ANY, version: int = 3, kind: int = 1) -> DescribeAclsResponse:
-    asked = DescribeAclsRequest(kind, name, pattern, None, None, Operation.ANY, Permission.ANY)
-    answer: DescribeAclsResponse = client.call(asked, version)
+    request = DescribeAclsRequest(kind, name, pattern, None, None, Operation.ANY, Permission.ANY)
+    answer: DescribeAclsResponse = client.call(request, version)
     return answer
 
 

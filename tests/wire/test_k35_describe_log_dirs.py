@@ -26,6 +26,6 @@ def test_every_version_returns_the_directory_and_each_partitions_size(broker: Ru
 
 def test_only_requested_and_existing_partitions_are_returned(client: Client) -> None:
     create(client, "t", 3)
-    asked = [DescribableLogDirTopic("t", [1, 7]), DescribableLogDirTopic("no", [0])]
-    (directory,) = client.call(DescribeLogDirsRequest(asked)).results
+    topics = [DescribableLogDirTopic("t", [1, 7]), DescribableLogDirTopic("no", [0])]
+    (directory,) = client.call(DescribeLogDirsRequest(topics)).results
     assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in directory.topics] == [("t", [1])]

@@ -21,8 +21,8 @@ def test_every_version_adds_partitions_that_are_ready_and_keeps_the_old_ones(cli
 
 def test_a_rejected_increase_has_an_error_and_a_message(client: Client) -> None:
     create(client, "t", 2)
-    asked = [CreatePartitionsTopic("t", 2, None), CreatePartitionsTopic("no", 2, None)]
-    same, unknown = client.call(CreatePartitionsRequest(asked)).results
+    topics = [CreatePartitionsTopic("t", 2, None), CreatePartitionsTopic("no", 2, None)]
+    same, unknown = client.call(CreatePartitionsRequest(topics)).results
     assert (same.error_code, unknown.error_code) == (ErrorCode.INVALID_PARTITIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert same.error_message
     bad = CreatePartitionsTopic("t", 3, [CreatePartitionsAssignment([9])])

@@ -64,8 +64,8 @@ def test_a_client_with_a_token_is_its_owner_until_expiry_and_cannot_create_anoth
         token = create_token(client)
     with broker.client() as client:
         assert log_in_by_token(client, token.token_id, bytes(token.hmac)).session_lifetime_ms == DAY_MS
-        asked = client.call(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
-        assert asked.cluster_authorized_operations > 0, "as bob"
+        described = client.call(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
+        assert described.cluster_authorized_operations > 0, "as bob"
         answer = create_token(client)
         assert (answer.error_code, answer.principal_name, answer.max_timestamp_ms) == (refused, "bob", -1)
         for changed in (renew_token(client, bytes(token.hmac)), expire_token(client, bytes(token.hmac))):

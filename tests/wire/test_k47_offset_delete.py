@@ -19,8 +19,8 @@ def _topics(client: Client) -> None:
 
 def delete(client: Client, *partitions: tuple[str, int], group_id: str = "g") -> tuple[int, list[int]]:
     """Send OffsetDelete; return the top-level error code and each partition's."""
-    asked = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(partition)]) for topic, partition in partitions]
-    response = client.call(OffsetDeleteRequest(group_id, asked), version=0)
+    topics = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(partition)]) for topic, partition in partitions]
+    response = client.call(OffsetDeleteRequest(group_id, topics), version=0)
     return response.error_code, [topic.partitions[0].error_code for topic in response.topics]
 
 

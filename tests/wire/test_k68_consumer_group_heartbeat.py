@@ -178,10 +178,10 @@ def test_commits_and_fetches_are_checked_by_member_epoch(client: Client) -> None
     assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=2, version=8) == ErrorCode.UNSUPPORTED_VERSION
 
     def fetch(member_id: str | None, epoch: int) -> int:
-        asked = OffsetFetchRequestGroup(
+        group_request = OffsetFetchRequestGroup(
             "g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])], member_id=member_id, member_epoch=epoch
         )
-        (group,) = client.call(OffsetFetchRequest(groups=[asked]), version=9).groups
+        (group,) = client.call(OffsetFetchRequest(groups=[group_request]), version=9).groups
         error: int = group.error_code
         return error
 

@@ -119,11 +119,11 @@ def test_the_last_acknowledgement_of_a_session_releases_the_rest(member: ShareMe
 
 def test_unknown_topics_and_partitions_have_their_errors(member: ShareMember) -> None:
     batch = AcknowledgementBatch(0, 0, [ACCEPT])
-    asked = [
+    topics = [
         ShareTopic(member.topic_id, [SharePartition(9, [batch]), SharePartition(1, [batch])]),
         ShareTopic(bytes(15) + b"x", [SharePartition(0, [batch])]),
     ]
-    response = member.acknowledge(topics=asked)
+    response = member.acknowledge(topics=topics)
     assert sorted(acknowledged(response)) == [3, 3, ErrorCode.UNKNOWN_TOPIC_ID]
 
 

@@ -51,11 +51,11 @@ def test_unknown_groups_and_those_of_other_types_are_not_found(client: Client) -
     ]
 
 
-@pytest.mark.parametrize(("asked", "status"), [(False, 0), (True, 1)])
-def test_version_1_names_the_assignor_and_has_no_description_of_the_topology(client: Client, asked: bool, status: int) -> None:
+@pytest.mark.parametrize(("with_topology", "status"), [(False, 0), (True, 1)])
+def test_version_1_names_the_assignor_and_has_no_description_of_the_topology(client: Client, with_topology: bool, status: int) -> None:
     prepare(client)
     beat(client)
-    group = described(client, include_topology_description=asked)
+    group = described(client, include_topology_description=with_topology)
     assert (group.assignor_name, group.topology_description_status, group.topology_description) == ("sticky", status, None)
-    unknown = described(client, "nobody", include_topology_description=asked)
+    unknown = described(client, "nobody", include_topology_description=with_topology)
     assert (unknown.assignor_name, unknown.topology_description_status) == (None, 0)

@@ -4,7 +4,7 @@ import pytest
 
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k90_describe_share_group_offsets import DescribeShareGroupOffsetsRequestTopic as Asked
+from ottla.protocol.messages.k90_describe_share_group_offsets import DescribeShareGroupOffsetsRequestTopic as RequestedTopic
 from tests.support.access import GUARDED, ann
 from tests.support.running_broker import RunningBroker
 from tests.support.share_group_calls import AT_ONCE, initialize, offsets, prepare, settle, start_offsets, write
@@ -20,7 +20,7 @@ def test_the_lag_is_what_is_not_yet_delivered_for_good(client: Client, version: 
         produce(client, "t", b"x")
     initialize(client, topic_id)
     write(client, topic_id, start_offset=1, delivery_complete_count=1)
-    (topic,) = offsets(client, [Asked("t", [0, 1])], version=version).topics
+    (topic,) = offsets(client, [RequestedTopic("t", [0, 1])], version=version).topics
     assert (topic.topic_name, topic.topic_id) == ("t", topic_id)
     assert [(part.partition_index, part.start_offset, part.lag, part.error_code) for part in topic.partitions] == [
         (0, 1, lag, 0),
@@ -37,7 +37,7 @@ def test_all_partitions_of_the_group_are_those_with_state(client: Client) -> Non
 
 def test_a_topic_that_does_not_exist_has_no_offset_and_no_error(client: Client) -> None:
     prepare(client)
-    (topic,) = offsets(client, [Asked("missing", [3])]).topics
+    (topic,) = offsets(client, [RequestedTopic("missing", [3])]).topics
     assert (topic.topic_id, [(part.partition_index, part.start_offset, part.error_code) for part in topic.partitions]) == (
         bytes(16),
         [(3, -1, 0)],
@@ -47,7 +47,7 @@ def test_a_topic_that_does_not_exist_has_no_offset_and_no_error(client: Client) 
 
 def test_named_topics_of_a_group_without_a_name_are_refused(client: Client) -> None:
     prepare(client)
-    assert offsets(client, [Asked("t", [0])], group_id="").error_code == ErrorCode.INVALID_GROUP_ID
+    assert offsets(client, [RequestedTopic("t", [0])], group_id="").error_code == ErrorCode.INVALID_GROUP_ID
     assert offsets(client, group_id="").error_code == 0
 
 

@@ -435,8 +435,8 @@ def test_topics_are_created_and_deleted_as_with_zookeeper(release: str, code: Er
 def test_a_topic_that_metadata_creates_is_answered_as_with_zookeeper(release: str, code: ErrorCode, collision: ErrorCode) -> None:
     with InProcessBroker(like=release) as broker, asking(broker) as client:
         client.call(CreateTopicsRequest(topics=[CreatableTopic("a.b", 1, 1)]))
-        asked = [MetadataRequestTopic(name="new"), MetadataRequestTopic(name="a_b")]
-        codes = {topic.name: topic.error_code for topic in client.call(MetadataRequest(asked, True)).topics}
+        topics = [MetadataRequestTopic(name="new"), MetadataRequestTopic(name="a_b")]
+        codes = {topic.name: topic.error_code for topic in client.call(MetadataRequest(topics, True)).topics}
     assert codes == {"new": code, "a_b": collision}
 
 

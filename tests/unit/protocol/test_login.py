@@ -55,11 +55,11 @@ def test_a_server_that_does_not_know_the_password_is_not_trusted(first: str, las
 
 @pytest.mark.parametrize("mechanism", SCRAM_KINDS)
 def test_a_token_is_told_to_be_one_and_that_is_signed_too(mechanism: str) -> None:
-    kind, asked = SCRAM_KINDS[mechanism], list[tuple[str, bool]]()
+    kind, lookups = SCRAM_KINDS[mechanism], list[tuple[str, bool]]()
     kept = credential_of(kind, salted_password(kind, "hmac", SALT, 4096), SALT, 4096)
-    there = Scram(kind, lambda name, by_token: asked.append((name, by_token)) or kept, Random(2).getrandbits)
+    there = Scram(kind, lambda name, by_token: lookups.append((name, by_token)) or kept, Random(2).getrandbits)
     log_in(mechanism, "id", "hmac", there.evaluate, Random(1).randbytes, by_token=True)
-    assert (there.complete, there.by_token, asked) == (True, True, [("id", True)])
+    assert (there.complete, there.by_token, lookups) == (True, True, [("id", True)])
 
 
 def test_a_refused_bearer_acknowledges_why_and_one_that_is_taken_says_nothing_more() -> None:

@@ -81,8 +81,8 @@ def test_an_estimate_reads_no_file_but_checkpoints(tmp_path: Path, requests: Cou
 def test_records_and_keys_cost_more_than_batches(tmp_path: Path) -> None:
     logs.big(tmp_path, 1_000_000)
     found = [find_logs(tmp_path)]
-    asked = [QUESTION, replace(QUESTION, deep=True), replace(QUESTION, key_place="value", deep=True)]
-    hours = [estimate(found, question, cores=2).core_hours for question in asked]
+    questions = [QUESTION, replace(QUESTION, deep=True), replace(QUESTION, key_place="value", deep=True)]
+    hours = [estimate(found, question, cores=2).core_hours for question in questions]
     assert hours == sorted(set(hours))
 
 

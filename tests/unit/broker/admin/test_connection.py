@@ -132,10 +132,10 @@ async def serving(app: Callable[[Any, Any, Any], Awaitable[None]]) -> AsyncItera
 
 def test_who_waits_for_an_answer_owes_nothing() -> None:
     async def run() -> bytes:
-        asked, go = asyncio.Event(), asyncio.Event()
+        requested, go = asyncio.Event(), asyncio.Event()
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
-            asked.set()
+            requested.set()
             await go.wait()
             await send({"type": "http.response.start", "status": 204})
             await send({"type": "http.response.body"})
@@ -143,7 +143,7 @@ def test_who_waits_for_an_answer_owes_nothing() -> None:
         async with serving(app) as (_, at):
             reader, writer = await asyncio.open_connection(*at)
             writer.write(GET.encode())
-            await asked.wait()
+            await requested.wait()
             idle, to_idle = await asyncio.open_connection(*at)
             assert await idle.read() == b""  # it came later, and its time is over
             go.set()

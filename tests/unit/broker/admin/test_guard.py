@@ -14,7 +14,9 @@ async def behind(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "behind"})
 
 
-def asked(client: str | None, headers: dict[bytes, bytes], method: str = "GET", kind: str = "http", **options: Any) -> dict[str, Any]:
+def first_message(
+    client: str | None, headers: dict[bytes, bytes], method: str = "GET", kind: str = "http", **options: Any
+) -> dict[str, Any]:
     """Return the first message of the guard's response to a request from the address `client`. `options` are the guard's; by default reads
     from this machine are allowed without a token."""
     sent: list[Any] = []
@@ -34,24 +36,26 @@ def asked(client: str | None, headers: dict[bytes, bytes], method: str = "GET", 
 
 @pytest.mark.parametrize("client", ["10.0.0.9", "192.168.1.1", "::ffff:10.0.0.9", "fe80::1", "a socket", None])
 def test_other_hosts_get_nothing_without_the_token_whatever_they_call_this_one(client: str | None) -> None:
-    assert asked(client, {b"host": b"127.0.0.1"})["status"] == 401
-    assert asked(client, {b"host": b"127.0.0.1", b"authorization": b"Bearer a-token"})["type"] == "behind"
+    assert first_message(client, {b"host": b"127.0.0.1"})["status"] == 401
+    assert first_message(client, {b"host": b"127.0.0.1", b"authorization": b"Bearer a-token"})["type"] == "behind"
 
 
 @pytest.mark.parametrize("client", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
 def test_this_machine_reads_where_that_was_asked_for(client: str) -> None:
-    assert asked(client, {b"host": b"localhost:1"})["type"] == "behind"
-    assert asked(client, {b"host": b"localhost:1"}, "POST")["status"] == 401
-    assert asked(client, {b"host": b"localhost:1"}, open_local=False)["status"] == 401
-    assert asked(client, {b"host": b"localhost:1"}, closed_paths={"/faults"})["status"] == 401
-    assert asked(client, {b"host": b"localhost:1", b"authorization": b"Bearer a-token"}, closed_paths={"/faults"})["type"] == "behind"
+    assert first_message(client, {b"host": b"localhost:1"})["type"] == "behind"
+    assert first_message(client, {b"host": b"localhost:1"}, "POST")["status"] == 401
+    assert first_message(client, {b"host": b"localhost:1"}, open_local=False)["status"] == 401
+    assert first_message(client, {b"host": b"localhost:1"}, closed_paths={"/faults"})["status"] == 401
+    assert (
+        first_message(client, {b"host": b"localhost:1", b"authorization": b"Bearer a-token"}, closed_paths={"/faults"})["type"] == "behind"
+    )
 
 
 @pytest.mark.parametrize("site", [b"cross-site", b"same-site"])
 def test_a_page_from_elsewhere_does_not_even_learn_whether_there_is_an_answer(site: bytes) -> None:
     def status_of(**fetch: bytes) -> Any:
         said = {b"host": b"localhost:1"} | {f"sec-fetch-{name}".encode(): value for name, value in fetch.items()}
-        return asked("127.0.0.1", said).get("status", "behind")
+        return first_message("127.0.0.1", said).get("status", "behind")
 
     assert status_of(site=site, mode=b"no-cors", dest=b"script") == 401
     assert status_of(site=site, mode=b"cors", dest=b"empty") == 401
@@ -62,6 +66,6 @@ def test_a_page_from_elsewhere_does_not_even_learn_whether_there_is_an_answer(si
 
 
 def test_a_websocket_asks_for_the_token() -> None:
-    assert asked("127.0.0.1", {b"host": b"localhost"}, kind="websocket")["type"] == "websocket.close"
+    assert first_message("127.0.0.1", {b"host": b"localhost"}, kind="websocket")["type"] == "websocket.close"
     shown = {b"host": b"localhost", b"authorization": b"bearer a-token"}
-    assert asked("127.0.0.1", shown, kind="websocket")["type"] == "behind"
+    assert first_message("127.0.0.1", shown, kind="websocket")["type"] == "behind"

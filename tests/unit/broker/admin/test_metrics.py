@@ -256,11 +256,11 @@ def test_the_dashboard_asks_for_nothing_that_is_not_told(scrape: Scraped, client
     set_quota(client, (("client-id", "x"),), producer_byte_rate=1.0)
     names = {name for name, _ in scrape()}
     panels = json.loads(DASHBOARD.read_text())["panels"]
-    asked = {
+    queried = {
         name for panel in panels for target in panel["targets"] for name in re.findall(r"\b(?:kafka|ottla|process)_\w+", target["expr"])
     }
-    assert len(asked) > 10
-    assert asked - names == set()
+    assert len(queried) > 10
+    assert queried - names == set()
 
 
 def test_who_had_to_wait_for_a_quota_is_counted(scrape: Scraped, client: Client) -> None:

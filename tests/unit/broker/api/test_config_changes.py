@@ -83,8 +83,8 @@ async def test_each_resource_is_decided_by_its_node_and_answered_in_its_position
         ("null", refused),
     ]
     assert response.responses[2].error_message == "not that one"
-    (asked,) = cluster.controller.asked
-    assert [(each.resource_type, each.resource_name) for each in inside(asked).body.resources] == [
+    (envelope,) = cluster.controller.requests
+    assert [(each.resource_type, each.resource_name) for each in inside(envelope).body.resources] == [
         (TOPIC, "t"),
         (TOPIC, "no"),
         (BROKER, own),
@@ -96,7 +96,7 @@ async def test_a_request_with_only_loggers_is_not_forwarded(cluster: MemberInMem
     own = str(cluster.broker.settings.node_id)
     request = incremental.IncrementalAlterConfigsRequest([change(LOGGER, own, LOGGER_NAME, "ERROR")], validate_only=True)
     assert errors_of(await cluster.member.ask(request, 1)) == [(own, 0)]
-    assert cluster.controller.asked == []
+    assert cluster.controller.requests == []
     assert OWN_LOGGER.level != logging.ERROR
 
 
@@ -104,7 +104,7 @@ async def test_a_resource_named_twice_is_rejected_without_the_controller(cluster
     twice = [change(TOPIC, "t", "retention.ms", "5"), change(TOPIC, "u", "retention.ms", "5"), change(TOPIC, "t", "retention.ms", "6")]
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest(twice), 1)
     assert errors_of(response) == [("t", ErrorCode.INVALID_REQUEST), ("u", 0), ("t", ErrorCode.INVALID_REQUEST)]
-    assert [each.resource_name for each in inside(cluster.controller.asked[0]).body.resources] == ["u"]
+    assert [each.resource_name for each in inside(cluster.controller.requests[0]).body.resources] == ["u"]
 
 
 async def test_alter_configs_is_split_and_rejects_loggers(cluster: MemberInMemory) -> None:
@@ -115,7 +115,7 @@ async def test_alter_configs_is_split_and_rejects_loggers(cluster: MemberInMemor
     ]
     response = await cluster.member.ask(alter.AlterConfigsRequest(resources), 2)
     assert errors_of(response) == [("t", 0), (own, ErrorCode.INVALID_REQUEST)]
-    assert inside(cluster.controller.asked[0]).body.resources == resources[:1]
+    assert inside(cluster.controller.requests[0]).body.resources == resources[:1]
 
 
 async def test_a_resource_that_the_controller_does_not_answer_is_an_unknown_server_error(cluster: MemberInMemory) -> None:
@@ -124,12 +124,12 @@ async def test_a_resource_that_the_controller_does_not_answer_is_an_unknown_serv
     assert errors_of(response) == [("t", ErrorCode.UNKNOWN_SERVER_ERROR)]
 
 
-def at_the_controller(super_users: str, *asked: tuple[incremental.AlterConfigsResource, tuple[ErrorCode, str | None]]) -> dict[str, str]:
+def at_the_controller(super_users: str, *changes: tuple[incremental.AlterConfigsResource, tuple[ErrorCode, str | None]]) -> dict[str, str]:
     """Send each change to the controller by itself, compare its response, and return the settings of all brokers."""
     found: dict[str, str] = {}
 
     async def body(cluster: OwnedCluster) -> None:
-        for resource, expected in asked:
+        for resource, expected in changes:
             answer = await cluster.ask_controller(incremental.IncrementalAlterConfigsRequest([resource]))
             assert [(each.error_code, each.error_message) for each in answer.responses] == [expected], resource
         found.update(cluster.place.image.configs[BROKER, ""])

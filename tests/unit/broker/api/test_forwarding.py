@@ -83,13 +83,13 @@ async def test_a_request_without_the_controllers_response_times_out(
     cluster: MemberInMemory, request_: Message, version: int, errors: Any
 ) -> None:
     await cluster.begin(lambda request: None)
-    asked = asyncio.ensure_future(cluster.member.ask(request_, version))
+    pending = asyncio.ensure_future(cluster.member.ask(request_, version))
     await settle()
     for _ in range(2):
-        assert not asked.done()
+        assert not pending.done()
         await cluster.pass_ms(30_000)
         await cluster.pass_ms(100)
-    assert errors(await asked) == {ErrorCode.REQUEST_TIMED_OUT}
+    assert errors(await pending) == {ErrorCode.REQUEST_TIMED_OUT}
 
 
 async def test_api_versions_limits_forwarded_apis_to_the_controllers_versions(cluster: MemberInMemory) -> None:

@@ -64,7 +64,7 @@ class Coordinator:
     def __init__(self, answer: ErrorCode | asyncio.Future[ErrorCode] = ErrorCode.NONE) -> None:
         self.answer = answer
         self.added: list[tuple[str, int, int, frozenset[tuple[str, int]], int]] = []
-        self.asked = 0
+        self.verifications = 0
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[tuple[str, int]], client_version: int
@@ -76,7 +76,7 @@ class Coordinator:
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[tuple[str, int]]
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
         assert (transactional_id, producer_id, epoch, partitions) == ("x", 1, 0, {("t", 0)})
-        self.asked += 1
+        self.verifications += 1
         return self.answer
 
 
@@ -220,7 +220,7 @@ def test_a_transactional_batch_uses_the_fast_path_if_it_is_verified_at_once(harn
     assert ends(harness) == [1, 0]
     assert next(iter(harness.partitions)).has_open_transaction(1, 0)
     adds = version >= 12
-    assert (coordinator.added, coordinator.asked) == ([("x", 1, 0, {("t", 0)}, 2)] if adds else [], 0 if adds else 1)
+    assert (coordinator.added, coordinator.verifications) == ([("x", 1, 0, {("t", 0)}, 2)] if adds else [], 0 if adds else 1)
 
 
 def test_a_partition_with_the_open_transaction_needs_no_verification(harness: PartitionHarness) -> None:
@@ -228,15 +228,15 @@ def test_a_partition_with_the_open_transaction_needs_no_verification(harness: Pa
     assert lane(harness, coordinator=coordinator).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
     second = build_batch([SimpleRecord(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
     assert lane(harness, coordinator=coordinator).answer(PEER, frame(produce(second, txn="x"), 10), 0) is not None
-    assert (ends(harness), coordinator.asked) == ([2, 0], 1)
+    assert (ends(harness), coordinator.verifications) == ([2, 0], 1)
 
 
 @pytest.mark.parametrize("version", [10, 12])
 async def test_an_unverified_batch_is_left_to_the_normal_path(harness: PartitionHarness, version: int) -> None:
     unknown: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    asked = frame(produce(IN_A_TRANSACTION, txn="x"), version)
+    request = frame(produce(IN_A_TRANSACTION, txn="x"), version)
     for answer in (unknown, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS):
-        assert lane(harness, coordinator=Coordinator(answer)).answer(PEER, asked, 0) is None
+        assert lane(harness, coordinator=Coordinator(answer)).answer(PEER, request, 0) is None
     assert ends(harness) == [0, 0]
 
 
@@ -246,7 +246,7 @@ def test_the_fast_path_does_not_contact_another_coordinator(harness: PartitionHa
         lane(harness, coordinator=coordinator, coordinator_is_local=False).answer(PEER, frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0)
         is None
     )
-    assert (ends(harness), coordinator.asked) == ([0, 0], 0)
+    assert (ends(harness), coordinator.verifications) == ([0, 0], 0)
 
 
 def test_a_transactional_id_that_is_not_utf8_is_left_to_the_normal_path(harness: PartitionHarness) -> None:

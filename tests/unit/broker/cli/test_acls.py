@@ -48,13 +48,13 @@ def test_it_is_explained_which_rule_decides(broker: RunningBroker, at_rest: bool
     at = ("--bootstrap-server", broker.bootstrap)
     assert run(*READER, *at).exit_code == 0
     where = ("--data-dir", str(broker.data_dir)) if at_rest else at
-    asked = ("explain", "--principal", "User:ann", "--topic", "orders", *where)
-    allowed = run(*asked, "--operation", "DESCRIBE")
+    arguments = ("explain", "--principal", "User:ann", "--topic", "orders", *where)
+    allowed = run(*arguments, "--operation", "DESCRIBE")
     assert allowed.exit_code == 0
     assert "allowed: User:ann DESCRIBE Topic orders from 127.0.0.1\nrule: StandardAcl[" in allowed.stdout
-    denied = run(*asked, "--operation", "WRITE")
+    denied = run(*arguments, "--operation", "WRITE")
     assert (denied.exit_code, "rule: no ACL allows it" in denied.stdout) == (1, True)
-    assert run(*asked, "--operation", "WRITE", "--super-users", "User:ann").exit_code == 0
+    assert run(*arguments, "--operation", "WRITE", "--super-users", "User:ann").exit_code == 0
     other = run("explain", "--principal", "User:ann", "--operation", "READ", "--group", "g", *where)
     assert (other.exit_code, "rule: no ACL applies to the resource" in other.stdout) == (1, True)
 
@@ -79,6 +79,6 @@ def test_what_is_missing_or_unknown_is_told(arguments: tuple[str, ...], problem:
 
 @pytest.mark.parametrize(("where", "problem"), [("--data-dir", "has no metadata log"), ("--bootstrap-server", "127.0.0.1:1")])
 def test_what_cannot_be_said_is_told_as_no_denial(tmp_path: Path, where: str, problem: str) -> None:
-    asked = ("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a")
-    result = run(*asked, where, str(tmp_path) if where == "--data-dir" else "127.0.0.1:1")
+    arguments = ("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a")
+    result = run(*arguments, where, str(tmp_path) if where == "--data-dir" else "127.0.0.1:1")
     assert (result.exit_code, problem in result.output) == (2, True)

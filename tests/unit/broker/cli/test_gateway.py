@@ -92,15 +92,15 @@ def test_faults_are_loaded_at_the_start_and_over_http(tmp_path: Path, monkeypatc
                 port = int(port_file.read_text())
                 with Client(HOST, port) as client, pytest.raises(ConnectionError):
                     client.call(MetadataRequest([]), 9)
-                assert [(rule["name"], rule["consumed"]) for rule in asked(admin, "/faults")] == [("first", True)]
-                assert asked(admin, "/faults", {"action": "throttle", "ms": 7, "times": 1})["name"] == "throttle-1"
+                assert [(rule["name"], rule["consumed"]) for rule in admin_call(admin, "/faults")] == [("first", True)]
+                assert admin_call(admin, "/faults", {"action": "throttle", "ms": 7, "times": 1})["name"] == "throttle-1"
                 with pytest.raises(HTTPError) as refused:
-                    asked(admin, "/faults", {"action": "disk-full", "topic": "t"})
+                    admin_call(admin, "/faults", {"action": "disk-full", "topic": "t"})
                 assert "only a broker has a disk" in refused.value.read().decode()
                 with Client(HOST, port) as client:
                     assert client.call(MetadataRequest([]), 9).throttle_time_ms == 7
-                    assert asked(admin, "/health")["connections"] == 1
-                assert asked(admin, "/clock/advance", {"ms": 5})["ahead_ms"] == 5
+                    assert admin_call(admin, "/health")["connections"] == 1
+                assert admin_call(admin, "/clock/advance", {"ms": 5})["ahead_ms"] == 5
             finally:
                 process.terminate()
             assert process.wait(TIMEOUT_S) == 0
@@ -129,7 +129,7 @@ def test_the_console_opens_the_admin_port_and_its_address_with_the_token_is_prin
         assert process.wait(TIMEOUT_S) == 0
 
 
-def asked(port: int, path: str, body: dict[str, object] | None = None) -> Any:
+def admin_call(port: int, path: str, body: dict[str, object] | None = None) -> Any:
     """Send a request with the token to the admin port, a POST if there is a body; return the JSON. Raises HTTPError."""
     headers = {"Authorization": "Bearer secret", "Content-Type": "application/json"}
     request = Request(f"http://{HOST}:{port}{path}", None if body is None else json.dumps(body).encode(), headers)

@@ -96,14 +96,14 @@ def part(
     return k59.FetchSnapshotResponse(topics=[k59.TopicSnapshotPart("__cluster_metadata", [response])])
 
 
-def asked(state: ObserverState, now_ms: int = 0) -> SendRequest:
+def next_request(state: ObserverState, now_ms: int = 0) -> SendRequest:
     step = state.next_step(now_ms)
     assert isinstance(step, SendRequest)
     return step
 
 
 def test_the_first_fetch_goes_to_a_bootstrap_server() -> None:
-    step = asked(observer(leader=1, epoch=6))
+    step = next_request(observer(leader=1, epoch=6))
     assert step.peer == SEED
     assert isinstance(step.request, FetchRequest)
     (wanted,) = step.request.topics[0].partitions
@@ -121,7 +121,7 @@ def test_a_log_with_a_newer_epoch_than_quorum_state_counts() -> None:
 def test_a_new_observer_learns_the_leader_from_the_first_error() -> None:
     state = observer(epoch=0, log=Log([]))
     assert state.answered(SEED, answer(ErrorCode.FENCED_LEADER_EPOCH), 0) == [SaveElection(Election(5, 1))]
-    assert asked(state).peer == ONE
+    assert next_request(state).peer == ONE
 
 
 def test_a_response_of_the_current_epoch_sets_the_leader_and_its_records_count() -> None:
@@ -151,8 +151,8 @@ def test_a_response_of_a_newer_epoch_only_sets_the_leader() -> None:
 def test_a_response_without_news_is_followed_by_a_20_ms_pause(response: FetchResponse) -> None:
     state = follower()
     assert state.answered(ONE, response, 100) == []
-    assert asked(state, 119).peer == TWO
-    assert asked(state, 120).peer == ONE
+    assert next_request(state, 119).peer == TWO
+    assert next_request(state, 120).peer == ONE
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_retriable_error_is_logged_and_retried(response: FetchResponse) -> Non
     state = follower()
     (action,) = state.answered(ONE, response, 0)
     assert isinstance(action, LogWarning)
-    assert asked(state, 20).peer == ONE
+    assert next_request(state, 20).peer == ONE
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,12 @@ def test_a_snapshot_is_fetched_in_consecutive_parts() -> None:
     assert state.answered(ONE, wanted, 0) == [BeginDownload(SnapshotId(30, 4))]
     assert state.answered(ONE, wanted, 0) == []
     assert state.answered(ONE, part(), 0) == [WritePart(b"abc", is_last=False)]
-    request = asked(state).request
+    request = next_request(state).request
     assert isinstance(request, k59.FetchSnapshotRequest)
     (wants,) = request.topics[0].partitions
     assert (wants.position, wants.snapshot_id, wants.current_leader_epoch) == (3, k59.SnapshotId(30, 4), 5)
     assert state.answered(ONE, part(position=3), 0) == [WritePart(b"abc", is_last=True)]
-    assert isinstance(asked(state).request, FetchRequest)
+    assert isinstance(next_request(state).request, FetchRequest)
 
 
 @pytest.mark.parametrize(
@@ -249,26 +249,26 @@ def test_an_invalid_or_present_snapshot_is_not_fetched(response: NamedSnapshot) 
     state = follower(Log(snapshots={SnapshotId(9, 3)}))
     (action,) = state.answered(ONE, answer(snapshot_id=response), 0)
     assert isinstance(action, LogWarning)
-    assert isinstance(asked(state, 20).request, FetchRequest)
+    assert isinstance(next_request(state, 20).request, FetchRequest)
 
 
 def test_a_silent_leader_is_retried_with_backoff_and_others_are_asked() -> None:
     state = follower()
     state.failed(ONE, 0)
-    assert (asked(state, 19).peer, asked(state, 20).peer) == (TWO, ONE)
+    assert (next_request(state, 19).peer, next_request(state, 20).peer) == (TWO, ONE)
     for _ in range(9):
         state.failed(ONE, 1000)
     state.failed(TWO, 1100)
     assert state.next_step(1101) == WaitUntil(1120)
-    assert (asked(state, 1499).peer, asked(state, 1500).peer) == (TWO, ONE)
+    assert (next_request(state, 1499).peer, next_request(state, 1500).peer) == (TWO, ONE)
     state.answered(ONE, answer(), 1500)
     state.failed(ONE, 2000)
-    assert asked(state, 2020).peer == ONE
+    assert next_request(state, 2020).peer == ONE
 
 
 def test_observers_start_with_different_bootstrap_servers() -> None:
     def first(seed: int) -> QuorumNode:
-        return asked(ObserverState(ME, (ONE, TWO, SEED), Log(), Election(5, -1), random=random.Random(seed))).peer
+        return next_request(ObserverState(ME, (ONE, TWO, SEED), Log(), Election(5, -1), random=random.Random(seed))).peer
 
     assert {first(seed) for seed in range(30)} == {ONE, TWO, SEED}
 
@@ -286,6 +286,6 @@ def test_a_leader_without_endpoint_is_used_when_the_voters_are_known() -> None:
     state.know({2: TWO})
     assert state.leader is None
     state.know({1: ONE, 2: TWO})
-    assert asked(state).peer == ONE
+    assert next_request(state).peer == ONE
     state.know({2: TWO})
     assert state.leader == ONE

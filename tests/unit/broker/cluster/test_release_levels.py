@@ -64,7 +64,7 @@ def test_requested_feature_levels_override_the_releases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "release", "words"),
+    ("requested", "release", "words"),
     [
         ({"metadata.version": 25}, "4.0", "Use --release-version instead"),
         (
@@ -78,9 +78,9 @@ def test_requested_feature_levels_override_the_releases() -> None:
         ({"eligible.leader.replicas.version": 1}, "3.9", "depends on metadata.version level 23"),
     ],
 )
-def test_impossible_feature_levels_are_refused(asked: dict[str, int], release: str | None, words: str) -> None:
+def test_impossible_feature_levels_are_refused(requested: dict[str, int], release: str | None, words: str) -> None:
     with pytest.raises(UnknownLevel, match=words):
-        bootstrap_levels(asked, release, dynamic_quorum=True)
+        bootstrap_levels(requested, release, dynamic_quorum=True)
 
 
 def test_feature_records_start_with_metadata_version_and_omit_level_0() -> None:

@@ -34,14 +34,16 @@ def live() -> LiveController:
 def wanted(isr: Sequence[int], **fields: object) -> PartitionData:
     """Return the element of an AlterPartition request that proposes this ISR for partition 0, without broker epochs; `fields` replace
     others."""
-    asked = PartitionData(0, LEADER_EPOCH, new_isr_with_epochs=[BrokerState(member) for member in isr], partition_epoch=PARTITION_EPOCH)
+    partition_data = PartitionData(
+        0, LEADER_EPOCH, new_isr_with_epochs=[BrokerState(member) for member in isr], partition_epoch=PARTITION_EPOCH
+    )
     for name, value in fields.items():
-        setattr(asked, name, value)
-    return asked
+        setattr(partition_data, name, value)
+    return partition_data
 
 
-def ask(live: LiveController, asked: PartitionData, *, by: int = 1, topic_id: bytes = ID) -> PartitionResult:
-    request = AlterPartitionRequest(by, live.broker(by).epoch, [TopicData(topic_id, [asked])])
+def ask(live: LiveController, partition_data: PartitionData, *, by: int = 1, topic_id: bytes = ID) -> PartitionResult:
+    request = AlterPartitionRequest(by, live.broker(by).epoch, [TopicData(topic_id, [partition_data])])
     (topic,) = live.run(alter_partition(live.state, request)).topics
     (result,) = topic.partitions
     return result
@@ -71,7 +73,7 @@ def test_a_request_with_another_broker_epoch_is_refused_entirely(live: LiveContr
 
 
 @pytest.mark.parametrize(
-    ("asked", "code"),
+    ("partition_data", "code"),
     [
         (wanted([1], partition_index=7, leader_epoch=9), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (wanted([9], leader_epoch=6), ErrorCode.NOT_CONTROLLER),
@@ -86,7 +88,7 @@ def test_a_request_with_another_broker_epoch_is_refused_entirely(live: LiveContr
         (wanted([1], leader_recovery_state=9), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_the_first_failed_check_gives_the_error(asked: PartitionData, code: ErrorCode) -> None:
+def test_the_first_failed_check_gives_the_error(partition_data: PartitionData, code: ErrorCode) -> None:
     """The partition's leader epoch and partition epoch are 5. A request has several errors where possible, which shows the order of the
     checks."""
     live = LiveController()
@@ -94,10 +96,10 @@ def test_the_first_failed_check_gives_the_error(asked: PartitionData, code: Erro
         live.add_broker(broker_id)
     live.add_topic("a", replicas(1, 2, 3)._replace(leader_epoch=5, partition_epoch=5))
     for name in ("leader_epoch", "partition_epoch"):
-        if getattr(asked, name) == 0:
-            setattr(asked, name, 5)
+        if getattr(partition_data, name) == 0:
+            setattr(partition_data, name, 5)
     before = live.next_offset
-    assert ask(live, asked) == PartitionResult(asked.partition_index, code)
+    assert ask(live, partition_data) == PartitionResult(partition_data.partition_index, code)
     assert live.next_offset == before
 
 

@@ -22,8 +22,8 @@ def live() -> LiveController:
 
 def ask(live: LiveController, place: bytes, topic_id: bytes, *indexes: int) -> list[int]:
     """Return the error code of each partition in broker 1's AssignReplicasToDirs request for the directory `place`."""
-    asked = DirectoryData(place, [TopicData(topic_id, [PartitionData(index) for index in indexes])])
-    (answer,) = live.run(assign_directories(live.state, AssignReplicasToDirsRequest(1, live.broker(1).epoch, [asked]))).directories
+    assigned = DirectoryData(place, [TopicData(topic_id, [PartitionData(index) for index in indexes])])
+    (answer,) = live.run(assign_directories(live.state, AssignReplicasToDirsRequest(1, live.broker(1).epoch, [assigned]))).directories
     assert answer.id == place
     return [each.error_code for each in answer.topics[0].partitions]
 

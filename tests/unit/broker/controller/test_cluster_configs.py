@@ -31,8 +31,8 @@ def decide(
     return list(effects.records), effects.response
 
 
-def problem(controller: LiveController, asked: AlterResource, *, forwarded: bool = True) -> tuple[ErrorCode, str]:
-    records, (error,) = decide(controller, asked, forwarded=forwarded)
+def problem(controller: LiveController, changed: AlterResource, *, forwarded: bool = True) -> tuple[ErrorCode, str]:
+    records, (error,) = decide(controller, changed, forwarded=forwarded)
     assert error is not None
     assert records == []
     return error.code, error.message
@@ -69,8 +69,8 @@ def test_null_deletes_a_config_at_the_controller_endpoint(controller: LiveContro
 
 @pytest.mark.parametrize("op", [OpType.APPEND, OpType.SUBTRACT])
 def test_null_cannot_be_appended_to_a_list(controller: LiveController, op: OpType) -> None:
-    asked = AlterResource(TOPIC, "a", [ConfigOp("cleanup.policy", op, None)])
-    assert problem(controller, asked, forwarded=False)[0] is ErrorCode.INVALID_REQUEST
+    changed = AlterResource(TOPIC, "a", [ConfigOp("cleanup.policy", op, None)])
+    assert problem(controller, changed, forwarded=False)[0] is ErrorCode.INVALID_REQUEST
 
 
 def test_an_unknown_resource_type_is_unsupported(controller: LiveController) -> None:
@@ -79,14 +79,14 @@ def test_an_unknown_resource_type_is_unsupported(controller: LiveController) -> 
 
 @pytest.mark.parametrize("kind", [TOPIC, GROUP])
 def test_append_to_a_non_list_is_checked_before_the_resource_name(controller: LiveController, kind: int) -> None:
-    asked = AlterResource(kind, "", [ConfigOp("retention.ms", OpType.SUBTRACT, "5")])
-    assert problem(controller, asked)[0] is ErrorCode.INVALID_CONFIG
+    changed = AlterResource(kind, "", [ConfigOp("retention.ms", OpType.SUBTRACT, "5")])
+    assert problem(controller, changed)[0] is ErrorCode.INVALID_CONFIG
 
 
 def test_unchanged_configs_are_written_only_for_brokers(controller: LiveController) -> None:
     for _ in range(2):
-        asked = resource(TOPIC, "a", retention_ms="5"), resource(BROKER, "1", log_cleaner_threads="2", max_connections=None)
-        records, _ = decide(controller, *asked)
+        changed = resource(TOPIC, "a", retention_ms="5"), resource(BROKER, "1", log_cleaner_threads="2", max_connections=None)
+        records, _ = decide(controller, *changed)
         controller.write(*records)
     assert records == [ConfigRecord(BROKER, "1", "log.cleaner.threads", "2"), ConfigRecord(BROKER, "1", "max.connections", None)]
 
@@ -118,8 +118,8 @@ def test_logger_configs_are_refused(controller: LiveController) -> None:
 
 def test_append_works_for_broker_configs(controller: LiveController) -> None:
     controller.write(ConfigRecord(BROKER, "1", CORDONED, "/a"))
-    asked = AlterResource(BROKER, "1", [ConfigOp("log.cleanup.policy", OpType.APPEND, "compact")])
-    assert decide(controller, asked)[0] == [ConfigRecord(BROKER, "1", "log.cleanup.policy", "delete,compact")]
+    changed = AlterResource(BROKER, "1", [ConfigOp("log.cleanup.policy", OpType.APPEND, "compact")])
+    assert decide(controller, changed)[0] == [ConfigRecord(BROKER, "1", "log.cleanup.policy", "delete,compact")]
     unknown = AlterResource(BROKER, "1", [ConfigOp("a.b", OpType.APPEND, "x")])
     assert "its type is not LIST" in problem(controller, unknown)[1]
 
@@ -156,9 +156,9 @@ def test_min_insync_replicas_is_cluster_wide_with_eligible_leader_replicas() -> 
 
 
 def test_cordoned_directories_are_set_only_at_their_broker(controller: LiveController) -> None:
-    asked = resource(BROKER, "1", cordoned_log_dirs="/a,/b")
-    assert "must be a subset" in problem(controller, asked, forwarded=False)[1]
-    controller.write(*decide(controller, asked, forwarded=True)[0])
+    changed = resource(BROKER, "1", cordoned_log_dirs="/a,/b")
+    assert "must be a subset" in problem(controller, changed, forwarded=False)[1]
+    controller.write(*decide(controller, changed, forwarded=True)[0])
     less = resource(BROKER, "1", cordoned_log_dirs=" /b ")
     assert decide(controller, less, forwarded=False)[0] == [ConfigRecord(BROKER, "1", CORDONED, " /b ")]
     assert decide(controller, resource(BROKER, "1", cordoned_log_dirs=None), forwarded=False)[0] == [

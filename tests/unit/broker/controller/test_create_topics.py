@@ -152,8 +152,8 @@ def test_added_partitions_have_one_assignment_each(live: LiveCatalog, assignment
 
 def test_partitions_of_unknown_repeated_and_internal_topics_are_refused(live: LiveCatalog) -> None:
     live.create(NewTopic("t", 1), NewTopic("__consumer_offsets", 1))
-    asked = [MorePartitions("no", 2), MorePartitions("t", 2), MorePartitions("t", 3), MorePartitions("__consumer_offsets", 2)]
-    assert grow(live, *asked) == {
+    increases = [MorePartitions("no", 2), MorePartitions("t", 2), MorePartitions("t", 3), MorePartitions("__consumer_offsets", 2)]
+    assert grow(live, *increases) == {
         "no": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "t": ErrorCode.INVALID_REQUEST,
         "__consumer_offsets": ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -31,9 +31,9 @@ def request(lifetime_ms: int = -1, owner: str | None = None, renewer_type: str =
     return CreateDelegationTokenRequest(kind, owner, [CreatableRenewers(renewer_type, "bob")], lifetime_ms)
 
 
-def made(controller: LiveController, asked: CreateDelegationTokenRequest | None = None) -> NewToken:
+def made(controller: LiveController, creation: CreateDelegationTokenRequest | None = None) -> NewToken:
     return controller.run(
-        create_token(controller.state.image, RULES, ALICE, asked or request(), NOW, random_bytes=controller.state.random.randbytes)
+        create_token(controller.state.image, RULES, ALICE, creation or request(), NOW, random_bytes=controller.state.random.randbytes)
     )
 
 
@@ -61,10 +61,10 @@ def test_the_requester_is_the_default_owner() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "lasts", "expires"), [(0, 10_000, 1_000), (500, 500, 500), (5_000, 5_000, 1_000), (20_000, 10_000, 1_000)]
+    ("max_lifetime", "lasts", "expires"), [(0, 10_000, 1_000), (500, 500, 500), (5_000, 5_000, 1_000), (20_000, 10_000, 1_000)]
 )
-def test_a_token_lifetime_is_limited(asked: int, lasts: int, expires: int) -> None:
-    record = made(LiveController(), request(asked)).record
+def test_a_token_lifetime_is_limited(max_lifetime: int, lasts: int, expires: int) -> None:
+    record = made(LiveController(), request(max_lifetime)).record
     assert (record.max_timestamp, record.expiration_timestamp) == (NOW + lasts, NOW + expires)
 
 

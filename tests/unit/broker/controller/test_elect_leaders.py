@@ -31,8 +31,8 @@ def cluster(*partitions: PartitionRegistration, fenced: Sequence[int] = ()) -> L
     return live
 
 
-def ask(live: LiveController, kind: int, asked: list[TopicPartitions] | None) -> Answers:
-    response = live.run(elect_leaders(live.state, ElectLeadersRequest(kind, asked)))
+def ask(live: LiveController, kind: int, topic_partitions: list[TopicPartitions] | None) -> Answers:
+    response = live.run(elect_leaders(live.state, ElectLeadersRequest(kind, topic_partitions)))
     return {
         (topic.topic, each.partition_id): (each.error_code, each.error_message)
         for topic in response.replica_election_results

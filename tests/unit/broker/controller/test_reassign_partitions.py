@@ -32,8 +32,8 @@ def cluster(*partitions: PartitionRegistration) -> LiveController:
 
 
 def move(live: LiveController, to: Sequence[int] | None, index: int = 0, name: str = "a", *, resize: bool = True) -> tuple[int, str | None]:
-    asked = [ReassignableTopic(name, [ReassignablePartition(index, None if to is None else list(to))])]
-    request = AlterPartitionReassignmentsRequest(allow_replication_factor_change=resize, topics=asked)
+    topics = [ReassignableTopic(name, [ReassignablePartition(index, None if to is None else list(to))])]
+    request = AlterPartitionReassignmentsRequest(allow_replication_factor_change=resize, topics=topics)
     response = live.run(alter_partition_reassignments(live.state, request))
     assert (response.allow_replication_factor_change, response.error_message) == (resize, None)
     (answer,) = response.responses[0].partitions
@@ -160,18 +160,18 @@ def test_ongoing_reassignments_are_listed() -> None:
     ongoing = OngoingPartitionReassignment(1, [3, 2, 1], [3], [1])
     everything = list_partition_reassignments(live.state, ListPartitionReassignmentsRequest())
     assert [(topic.name, topic.partitions) for topic in everything.topics] == [("a", [ongoing])]
-    asked = [
+    topics = [
         ListPartitionReassignmentsTopics("a", [0, 1, 5]),
         ListPartitionReassignmentsTopics("b", [0]),
         ListPartitionReassignmentsTopics("c", [0]),
     ]
-    assert list_partition_reassignments(live.state, ListPartitionReassignmentsRequest(topics=asked)) == everything
+    assert list_partition_reassignments(live.state, ListPartitionReassignmentsRequest(topics=topics)) == everything
     assert list_partition_reassignments(live.state, ListPartitionReassignmentsRequest(topics=[])).topics == []
 
 
 def test_more_reassignments_than_a_batch_holds_refuse_the_request() -> None:
     live = cluster(*[replicas(1, 2)] * 10_001)
-    asked = [ReassignableTopic("a", [ReassignablePartition(index, [2, 1]) for index in range(10_001)])]
+    topics = [ReassignableTopic("a", [ReassignablePartition(index, [2, 1]) for index in range(10_001)])]
     with pytest.raises(Rejected) as refused:
-        alter_partition_reassignments(live.state, AlterPartitionReassignmentsRequest(topics=asked))
+        alter_partition_reassignments(live.state, AlterPartitionReassignmentsRequest(topics=topics))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION

@@ -86,8 +86,8 @@ def test_what_is_held_goes_on_in_its_order_when_it_is_released() -> None:
 
 def test_a_step_that_is_held_is_asked_again_without_being_counted() -> None:
     faults = Faults([parse_rule("pause:step=marker,times=1")])
-    asked = [faults.stops_at("marker", "tx", lambda: None, "a", 0) for _ in range(3)]
-    assert asked == [True, True, True]
+    stops = [faults.stops_at("marker", "tx", lambda: None, "a", 0) for _ in range(3)]
+    assert stops == [True, True, True]
     assert len(faults.held) == 1
     faults.release()
     assert not faults.stops_at("marker", "tx", lambda: None, "a", 0)

@@ -71,14 +71,14 @@ def test_an_api_that_is_not_known_passes_in_both_directions() -> None:
 @given(st.lists(st.integers(1, 20), min_size=1))
 def test_addresses_are_rewritten_among_responses_that_pass_however_the_bytes_arrive(steps: list[int]) -> None:
     passing = passage()
-    asked = request(MetadataRequest([]), 9, 1) + request(HeartbeatRequest("g"), 4, 2) + request(MetadataRequest([]), 12, 3)
+    sent = request(MetadataRequest([]), 9, 1) + request(HeartbeatRequest("g"), 4, 2) + request(MetadataRequest([]), 12, 3)
     answers = response(METADATA, 9, 1) + response(HeartbeatResponse(), 4, 2) + response(METADATA, 12, 3)
-    for data, feed in ((asked, passing.from_client), (answers, passing.from_cluster)):
+    for data, feed in ((sent, passing.from_client), (answers, passing.from_cluster)):
         at = turn = 0
         while at < len(data):
             feed(data[at : at + steps[turn % len(steps)]])
             at, turn = at + steps[turn % len(steps)], turn + 1
-    assert to_cluster(passing) == asked
+    assert to_cluster(passing) == sent
     assert to_client(passing) == response(AT_GATEWAY, 9, 1) + response(HeartbeatResponse(), 4, 2) + response(AT_GATEWAY, 12, 3)
     assert passing.held_bytes == 0
 
@@ -233,9 +233,9 @@ def test_a_version_of_api_versions_that_only_the_cluster_knows_is_refused() -> N
 
 
 def test_gssapi_is_refused_with_the_clusters_mechanisms(caplog: pytest.LogCaptureFixture) -> None:
-    passing, asked = passage(), request(SaslHandshakeRequest("GSSAPI"), 1, 4)
-    passing.from_client(asked)
-    assert to_cluster(passing) == asked
+    passing, handshake = passage(), request(SaslHandshakeRequest("GSSAPI"), 1, 4)
+    passing.from_client(handshake)
+    assert to_cluster(passing) == handshake
     passing.from_cluster(response(SaslHandshakeResponse(mechanisms=["PLAIN", "GSSAPI"]), 1, 4))
     _, refused = decode_response(17, 1, to_client(passing)[4:])
     assert (refused.error_code, refused.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["PLAIN"])

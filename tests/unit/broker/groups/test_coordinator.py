@@ -80,8 +80,8 @@ def driver() -> Driver:
 
 def test_an_offset_of_an_earlier_topic_id_is_ignored(driver: Driver) -> None:
     driver.commit(OffsetToCommit("t", 0, 5, topic_id=b"\1" * 16), OffsetToCommit("t", 1, 6))
-    for asked, offsets in ((b"\1" * 16, [5, 6]), (b"\2" * 16, [-1, 6]), (bytes(16), [5, 6])):
-        ((_, found),) = driver.run(driver.machine.fetch("g", [("t", [0, 1])], require_stable=True, topic_ids={"t": asked}))
+    for topic_id, offsets in ((b"\1" * 16, [5, 6]), (b"\2" * 16, [-1, 6]), (bytes(16), [5, 6])):
+        ((_, found),) = driver.run(driver.machine.fetch("g", [("t", [0, 1])], require_stable=True, topic_ids={"t": topic_id}))
         assert [one.offset for one in found] == offsets
 
 

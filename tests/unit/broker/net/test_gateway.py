@@ -136,8 +136,8 @@ def test_everything_but_addresses_is_what_the_broker_answers(tmp_path: Path) -> 
         broker.client() as beside,
     ):
         create(client, "t")
-        asked = ApiVersionsRequest("x", "1")
-        assert client.call(asked, 4) == beside.call(asked, 4)
+        request = ApiVersionsRequest("x", "1")
+        assert client.call(request, 4) == beside.call(request, 4)
         through, own = client.call(MetadataRequest(None), 12), beside.call(MetadataRequest(None), 12)
         assert (through.topics, through.cluster_id) == (own.topics, own.cluster_id)
 
@@ -459,15 +459,15 @@ def test_a_client_that_does_not_take_the_last_bytes_of_a_cluster_that_has_gone_i
         gateway.call_until(lambda node: not node.connections.open)
 
 
-@pytest.mark.parametrize("asked", [b"", ANY_REQUEST, METADATA, METADATA[:9]])
-def test_a_connection_on_which_nothing_moves_is_closed(asked: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", ANY_REQUEST, METADATA, METADATA[:9]])
+def test_a_connection_on_which_nothing_moves_is_closed(sent: bytes) -> None:
     never = threading.Event()
     with (
         scripted(lambda _: waits(never)) as port,
         InProcessGateway(f"{HOST}:{port}") as gateway,
         socket.create_connection((HOST, gateway.port), TIMEOUT_S) as client,
     ):
-        client.sendall(asked)
+        client.sendall(sent)
         gateway.call_until(lambda node: bool(node.connections.open))
         gateway.clock.advance(IDLE_DEFAULT_MS / 1000 - 1)
         assert gateway.call(lambda node: len(node.connections.open)) == 1

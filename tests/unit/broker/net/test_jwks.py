@@ -26,7 +26,7 @@ class KeyServer:
     """An HTTP server that responds with the configured body and counts requests."""
 
     def __init__(self, certificate: Path | None = None) -> None:
-        self.text, self.status, self.location, self.asked = key_set(jwk(rsa_key(), "a")), 200, "", 0
+        self.text, self.status, self.location, self.requests = key_set(jwk(rsa_key(), "a")), 200, "", 0
         self.ends = threading.Event()
         """While cleared, responses do not end."""
         self.ends.set()
@@ -35,7 +35,7 @@ class KeyServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 ends = outer.ends
-                outer.asked += 1
+                outer.requests += 1
                 self.send_response(outer.status)
                 if outer.location:
                     self.send_header("Location", outer.location)
@@ -92,10 +92,10 @@ class Harness:
 
 async def test_keys_are_fetched_at_the_start_and_at_intervals(served: KeyServer) -> None:
     harness = Harness(served)
-    assert (harness.ids, served.asked) == (["a"], 1)
+    assert (harness.ids, served.requests) == (["a"], 1)
     served.text = key_set(jwk(rsa_key(), "b"))
     harness.pass_ms(RHYTHM.refresh_ms - 1)
-    assert served.asked == 1
+    assert served.requests == 1
     for text, ids in ((served.text, ["b"]), (key_set(), [])):
         served.text = text
         harness.pass_ms(RHYTHM.refresh_ms)
@@ -108,19 +108,19 @@ async def test_an_unknown_key_triggers_a_fetch_once_in_a_minute(served: KeyServe
     for kid in ("b", "b", "x" * (limits.JWKS_KID_CHARS + 1)):
         harness.keys.missed(kid)
     await harness.until(lambda: harness.ids == ["b"])
-    assert served.asked == 2
+    assert served.requests == 2
     served.text = key_set(jwk(rsa_key(), "z"))
     harness.pass_ms(limits.JWKS_PAUSE_MS - 1)
     harness.keys.missed("made up")
     harness.pass_ms(1)
     harness.keys.missed("c")
     await harness.until(lambda: harness.ids == ["z"])
-    assert served.asked == 3
+    assert served.requests == 3
     served.text = key_set(jwk(rsa_key(), "c"))
     harness.pass_ms(limits.JWKS_MISSED_MS - 1)
     harness.keys.missed("c")
     await asyncio.to_thread(fetcher(served.url, {}, Path.read_bytes))  # a request that were sent now would be answered before this one
-    assert (harness.ids, served.asked) == (["z"], 4)
+    assert (harness.ids, served.requests) == (["z"], 4)
     harness.pass_ms(1)
     harness.keys.missed("c")
     await harness.until(lambda: harness.ids == ["c"])
@@ -133,7 +133,7 @@ async def test_a_failed_fetch_is_retried_and_the_previous_keys_stay_in_use(serve
     waits = []
     for tries in range(2, 30):
         await harness.until(
-            lambda tries=tries: served.asked == tries and (len(harness.timers) == 2 or "Cannot fetch the keys" in caplog.text)
+            lambda tries=tries: served.requests == tries and (len(harness.timers) == 2 or "Cannot fetch the keys" in caplog.text)
         )
         if "Cannot fetch the keys" in caplog.text:
             break
@@ -155,7 +155,7 @@ async def test_a_response_that_does_not_end_is_abandoned_when_the_next_fetch_is_
     held = threading.Event()
     ended, served.ends = served.ends, held
     harness.keys.missed("b")
-    await harness.until(lambda: served.asked == 2)
+    await harness.until(lambda: served.requests == 2)
     served.text, served.ends = key_set(jwk(rsa_key(), "b")), ended
     harness.pass_ms(RHYTHM.backoff_max_ms + limits.JWKS_FETCH_MS)
     harness.keys.missed("too early")
@@ -165,7 +165,7 @@ async def test_a_response_that_does_not_end_is_abandoned_when_the_next_fetch_is_
     held.set()
     await harness.until(lambda: not any(thread.name == "jwks" for thread in threading.enumerate()))
     await asyncio.sleep(0)
-    assert (harness.ids, served.asked, failures) == (["b"], 3, [])
+    assert (harness.ids, served.requests, failures) == (["b"], 3, [])
 
 
 @pytest.mark.parametrize("case", ["too large", "no set", "gone", "elsewhere"])

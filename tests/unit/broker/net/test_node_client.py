@@ -54,8 +54,8 @@ async def harness() -> Harness:
 async def test_a_call_connects_and_uses_the_highest_common_version(harness: Harness) -> None:
     peer = await harness.peer()
     assert (await harness.link.call(beat(5), timeout_ms=1000)).throttle_time_ms == 5
-    assert peer.asked[0].header.api_version == 2
-    assert peer.asked[0].header.client_id == "broker-1"
+    assert peer.requests[0].header.api_version == 2
+    assert peer.requests[0].header.client_id == "broker-1"
     assert harness.link.versions(ApiKey.BROKER_HEARTBEAT) == (0, 2)
     assert harness.link.versions(ApiKey.ALTER_PARTITION) is None
 
@@ -64,7 +64,7 @@ async def test_a_caller_can_lower_the_version(harness: Harness) -> None:
     peer = await harness.peer()
     await harness.link.call(beat(5), timeout_ms=1000, version=1)
     await harness.link.call(beat(5), timeout_ms=1000, version=9)
-    assert [request.header.api_version for request in peer.asked] == [1, 2]
+    assert [request.header.api_version for request in peer.requests] == [1, 2]
 
 
 async def test_an_unsupported_api_or_version_fails_only_its_own_call(harness: Harness) -> None:
@@ -94,7 +94,7 @@ async def test_several_calls_are_pipelined_on_one_connection(harness: Harness) -
     peer = await harness.peer()
     calls = [asyncio.ensure_future(harness.link.call(beat(number), timeout_ms=1000)) for number in range(20)]
     assert [(await call).throttle_time_ms for call in calls] == list(range(20))
-    assert [request.body.broker_id for request in peer.asked] == list(range(20))
+    assert [request.body.broker_id for request in peer.requests] == list(range(20))
     assert len(peer.connections) == 1
 
 
@@ -146,7 +146,7 @@ def test_a_response_that_arrived_while_the_loop_was_busy_is_in_time() -> None:
         held: asyncio.Future[BrokerHeartbeatResponse] = asyncio.get_running_loop().create_future()
         call = asyncio.ensure_future(harness.link.call(beat(1), timeout_ms=1000))
         await settle()
-        assert len(peer.asked) == 1
+        assert len(peer.requests) == 1
         stall(harness, 1_500)
         await settle()
         assert not call.done()

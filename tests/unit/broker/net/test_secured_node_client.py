@@ -85,7 +85,7 @@ class Harness(LinkHarness):
             return NodeClient(node, self.network, **common)
         return SecuredNodeClient(node, client_security=client_security, network=self.network, **common)
 
-    async def asked(self, link: Link, request: Any, version: int | None = None) -> Any:
+    async def call(self, link: Link, request: Any, version: int | None = None) -> Any:
         """Send a request over a link; return the response or raise its error. The response to a failed authentication is delayed by the
         broker."""
         call = asyncio.ensure_future(link.call(request, timeout_ms=10_000, version=version))
@@ -96,7 +96,7 @@ class Harness(LinkHarness):
         raise AssertionError("no answer came")
 
     async def known(self, link: Link) -> bool:
-        answer = await self.asked(link, EVERYTHING)
+        answer = await self.call(link, EVERYTHING)
         assert not isinstance(answer, Exception), answer
         return not answer.error_code
 
@@ -104,7 +104,7 @@ class Harness(LinkHarness):
         """Write the node's SCRAM credential to the metadata."""
         salted = salted_password(SHA_512, SCRAM_PASSWORD, b"salt", 4096)
         request = AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion(USER, SHA_512.number, 4096, b"salt", salted)])
-        (result,) = (await self.asked(self.link(way("LOGIN", "SASL_PLAINTEXT")), request)).results
+        (result,) = (await self.call(self.link(way("LOGIN", "SASL_PLAINTEXT")), request)).results
         assert not result.error_code
 
 
@@ -124,11 +124,11 @@ async def test_a_node_authenticates_by_every_mechanism(harness: Harness) -> None
 
 async def test_an_unauthenticated_follower_fetches_nothing(harness: Harness) -> None:
     node = harness.link(way("LOGIN", "SASL_PLAINTEXT"))
-    created = await harness.asked(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+    created = await harness.call(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
     assert not created.topics[0].error_code
 
     async def fetched(link: Link) -> Any:
-        answer = await harness.asked(link, fetch_of(7), 12)
+        answer = await harness.call(link, fetch_of(7), 12)
         return answer if isinstance(answer, Exception) else answer.responses[0].partitions[0].error_code
 
     assert await fetched(node) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # authenticated, but not a replica
@@ -138,7 +138,7 @@ async def test_an_unauthenticated_follower_fetches_nothing(harness: Harness) -> 
 
 async def test_a_failed_authentication_is_logged_and_retried(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     link = harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
-    failure = await harness.asked(link, EVERYTHING)
+    failure = await harness.call(link, EVERYTHING)
     assert isinstance(failure, AuthenticationFailed)
     why = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512"
     assert why in str(failure)
@@ -172,7 +172,7 @@ async def test_the_peers_error_takes_precedence_over_its_close() -> None:
 
 
 async def test_a_long_password_hash_does_not_block_other_connections() -> None:
-    harness, asked, proved = LinkHarness(), [], asyncio.Event()
+    harness, bodies, proved = LinkHarness(), [], asyncio.Event()
 
     class Demanding(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -181,10 +181,10 @@ async def test_a_long_password_hash_does_not_block_other_connections() -> None:
         def data_received(self, data: bytes) -> None:
             request = decode_request(memoryview(data)[4:])
             header, body = request.header, request.body
-            asked.append(body)
+            bodies.append(body)
             if isinstance(body, SaslHandshakeRequest):
                 answer: Any = SaslHandshakeResponse(0, ["SCRAM-SHA-512"])
-            elif len(asked) > 2:
+            elif len(bodies) > 2:
                 proved.set()
                 return
             else:
@@ -198,7 +198,7 @@ async def test_a_long_password_hash_does_not_block_other_connections() -> None:
     link = SecuredNodeClient(Node(7, "broker", 9092), client_security=client_security, network=harness.network, **common)
     call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
     await settle()
-    assert len(asked) == 2
+    assert len(bodies) == 2
     await proved.wait()
     link.close()
     assert isinstance(await harness.outcome(call), LinkBroken)
@@ -207,7 +207,7 @@ async def test_a_long_password_hash_does_not_block_other_connections() -> None:
 async def test_an_unsupported_mechanism_is_reported_with_the_enabled_ones(harness: Harness) -> None:
     other = jaas("scram.ScramLoginModule", 'username="node" password="x"')
     ours = {"listener.name.login.sasl.enabled.mechanisms": "SCRAM-SHA-256", "listener.name.login.scram-sha-256.sasl.jaas.config": other}
-    failure = await harness.asked(harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256", ours=ours)), EVERYTHING)
+    failure = await harness.call(harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256", ours=ours)), EVERYTHING)
     assert isinstance(failure, AuthenticationFailed)
     assert "Client SASL mechanism 'SCRAM-SHA-256' not enabled in the server, enabled mechanisms are" in str(failure)
     assert all(mechanism in str(failure) for mechanism in MECHANISMS)
@@ -229,13 +229,13 @@ async def test_a_failed_reauthentication_ends_the_connection(harness: Harness, c
     link = harness.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
     assert await harness.known(link)
     taken = AlterUserScramCredentialsRequest([ScramCredentialDeletion(USER, SHA_512.number)], [])
-    await harness.asked(harness.link(way("LOGIN", "SASL_PLAINTEXT")), taken)
+    await harness.call(harness.link(way("LOGIN", "SASL_PLAINTEXT")), taken)
     harness.clock.advance(96_000)
     await settle()
     harness.clock.advance(200)
     await settle()
     assert "failed authentication due to: broker:9092: 'Authentication failed during re-authentication" in caplog.text
-    assert isinstance(await harness.asked(link, EVERYTHING), AuthenticationFailed)
+    assert isinstance(await harness.call(link, EVERYTHING), AuthenticationFailed)
     await harness.give_password()
     harness.clock.advance(2_000)
     assert await harness.known(link)

@@ -296,16 +296,16 @@ async def test_a_graceful_stop_answers_only_started_requests(harness: Harness) -
 
 
 async def test_the_fast_path_is_used_only_while_no_request_is_pending(harness: Harness) -> None:
-    asked: list[int] = []
+    positions: list[int] = []
 
     def at_once(data: bytes, at: int) -> tuple[Reply, int] | None:
-        asked.append(at)
+        positions.append(at)
         end = at + 4 + int.from_bytes(data[at : at + 4], "big")
         return ([b"[" + data[at + 4 : end] + b"]"], end) if data[at + 4 : at + 5] == b"q" else None
 
     harness.session = Session(harness.handle, harness.wake, harness.budget, 1 << 20, at_once)
     harness.session.receive(frame(b"q1") + frame(b"q2") + frame(b"w") + frame(b"q3"))
-    assert asked == [0, 6, 12]
+    assert positions == [0, 6, 12]
     assert harness.output() == b"[q1][q2]"
     harness.session.receive(frame(b"q4"))
     assert harness.handled == [b"w"]
@@ -318,7 +318,7 @@ async def test_the_fast_path_is_used_only_while_no_request_is_pending(harness: H
     harness.session.write_blocked = True
     harness.session.receive(frame(b"q6"))
     assert harness.output() == b"<q5>"
-    assert asked == [0, 6, 12, 0]
+    assert positions == [0, 6, 12, 0]
 
 
 def test_the_fast_path_handles_nothing_more_of_a_read_once_the_client_is_throttled(harness: Harness) -> None:

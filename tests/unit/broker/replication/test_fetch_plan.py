@@ -33,7 +33,7 @@ def plan(*keys: tuple[bytes, int]) -> tuple[FetchPlan, dict[tuple[bytes, int], L
 
 def named(request: FetchRequest | None) -> list[tuple[bytes, int]]:
     assert request is not None
-    return [(topic.topic_id, asked.partition) for topic in request.topics for asked in topic.partitions]
+    return [(topic.topic_id, partition.partition) for topic in request.topics for partition in topic.partitions]
 
 
 def forgotten(request: FetchRequest | None) -> list[tuple[bytes, int]]:

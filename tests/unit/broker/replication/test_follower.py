@@ -39,8 +39,8 @@ def test_a_log_with_an_epoch_is_fetched_for_from_its_end_with_its_last_epoch() -
 
 def test_as_long_as_the_same_is_asked_it_is_the_same_object() -> None:
     made, log = follower(1, 1, 4, high_watermark=1)
-    asked = made.request(3, 1000)
-    assert made.request(3, 1000) is asked
+    first = made.request(3, 1000)
+    assert made.request(3, 1000) is first
     log.append(Entry(4, 0))
     made.appended(4, 1)
     assert made.request(3, 1000) == FetchPartition(3, 7, 4, 4, 0, 1000)

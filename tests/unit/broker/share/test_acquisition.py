@@ -22,9 +22,9 @@ class Partition:
     def acquire(
         self, *batches: tuple[int, int], records: int = 500, size: int = 500, record_limit: bool = False, aborted: Sequence[Fetched] = ()
     ) -> list[tuple[int, ...]]:
-        asked = Acquisition("m", records, size, record_limit, self.now_ms)
+        request = Acquisition("m", records, size, record_limit, self.now_ms)
         read = [Fetched(*batch) for batch in batches]
-        return [tuple(part) for part in acquire(self.state, asked, self.state.next_fetch_offset(), read, aborted)]
+        return [tuple(part) for part in acquire(self.state, request, self.state.next_fetch_offset(), read, aborted)]
 
     def expire(self) -> None:
         self.now_ms += LOCK_MS

@@ -24,9 +24,9 @@ def made(start: int = 0, batches: list[StateBatch] | None = None, **settings: in
 def fetch(
     partition: SharePartition, *batches: tuple[int, int], member: str = "m", now_ms: int = 0, max_records: int = 500
 ) -> list[tuple[int, ...]]:
-    asked = Acquisition(member, max_records, 500, False, now_ms)
+    request = Acquisition(member, max_records, 500, False, now_ms)
     read = [Fetched(*batch) for batch in batches]
-    return [tuple(part) for part in acquire(partition, asked, partition.next_fetch_offset(), read)]
+    return [tuple(part) for part in acquire(partition, request, partition.next_fetch_offset(), read)]
 
 
 def accept(partition: SharePartition, first: int, last: int, *types: int) -> None:

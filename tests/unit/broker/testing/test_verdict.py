@@ -109,7 +109,7 @@ def test_one_topic_may_stand_alone_and_a_misspelt_one_is_not_clean(broker: InPro
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "says"),
+    ("arguments", "error", "says"),
     [
         ({"expected": ["order-1"]}, TypeError, "a value is bytes, so no record can be equal to the expected str 'order-1'"),
         ({"expected": b"order-1"}, TypeError, r"expected must be a list, even of one item: expected=\[b'order-1'\]"),
@@ -117,9 +117,9 @@ def test_one_topic_may_stand_alone_and_a_misspelt_one_is_not_clean(broker: InPro
         ({"by": "vale"}, ValueError, "by='vale' is neither one of 'value', 'key' nor a function of key and value"),
     ],
 )
-def test_what_cannot_be_asked_is_no_verdict(broker: InProcessBroker, asked: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_what_cannot_be_asked_is_no_verdict(broker: InProcessBroker, arguments: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        broker.assert_exactly_once(**asked)
+        broker.assert_exactly_once(**arguments)
 
 
 def test_a_topic_that_was_deleted_is_still_judged(broker: InProcessBroker, client: Client) -> None:

@@ -17,12 +17,12 @@ MAVEN = """#!/bin/sh
 for word; do case $word in -DoutputDirectory=*) directory=${word#*=};; esac; done
 mkdir -p "$directory"
 for name in jline-3 kafka_2.13-9.9.9 reload4j-1.2.25 slf4j-simple-1.7.36; do echo fetched > "$directory/$name.jar"; done
-echo asked >> "$ASKED"
+echo called >> "$MAVEN_CALLS"
 """
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def maven_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file in which the stand-in for Maven records its calls."""
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -31,27 +31,27 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    monkeypatch.setenv("MAVEN_CALLS", str(tmp_path / "calls"))
     monkeypatch.setattr(jars, "CACHE", tmp_path / "cache")
-    return tmp_path / "asked"
+    return tmp_path / "calls"
 
 
 def found(directory: Path) -> dict[str, str]:
     return {path.name: path.read_text().strip() for path in directory.iterdir()}
 
 
-def test_jars_are_fetched_once(asked: Path) -> None:
+def test_jars_are_fetched_once(maven_calls: Path) -> None:
     assert jars.jars(VERSION) == jars.jars(VERSION) == jars.CACHE / VERSION
-    assert asked.read_text().split() == ["asked"]
+    assert maven_calls.read_text().split() == ["called"]
     assert found(jars.CACHE / VERSION).keys() == JARS
     assert [path.name for path in jars.CACHE.iterdir() if path.is_dir()] == [VERSION]
 
 
-def test_a_directory_that_was_fetched_when_less_was_asked_for_is_given_the_rest_and_keeps_what_it_has(asked: Path) -> None:
+def test_a_directory_that_was_fetched_when_less_was_asked_for_is_given_the_rest_and_keeps_what_it_has(maven_calls: Path) -> None:
     directory = jars.CACHE / VERSION
     directory.mkdir(parents=True)
     (directory / f"kafka_2.13-{VERSION}.jar").write_text("in use")
     jars.jars(VERSION)
     assert found(directory) == dict.fromkeys(JARS, "fetched") | {f"kafka_2.13-{VERSION}.jar": "in use"}
     jars.jars(VERSION)
-    assert asked.read_text().split() == ["asked"]
+    assert maven_calls.read_text().split() == ["called"]

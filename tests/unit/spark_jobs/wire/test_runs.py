@@ -52,4 +52,4 @@ def test_what_a_broker_refuses_is_a_stop(leader: FakeLeader) -> None:
 
 def test_an_empty_range_asks_nobody(leader: FakeLeader) -> None:
     assert list(runs.wire_runs(segment(20, 20))) == []
-    assert leader.asked == []
+    assert leader.fetched_offsets == []

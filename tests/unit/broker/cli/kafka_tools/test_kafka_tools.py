@@ -283,11 +283,11 @@ def test_a_directory_is_formatted_once_and_described(tmp_path: Path, capsys: pyt
         "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\ncontroller.listener.names=CONTROLLER\n"
         f"listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\nlog.dirs={tmp_path}/data\nconfluent.metrics=1\n"
     )
-    asked = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(file)]
+    arguments = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qk", "-c", str(file)]
     assert run("kafka-storage", ["info", "-c", str(file)]) == 1
-    assert run("kafka-storage", asked) == 0
-    assert run("kafka-storage", asked) == 1
-    assert run("kafka-storage", [*asked, "--ignore-formatted"]) == 0
+    assert run("kafka-storage", arguments) == 0
+    assert run("kafka-storage", arguments) == 1
+    assert run("kafka-storage", [*arguments, "--ignore-formatted"]) == 0
     assert run("kafka-storage", ["info", "-c", str(file)]) == 0
     said = capsys.readouterr()
     assert "Formatting metadata directory" in said.out

@@ -40,8 +40,8 @@ async def test_the_leader_knows_the_end_offset() -> None:
     harness = Harness()
     leader = await harness.other(2, answered(ErrorCode.NONE), SERVED)
     assert (await harness.end_offsets.of(T, 0), await harness.end_offsets.of(T, 1)) == (7, 42)
-    (asked,) = leader.asked[0].body.topics[0].partitions
-    assert (asked.partition_index, asked.timestamp) == (1, -1)
+    (requested,) = leader.requests[0].body.topics[0].partitions
+    assert (requested.partition_index, requested.timestamp) == (1, -1)
 
 
 async def test_a_leader_that_does_not_know_it_is_an_error() -> None:

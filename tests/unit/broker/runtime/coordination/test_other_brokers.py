@@ -14,11 +14,11 @@ async def test_markers_and_verifications_have_separate_connections() -> None:
     two = await one.other(2, lambda _: None)
     others = OtherBrokers(one.catalog, 1, lambda: Peers(one.connect, one.addresses.get, 1_000), one.nursery)
     sent = others.markers(lambda *_: None)(("t", 1), TxnMarker(7, 5, True, 9, 2))
-    asked = others.txns(None).verify_partitions("tx", 7, 5, frozenset({("t", 1)}))  # type: ignore[arg-type]  # no broker is reached here
+    verified = others.txns(None).verify_partitions("tx", 7, 5, frozenset({("t", 1)}))  # type: ignore[arg-type]  # no broker is reached here
     await settle()
     assert len(two.connections) == 2
-    assert sorted(two.keys_asked()) == [24, 27]
+    assert sorted(two.received_keys()) == [24, 27]
     await one.nursery.stop()
     assert sent is not None
-    assert isinstance(asked, asyncio.Future)
-    assert (sent.done(), asked.done()) == (True, True)
+    assert isinstance(verified, asyncio.Future)
+    assert (sent.done(), verified.done()) == (True, True)

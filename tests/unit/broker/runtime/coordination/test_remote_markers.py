@@ -86,7 +86,7 @@ async def test_a_remote_partitions_marker_is_sent_with_all_its_fields(harness: H
     sent = [harness.send(AT_2), harness.send(AT_3)]
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE, ErrorCode.NONE]
     for node, index in ((two, 1), (three, 2)):
-        (request,) = node.asked
+        (request,) = node.requests
         (marker,) = request.body.markers
         assert request.header.api_version == 2
         assert (marker.producer_id, marker.producer_epoch, marker.transaction_result, marker.coordinator_epoch) == (7, 5, True, 9)
@@ -97,7 +97,7 @@ async def test_a_remote_partitions_marker_is_sent_with_all_its_fields(harness: H
 async def test_the_transaction_version_is_omitted_for_older_brokers(harness: Harness) -> None:
     two = await harness.other(2, harness.answer, {ApiKey.WRITE_TXN_MARKERS: (1, 1)})
     assert await code_of(harness.send(AT_2)) is ErrorCode.NONE
-    assert two.asked[0].header.api_version == 1
+    assert two.requests[0].header.api_version == 1
 
 
 async def test_each_broker_has_one_marker_request_in_flight(harness: Harness) -> None:
@@ -107,17 +107,17 @@ async def test_each_broker_has_one_marker_request_in_flight(harness: Harness) ->
     await settle()
     sent += [harness.send(AT_2, TxnMarker(producer_id, 5, False, 9, 2)) for producer_id in (8, 9)]
     await settle()
-    assert len(two.asked) == 1
+    assert len(two.requests) == 1
     harness.held.set()
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE] * 3
-    assert [[marker.producer_id for marker in request.body.markers] for request in two.asked] == [[7], [8, 9]]
+    assert [[marker.producer_id for marker in request.body.markers] for request in two.requests] == [[7], [8, 9]]
 
 
 async def test_a_request_contains_each_producer_once(harness: Harness) -> None:
     two = await harness.other(2, harness.answer)
     sent = [harness.send(AT_2), harness.send(AT_2, TxnMarker(7, 6, False, 9, 2))]
     assert [await code_of(each) for each in sent] == [ErrorCode.NONE] * 2
-    assert [[marker.producer_epoch for marker in request.body.markers] for request in two.asked] == [[5], [6]]
+    assert [[marker.producer_epoch for marker in request.body.markers] for request in two.requests] == [[5], [6]]
 
 
 async def test_each_partition_gets_its_own_marker_error(harness: Harness) -> None:

@@ -28,14 +28,14 @@ class Here:
     """A stand-in for this broker's transaction coordinator, which rejects every request with PRODUCER_FENCED."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.requests: list[tuple[Any, ...]] = []
 
     def add_partitions(self, *question: Any) -> ErrorCode:
-        self.asked.append(question)
+        self.requests.append(question)
         return ErrorCode.PRODUCER_FENCED
 
     def verify_partitions(self, *question: Any) -> ErrorCode:
-        self.asked.append(question)
+        self.requests.append(question)
         return ErrorCode.TRANSACTION_ABORTABLE
 
 
@@ -73,7 +73,7 @@ async def test_each_partition_gets_its_own_verification_result(harness: Harness)
     harness.codes[B] = ErrorCode.TRANSACTION_ABORTABLE
     coordinator = await harness.other(2, harness.answer)
     assert await harness.verified() == {A: ErrorCode.NONE, B: ErrorCode.TRANSACTION_ABORTABLE}
-    (request,) = coordinator.asked
+    (request,) = coordinator.requests
     (transaction,) = request.body.transactions
     assert request.header.api_version == 5
     assert (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, transaction.verify_only) == (
@@ -90,14 +90,14 @@ async def test_a_transaction_version_2_producer_adds_its_partitions(harness: Har
     answer = harness.txns.add_partitions("tx", 7, 5, PLACES, 2)
     assert isinstance(answer, asyncio.Future)
     assert await answer == dict.fromkeys(PLACES, ErrorCode.NONE)
-    assert not coordinator.asked[0].body.transactions[0].verify_only
+    assert not coordinator.requests[0].body.transactions[0].verify_only
 
 
 async def test_a_local_coordinator_needs_no_request(harness: Harness) -> None:
     harness.moved(STATE, 0, 1)
     assert harness.txns.add_partitions("tx", 7, 5, PLACES, 2) is ErrorCode.PRODUCER_FENCED
     assert harness.txns.verify_partitions("tx", 7, 5, PLACES) is ErrorCode.TRANSACTION_ABORTABLE
-    assert harness.here.asked == [("tx", 7, 5, PLACES, 2), ("tx", 7, 5, PLACES)]
+    assert harness.here.requests == [("tx", 7, 5, PLACES, 2), ("tx", 7, 5, PLACES)]
 
 
 async def test_no_reachable_coordinator_is_coordinator_not_available(harness: Harness) -> None:
@@ -146,10 +146,10 @@ async def test_one_verification_is_in_flight_and_has_each_id_once(harness: Harne
     await settle()
     asking += [asyncio.ensure_future(harness.verified(*producer)) for producer in (("tx", 5), ("tx", 6), ("other", 0))]
     await settle()
-    assert len(coordinator.asked) == 1
+    assert len(coordinator.requests) == 1
     harness.held.set()
     assert await asyncio.gather(*asking) == [dict.fromkeys(PLACES, ErrorCode.NONE)] * 4
-    transactions = [[(txn.transactional_id, txn.producer_epoch) for txn in request.body.transactions] for request in coordinator.asked]
+    transactions = [[(txn.transactional_id, txn.producer_epoch) for txn in request.body.transactions] for request in coordinator.requests]
     assert transactions == [[("tx", 5)], [("tx", 5), ("other", 0)], [("tx", 6)]]
 
 

@@ -48,7 +48,7 @@ class Here:
     """The share coordinator on broker 1. `codes` are the errors of its next calls."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.requests: list[tuple[Any, ...]] = []
         self.codes: list[ErrorCode] = []
         self.shards = self
         self.exist = True
@@ -57,12 +57,12 @@ class Here:
         self.exist = True
 
     def write(self, *question: Any) -> None:
-        self.asked.append(question)
+        self.requests.append(question)
         if self.codes:
             raise Rejected(self.codes.pop(0))
 
     def summary(self, *question: Any) -> Any:
-        self.asked.append(question)
+        self.requests.append(question)
         late: asyncio.Future[StateSummary] = asyncio.get_running_loop().create_future()
         late.set_result(StateSummary(9))
         return late
@@ -108,9 +108,9 @@ async def test_every_operation_reaches_another_brokers_coordinator() -> None:
     assert await result(persister.write(KEY, WRITTEN)) is None
     assert await result(persister.summary(KEY)) == StateSummary(5, 2, 3, 4)
     assert await result(persister.delete(KEY)) is None
-    asked = [request.body for request in coordinator.asked]
-    assert all((body.group_id, body.topics[0].topic_id) == ("g", TOPIC) for body in asked)
-    assert [body.topics[0].partitions[0] for body in asked] == [
+    bodies = [request.body for request in coordinator.requests]
+    assert all((body.group_id, body.topics[0].topic_id) == ("g", TOPIC) for body in bodies)
+    assert [body.topics[0].partitions[0] for body in bodies] == [
         k83.PartitionData(0, 1, -1),
         k84.PartitionData(0, 6),
         k85.PartitionData(0, 1, 2, 3, 4, [share_state.StateBatch(*BATCH)]),
@@ -124,7 +124,7 @@ async def test_operations_that_wait_are_sent_in_one_request() -> None:
     coordinator = await harness.other(2, harness.answer, SERVED)
     keys = [KEY._replace(partition=index) for index in range(4)] + [KEY, KEY._replace(group_id="h")]
     await asyncio.gather(*(result(harness.persister.write(key, WRITTEN)) for key in keys))
-    sent = [(request.body.group_id, len(request.body.topics[0].partitions)) for request in coordinator.asked]
+    sent = [(request.body.group_id, len(request.body.topics[0].partitions)) for request in coordinator.requests]
     assert sorted(sent) == [("g", 1), ("g", 4), ("h", 1)], "one group, and each share partition once"
 
 
@@ -132,7 +132,7 @@ async def test_a_local_coordinator_answers_in_the_same_turn() -> None:
     harness = Harness(leader=1)
     assert harness.persister.write(KEY, WRITTEN) is None
     assert await result(harness.persister.summary(KEY)) == StateSummary(9)
-    assert len(harness.here.asked) == 2
+    assert len(harness.here.requests) == 2
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE])

@@ -41,14 +41,14 @@ class Coordinator:
     def __init__(self) -> None:
         self.added: set[tuple[str, int]] = set()
         self.answers: list[Answer] = []
-        self.asked: list[frozenset[tuple[str, int]]] = []
+        self.requests: list[frozenset[tuple[str, int]]] = []
         self.verdict: ErrorCode | None = None
         self.slow: asyncio.Future[Verified] | None = None
         self.epoch = 0
 
     def add_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: Places, client_version: int) -> Answer:
         assert (transactional_id, producer_id, epoch, client_version) == ("tx", PID, 0, 2)
-        self.asked.append(partitions)
+        self.requests.append(partitions)
         answer = self.answers.pop(0) if self.answers else ErrorCode.NONE
         if answer is ErrorCode.NONE or isinstance(answer, asyncio.Future):
             self.added |= partitions
@@ -130,7 +130,7 @@ def test_an_open_transaction_is_not_verified_again(
     write(harness, 0)
     assert verify(verification, ASKING, harness, 0) == {}
     assert verify(verification, ADDING, harness, 0) == {}
-    assert coordinator.asked == []
+    assert coordinator.requests == []
 
 
 def test_an_open_transaction_of_an_older_epoch_does_not_count(
@@ -148,7 +148,7 @@ def test_disabled_verification_still_adds_partitions_in_version_2(
     partition.log.verifies_transactions = False
     assert verify(verification, ASKING, harness, 0) == {}
     assert verify(verification, ADDING, harness, 0) == {}
-    assert coordinator.asked == [frozenset({T0})]
+    assert coordinator.requests == [frozenset({T0})]
     assert partition.append(a_batch()).first_offset == 0
 
 
@@ -156,7 +156,7 @@ def test_all_new_partitions_of_a_request_are_added_at_once(
     verification: TxnVerification, coordinator: Coordinator, harness: PartitionHarness
 ) -> None:
     assert verify(verification, ADDING, harness, 0, 1) == {}
-    assert coordinator.asked == [frozenset({T0, T1})]
+    assert coordinator.requests == [frozenset({T0, T1})]
 
 
 @pytest.mark.parametrize("writer", [ADDING, ASKING], ids=["adds", "asks"])
@@ -234,7 +234,7 @@ def test_an_old_producer_epoch_is_refused_without_a_request(
 ) -> None:
     harness.partitions.get("t", 0).append_marker(TxnMarker(PID, 5, False, 0, 0))
     assert verify(verification, ADDING, harness, 0) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
-    assert coordinator.asked == []
+    assert coordinator.requests == []
 
 
 async def test_a_lost_addition_refuses_the_batch(
@@ -251,7 +251,7 @@ async def test_a_write_waits_for_the_previous_transactions_end(
 ) -> None:
     coordinator.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
     assert await verify_later(verification, harness) == {}
-    assert len(coordinator.asked) == 4
+    assert len(coordinator.requests) == 4
 
 
 async def test_the_wait_for_the_previous_transactions_end_is_limited(
@@ -259,7 +259,7 @@ async def test_the_wait_for_the_previous_transactions_end_is_limited(
 ) -> None:
     coordinator.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
     assert await verify_later(verification, harness) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
-    assert len(coordinator.asked) == limits.ADD_PARTITIONS_TRIES
+    assert len(coordinator.requests) == limits.ADD_PARTITIONS_TRIES
 
 
 def test_old_clients_get_concurrent_transactions_at_once(

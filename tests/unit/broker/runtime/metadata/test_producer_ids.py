@@ -19,13 +19,13 @@ class Blocks:
     """A controller that allocates blocks of twenty producer ids when the test permits it."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
         self.may = asyncio.Event()
         self.refusal: Rejected | None = None
 
     async def allocate(self) -> range:
-        first = SIZE * self.asked
-        self.asked += 1
+        first = SIZE * self.requests
+        self.requests += 1
         await self.may.wait()
         if self.refusal is not None:
             raise self.refusal
@@ -47,7 +47,7 @@ async def test_no_producer_id_is_given_before_its_block_is_allocated(blocks: Blo
     assert not any(wait.done() for wait in waits)
     blocks.may.set()
     await asyncio.gather(*waits)
-    assert (ids.take(), ids.take(), blocks.asked) == (0, 1, 1)
+    assert (ids.take(), ids.take(), blocks.requests) == (0, 1, 1)
 
 
 async def test_the_next_block_is_requested_once_before_the_current_is_used_up(blocks: Blocks) -> None:
@@ -56,15 +56,15 @@ async def test_the_next_block_is_requested_once_before_the_current_is_used_up(bl
     await ids.wait()
     given = [ids.take() for _ in range(SIZE - 3)]
     await asyncio.sleep(0)
-    assert blocks.asked == 1
+    assert blocks.requests == 1
     given += [ids.take(), ids.take()]
     async with asyncio.timeout(5):
-        while blocks.asked < 2:  # noqa: ASYNC110 # the request is a task of its own
+        while blocks.requests < 2:  # noqa: ASYNC110 # the request is a task of its own
             await asyncio.sleep(0)
     await asyncio.sleep(0)
     given += [ids.take() for _ in range(3)]
     assert given == list(range(SIZE + 2))
-    assert blocks.asked == 2
+    assert blocks.requests == 2
 
 
 async def test_a_failed_block_fails_its_waiters_and_a_later_call_retries(blocks: Blocks, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,7 +86,7 @@ async def test_a_cancelled_waiter_uses_no_producer_id(blocks: Blocks) -> None:
     gone.cancel()
     blocks.may.set()
     await stays
-    assert (ids.take(), blocks.asked) == (0, 1)
+    assert (ids.take(), blocks.requests) == (0, 1)
 
 
 async def test_block_allocations_of_other_nodes_are_ignored(blocks: Blocks) -> None:
@@ -98,4 +98,4 @@ async def test_block_allocations_of_other_nodes_are_ignored(blocks: Blocks) -> N
             await ids.wait()
     blocks.may.set()
     await settle()
-    assert (ids.take(), blocks.asked) == (0, 1)
+    assert (ids.take(), blocks.requests) == (0, 1)

@@ -32,16 +32,16 @@ ASKER = Requester(Client(), "app", lambda _: None)
 
 
 class Creating:
-    """Topic creation that responds when the test permits it; `asked` are the received requests."""
+    """Topic creation that responds when the test permits it; `requests` are the received requests."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.asked: list[tuple[list[NewTopic], Requester | None]] = []
+        self.requests: list[tuple[list[NewTopic], Requester | None]] = []
         self.answers: list[asyncio.Future[dict[str, Rejected | None]]] = []
         self.topics = StreamsTopics(self, Nursery(Timers(), self.clock, lambda _: None))  # type: ignore[arg-type] # only create() is used
 
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        self.asked.append((list(topics), requester))
+        self.requests.append((list(topics), requester))
         self.answers.append(asyncio.get_running_loop().create_future())
         return await self.answers[-1]
 
@@ -61,7 +61,7 @@ async def test_a_topic_is_requested_on_behalf_of_the_client_and_once_at_a_time()
     creating = Creating()
     await creating.begin("a")
     await creating.begin("a", "b")
-    assert creating.asked == [
+    assert creating.requests == [
         ([NewTopic("a", 3, -1, configs=(("a", "b"),))], ASKER),
         ([NewTopic("b", 3, -1, configs=(("a", "b"),))], ASKER),
     ]
@@ -76,11 +76,11 @@ async def test_a_failure_is_kept_for_a_while_in_which_the_topic_is_not_requested
     creating.clock.advance(KEPT_MS - 1)
     await creating.begin("a")
     assert creating.topics.failures(["a", "b"]) == {"a": "too many"}
-    assert len(creating.asked) == 1
+    assert len(creating.requests) == 1
     creating.clock.advance(1)
     await creating.begin("a")
     assert creating.topics.failures(["a"]) == {}
-    assert len(creating.asked) == 2
+    assert len(creating.requests) == 2
 
 
 async def test_a_failure_without_a_text_is_named_by_its_error() -> None:

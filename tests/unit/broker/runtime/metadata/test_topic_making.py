@@ -20,12 +20,12 @@ class Making:
 
     def __init__(self) -> None:
         self.nursery = Nursery(Timers(), VirtualClock(), lambda _: None)
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
         self.answer: asyncio.Future[dict[str, Rejected | None]] = asyncio.get_running_loop().create_future()
         self.creation = AutoCreation(self.nursery)
 
     async def create(self, names: Sequence[str]) -> dict[str, Rejected | None]:
-        self.asked.append(list(names))
+        self.requests.append(list(names))
         return await asyncio.shield(self.answer)
 
 
@@ -35,12 +35,12 @@ async def test_a_topic_in_creation_is_not_started_twice() -> None:
     making.creation.begin(["b", "c"], making.create)
     making.creation.begin(["a"], making.create)
     await settle()
-    assert making.asked == [["a", "b"], ["c"]]
+    assert making.requests == [["a", "b"], ["c"]]
     making.answer.set_result({})
     await settle()
     making.creation.begin(["a"], making.create)
     await settle()
-    assert making.asked[2:] == [["a"]]
+    assert making.requests[2:] == [["a"]]
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -59,7 +59,7 @@ async def test_a_failed_creation_is_logged_and_can_be_retried(whole: bool, caplo
     making.answer = asyncio.get_running_loop().create_future()
     making.creation.begin(["a"], making.create)
     await settle()
-    assert making.asked == [["a"], ["a"]]
+    assert making.requests == [["a"], ["a"]]
     making.nursery.crash()
     await settle()
     assert len(asyncio.all_tasks()) == 1

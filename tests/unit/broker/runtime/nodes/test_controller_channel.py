@@ -68,13 +68,13 @@ async def cluster() -> Cluster:
 async def test_a_new_controller_gets_the_waiting_request_without_a_pause(cluster: Cluster) -> None:
     cluster.controller = None
     await cluster.answering(FIRST, same, SERVED)
-    asked = cluster.ask(beat(1))
+    pending = cluster.ask(beat(1))
     await settle()
-    assert not asked.done()
+    assert not pending.done()
     cluster.controller = FIRST
     cluster.channel.look_again()
     await settle()
-    assert asked.result() == BrokerHeartbeatResponse(throttle_time_ms=1)
+    assert pending.result() == BrokerHeartbeatResponse(throttle_time_ms=1)
 
 
 async def test_requests_are_sent_one_at_a_time_in_order(cluster: Cluster) -> None:
@@ -88,7 +88,7 @@ async def test_requests_are_sent_one_at_a_time_in_order(cluster: Cluster) -> Non
     calls = [cluster.ask(beat(number)) for number in range(3)]
     for number in range(3):
         await settle()
-        assert [request.body.broker_id for request in first.asked] == list(range(number + 1))
+        assert [request.body.broker_id for request in first.requests] == list(range(number + 1))
         held[number].set_result(BrokerHeartbeatResponse(throttle_time_ms=number))
         assert (await calls[number]).throttle_time_ms == number
 
@@ -134,7 +134,7 @@ async def test_a_request_is_sent_again_to_the_new_controller_after_not_controlle
     second = await cluster.answering(SECOND, lambda request: answer, SERVED)
     call = cluster.ask(request_)
     assert await cluster.outcome(call) == answer
-    assert [request.body for request in first.asked] == [request.body for request in second.asked] == [request_]
+    assert [request.body for request in first.requests] == [request.body for request in second.requests] == [request_]
     assert first.connections[0].transport.is_closing()
 
 
@@ -147,7 +147,7 @@ async def test_a_request_is_first_again_after_a_broken_connection(cluster: Clust
     second = await cluster.answering(SECOND, same, SERVED)
     calls = [cluster.ask(beat(number)) for number in range(3)]
     assert [(await call).throttle_time_ms for call in calls] == [0, 1, 2]
-    assert [request.body.broker_id for request in second.asked] == [0, 1, 2]
+    assert [request.body.broker_id for request in second.requests] == [0, 1, 2]
 
 
 async def test_the_same_controller_is_retried_only_after_a_pause(cluster: Cluster) -> None:
@@ -155,7 +155,7 @@ async def test_the_same_controller_is_retried_only_after_a_pause(cluster: Cluste
     call = cluster.ask(beat(1))
     await settle()
     for times in range(1, 5):
-        assert len(first.asked) == times
+        assert len(first.requests) == times
         await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
     first.answer = same
     await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
@@ -186,7 +186,7 @@ async def test_a_request_that_waits_too_long_fails_and_the_next_is_served(cluste
     cluster.controller = FIRST
     await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
     assert (await late).throttle_time_ms == 2
-    assert [request.body.broker_id for request in first.asked] == [2]
+    assert [request.body.broker_id for request in first.requests] == [2]
 
 
 async def test_a_silent_controller_is_given_up_after_the_retry_time() -> None:
@@ -210,7 +210,7 @@ async def test_a_request_in_flight_at_its_deadline_may_still_be_answered(cluster
     await cluster.pass_ms(59_000)
     cluster.controller = FIRST
     await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
-    assert len(first.asked) == 1
+    assert len(first.requests) == 1
     await cluster.pass_ms(2_000)
     held.set_result(BrokerHeartbeatResponse(throttle_time_ms=1))
     assert (await call).throttle_time_ms == 1
@@ -224,7 +224,7 @@ async def test_without_a_retry_time_a_request_waits_for_ever() -> None:
     for _ in range(5):
         await cluster.pass_ms(limits.CONTROLLER_SOCKET_MS)
         await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
-    assert len(first.asked) == 6
+    assert len(first.requests) == 6
     assert await cluster.outcome(call) is None
     cluster.channel.close()
 

@@ -65,7 +65,7 @@ class Harness:
         await settle()
 
     @property
-    def asked(self) -> list[list[int]]:
+    def requested_partitions(self) -> list[list[int]]:
         """The partition indexes in each request."""
         return [
             [at.partition_index for directory in request.directories for topic in directory.topics for at in topic.partitions]
@@ -95,23 +95,23 @@ async def test_only_replicas_whose_directory_differs_in_metadata_are_reported(ha
         OWN,
         ID,
     )
-    assert harness.asked == [[0]]
+    assert harness.requested_partitions == [[0]]
     await harness.answer(PartitionResult(0))
     await harness.wait(RETRY_MS)
-    assert harness.asked == [[0]]
+    assert harness.requested_partitions == [[0]]
 
 
 async def test_a_refused_assignment_is_sent_again_after_a_pause(harness: Harness) -> None:
     await harness.publish(*START, partition(0, OLD), partition(1, OLD))
     harness.answers[0].set_exception(ControllerUnreachable("gone"))
     await settle()
-    assert harness.asked == [[0, 1]]
+    assert harness.requested_partitions == [[0, 1]]
     await harness.wait(RETRY_MS)
     await harness.answer(error=ErrorCode.STALE_BROKER_EPOCH)
     await harness.wait(RETRY_MS)
     await harness.answer(PartitionResult(0), PartitionResult(1, ErrorCode.UNKNOWN_SERVER_ERROR))
     await harness.wait(RETRY_MS)
-    assert harness.asked == [[0, 1], [0, 1], [0, 1], [1]]
+    assert harness.requested_partitions == [[0, 1], [0, 1], [0, 1], [1]]
 
 
 async def test_an_assignment_that_is_obsolete_is_not_sent_again(harness: Harness) -> None:
@@ -122,14 +122,14 @@ async def test_an_assignment_that_is_obsolete_is_not_sent_again(harness: Harness
     await harness.publish(RemoveTopicRecord(ID))
     await harness.answer(error=ErrorCode.STALE_BROKER_EPOCH)
     await harness.wait(RETRY_MS)
-    assert harness.asked == [[0, 1], [1]]
+    assert harness.requested_partitions == [[0, 1], [1]]
 
 
 async def test_a_request_carries_a_limited_number_of_assignments(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_assignments, "PARTITIONS_MAX", 2)
     await harness.publish(*START, *(partition(index, OLD) for index in range(3)))
     await harness.answer(PartitionResult(0), PartitionResult(1))
-    assert harness.asked == [[0, 1], [2]]
+    assert harness.requested_partitions == [[0, 1], [2]]
 
 
 async def test_no_assignments_are_sent_below_the_metadata_version_with_directories(harness: Harness) -> None:
@@ -141,4 +141,4 @@ async def test_no_assignments_are_sent_after_a_stop(harness: Harness) -> None:
     await harness.publish(*START, partition(0, OLD))
     await harness.nursery.stop()
     await harness.wait(RETRY_MS)
-    assert harness.asked == [[0]]
+    assert harness.requested_partitions == [[0]]

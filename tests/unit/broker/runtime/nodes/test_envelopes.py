@@ -19,11 +19,11 @@ async def cluster() -> AsyncIterator[MemberInMemory]:
 async def test_an_envelope_has_the_clients_request_principal_and_address(cluster: MemberInMemory) -> None:
     await cluster.begin(made)
     await cluster.member.ask(CREATE, 6, "app")
-    (asked,) = cluster.controller.asked
-    inner = inside(asked)
+    (envelope,) = cluster.controller.requests
+    inner = inside(envelope)
     assert (inner.header.api_version, inner.header.client_id, inner.body) == (6, "app", CREATE)
-    assert bytes(asked.body.client_host_address) == bytes([10, 1, 2, 3])
-    principal = bytes(asked.body.request_principal)
+    assert bytes(envelope.body.client_host_address) == bytes([10, 1, 2, 3])
+    principal = bytes(envelope.body.request_principal)
     assert (principal[:2], decode(DefaultPrincipalData, principal[2:], 0)) == (b"\0\0", DefaultPrincipalData("User", "ANONYMOUS"))
 
 
@@ -34,4 +34,4 @@ async def test_a_clients_address_is_encoded_in_bytes(cluster: MemberInMemory, ho
     await cluster.begin(made)
     cluster.member.peer.host = host
     await cluster.member.ask(CREATE, 7)
-    assert bytes(cluster.controller.asked[0].body.client_host_address) == packed
+    assert bytes(cluster.controller.requests[0].body.client_host_address) == packed

@@ -38,7 +38,7 @@ class Living(LinkHarness):
         self.published_offset = 0
         self.registered: list[int] = []
         self.lost: list[str] = []
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         self.refuses = ErrorCode.NONE
         self.lets_go = False
         self.life = BrokerLife(
@@ -71,7 +71,7 @@ class Living(LinkHarness):
 
     def answer(self, request: Request) -> Any:
         body = request.body
-        self.asked.append(body)
+        self.requests.append(body)
         if isinstance(body, BrokerRegistrationRequest):
             return BrokerRegistrationResponse(error_code=self.refuses, broker_epoch=-1 if self.refuses else EPOCH)
         caught_up = body.current_metadata_offset >= EPOCH
@@ -103,19 +103,19 @@ async def test_a_broker_is_registered_then_caught_up_then_unfenced(living: Livin
 
 async def test_heartbeats_report_the_published_metadata_offset_at_each_interval(living: Living) -> None:
     await living.run()
-    before = len(living.asked)
+    before = len(living.requests)
     living.published_offset = 30
     await living.pass_ms(INTERVAL - 1)
-    assert len(living.asked) == before
+    assert len(living.requests) == before
     await living.pass_ms(1)
-    assert [beat.current_metadata_offset for beat in living.asked[before:]] == [30]
+    assert [beat.current_metadata_offset for beat in living.requests[before:]] == [30]
 
 
 async def test_a_refused_registration_is_retried_until_it_succeeds(living: Living) -> None:
     living.refuses = ErrorCode.DUPLICATE_BROKER_REGISTRATION
     await living.start()
     await living.pass_ms(INTERVAL)
-    assert [type(each) for each in living.asked] == [BrokerRegistrationRequest] * 2
+    assert [type(each) for each in living.requests] == [BrokerRegistrationRequest] * 2
     living.refuses = ErrorCode.NONE
     await living.pass_ms(INTERVAL)
     assert living.registered == [EPOCH]
@@ -151,7 +151,7 @@ async def test_a_controlled_shutdown_ends_when_the_controller_agrees(living: Liv
     await living.run()
     shutdown = asyncio.ensure_future(living.life.controlled_shutdown())
     await settle()
-    assert living.asked[-1].want_shut_down
+    assert living.requests[-1].want_shut_down
     living.lets_go = True
     await living.pass_ms(50)
     assert await shutdown
@@ -198,7 +198,7 @@ async def test_a_failed_directory_is_reported_in_the_heartbeat(living: Living) -
     await living.run()
     living.life.directory_failed(DIRECTORY)
     await settle()
-    assert living.asked[-1].offline_log_dirs == [DIRECTORY]
+    assert living.requests[-1].offline_log_dirs == [DIRECTORY]
 
 
 @pytest.mark.parametrize(("directories", "registrations"), [((), 2), ((DIRECTORY,), 1)])
@@ -210,19 +210,19 @@ async def test_a_broker_registers_again_if_metadata_lacks_its_directories(
     image = MetadataImage(features={"metadata.version": 30}, brokers={5: registration})
     living.life.published(Published(image, Provenance(), difference(EMPTY, image)))
     await settle()
-    assert sum(isinstance(each, BrokerRegistrationRequest) for each in living.asked) == registrations
+    assert sum(isinstance(each, BrokerRegistrationRequest) for each in living.requests) == registrations
     assert living.life.state is State.RUNNING
     living.life.published(Published(image, Provenance(), difference(image, image)))
     await settle()
-    assert sum(isinstance(each, BrokerRegistrationRequest) for each in living.asked) == registrations
+    assert sum(isinstance(each, BrokerRegistrationRequest) for each in living.requests) == registrations
 
 
 async def test_no_requests_are_sent_after_a_stop(living: Living) -> None:
     await living.run()
     await living.nursery.stop()
-    before = len(living.asked)
+    before = len(living.requests)
     await living.pass_ms(10 * INTERVAL)
-    assert (len(living.asked), len(living.timers), living.life.state) == (before, 0, State.SHUTTING_DOWN)
+    assert (len(living.requests), len(living.timers), living.life.state) == (before, 0, State.SHUTTING_DOWN)
 
 
 async def test_a_registration_contains_listeners_features_and_directory(tmp_path: Path) -> None:

@@ -128,10 +128,10 @@ async def test_an_observer_continues_its_log_after_a_clean_stop_and_after_a_kill
     harness.observer.start()
     await harness.pass_time(40)
     for clean in (True, False):
-        harness.quorum.asked.clear()
+        harness.quorum.requests.clear()
         await harness.restart(clean=clean)
         await harness.pass_time(40)
-        assert harness.quorum.asked[0][1].topics[0].partitions[0].fetch_offset == harness.quorum.high_watermark
+        assert harness.quorum.requests[0][1].topics[0].partitions[0].fetch_offset == harness.quorum.high_watermark
         assert harness.published[-1].image == harness.quorum.image(harness.quorum.high_watermark)
         assert harness.published[-1].changes.configs == {(2, "topic"): {"a": "1"}}
     await harness.nursery.stop()
@@ -213,10 +213,10 @@ async def test_a_start_removes_partial_snapshots_and_uses_one_that_is_ahead_of_t
     made = quorum.snapshot(drop_log=True)
     harness.files.write(harness.directory / made.file_name, quorum.leader.snapshots[made], sync=True)
     harness.files.write(harness.directory / (SnapshotId(9, 1).file_name + ".part"), b"x", sync=True)
-    quorum.asked.clear()
+    quorum.requests.clear()
     await harness.restart(clean=False)
     await harness.pass_time(40)
-    assert quorum.asked[0][1].topics[0].partitions[0].fetch_offset == made.end_offset
+    assert quorum.requests[0][1].topics[0].partitions[0].fetch_offset == made.end_offset
     assert harness.published[-1].image.configs == {(2, "topic"): {"a": "2"}}
     assert not [entry for entry in harness.files.scan(harness.directory) if entry.name.endswith(".part")]
     await harness.nursery.stop()
@@ -228,10 +228,10 @@ async def test_an_epoch_is_stored_and_used_after_a_restart(harness: ObserverHarn
     await harness.pass_time(40)
     said = b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[],"data_version":0}'
     assert harness.files.read_bytes(harness.directory / "quorum-state") == said
-    harness.quorum.asked.clear()
+    harness.quorum.requests.clear()
     await harness.restart()
     await harness.pass_time(40)
-    assert {request.topics[0].partitions[0].current_leader_epoch for _, request in harness.quorum.asked} == {1}
+    assert {request.topics[0].partitions[0].current_leader_epoch for _, request in harness.quorum.requests} == {1}
     await harness.nursery.stop()
 
 
@@ -239,10 +239,10 @@ async def test_configured_voters_are_asked_and_after_a_restart_the_known_leader_
     harness.bootstrap = [member.node for member in harness.quorum.members.values()]
     await harness.restart()
     await harness.pass_time(40)
-    harness.quorum.asked.clear()
+    harness.quorum.requests.clear()
     await harness.restart()
     await settle()
-    assert {node for node, _ in harness.quorum.asked} == {1}
+    assert {node for node, _ in harness.quorum.requests} == {1}
     assert harness.observer.controller == Node(1, "c1", 9093)
     await harness.nursery.stop()
 

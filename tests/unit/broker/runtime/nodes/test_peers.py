@@ -27,11 +27,11 @@ async def test_a_connection_is_reused_until_the_brokers_address_changes() -> Non
     before = await one.other(2, lambda _: WriteTxnMarkersResponse())
     await one.peers.call(2, REQUEST)
     await one.peers.call(2, REQUEST)
-    assert (len(before.connections), len(before.asked)) == (1, 2)
+    assert (len(before.connections), len(before.requests)) == (1, 2)
     one.addresses[2] = Node(2, "elsewhere", 9092)
     after = await one.answering(one.addresses[2], lambda _: WriteTxnMarkersResponse(), {ApiKey.WRITE_TXN_MARKERS: (1, 2)})
     await one.peers.call(2, REQUEST)
-    assert (len(before.asked), len(after.asked)) == (2, 1)
+    assert (len(before.requests), len(after.requests)) == (2, 1)
     one.peers.close()
     with pytest.raises(LinkBroken):
         await one.peers.call(2, REQUEST)
@@ -62,17 +62,17 @@ class Requests:
     def __init__(self) -> None:
         self.nursery = Nursery(Timers(), VirtualClock(), lambda _: None)
         self.batches: QuestionBatcher[int, str] = QuestionBatcher(self.nursery, "questions", self._send)
-        self.asked: list[tuple[int, list[int]]] = []
+        self.questions: list[tuple[int, list[int]]] = []
         self.gate = asyncio.Event()
 
     async def _send(self, node: int, batch: Sequence[PendingQuestion[int, str]]) -> None:
-        self.asked.append((node, [asked.question for asked in batch]))
+        self.questions.append((node, [pending.question for pending in batch]))
         await self.gate.wait()
-        for asked in batch:
-            if asked.question < 0:
+        for pending in batch:
+            if pending.question < 0:
                 raise ZeroDivisionError
-            if asked.question % 2 == 0 or len(batch) == 1:
-                asked.settle(f"{asked.question} of {node}")
+            if pending.question % 2 == 0 or len(batch) == 1:
+                pending.settle(f"{pending.question} of {node}")
 
 
 async def test_each_broker_has_one_request_in_flight_and_the_next_has_all_newer_items() -> None:
@@ -81,10 +81,10 @@ async def test_each_broker_has_one_request_in_flight_and_the_next_has_all_newer_
     await settle()
     answers += [requests.batches.put(2, 2), requests.batches.put(3, 4), requests.batches.put(2, 6)]
     await settle()
-    assert requests.asked == [(2, [0]), (3, [4])]
+    assert requests.questions == [(2, [0]), (3, [4])]
     requests.gate.set()
     assert await asyncio.gather(*answers) == ["0 of 2", "2 of 2", "4 of 3", "6 of 2"]
-    assert requests.asked[2:] == [(2, [2, 6])]
+    assert requests.questions[2:] == [(2, [2, 6])]
 
 
 async def test_items_left_out_of_a_request_come_first_in_the_next() -> None:
@@ -92,14 +92,14 @@ async def test_items_left_out_of_a_request_come_first_in_the_next() -> None:
     requests.gate.set()
     answers = [requests.batches.put(2, question) for question in (2, 3)]
     assert await asyncio.gather(*answers) == ["2 of 2", "3 of 2"]
-    assert requests.asked == [(2, [2, 3]), (2, [3])]
+    assert requests.questions == [(2, [2, 3]), (2, [3])]
 
 
 async def test_a_request_carries_a_limited_number_of_items() -> None:
     requests = Requests()
     requests.gate.set()
     await asyncio.gather(*(requests.batches.put(2, 2 * n) for n in range(limits.QUESTIONS_PER_REQUEST + 1)))
-    assert [len(questions) for _, questions in requests.asked] == [limits.QUESTIONS_PER_REQUEST, 1]
+    assert [len(questions) for _, questions in requests.questions] == [limits.QUESTIONS_PER_REQUEST, 1]
 
 
 async def test_a_bug_fails_its_callers_and_later_requests_are_sent() -> None:

@@ -54,8 +54,8 @@ class Member(LinkHarness):
         return self.topics
 
     @property
-    def asked(self) -> list[Any]:
-        return [request.body for request in self.controller.asked]
+    def requests(self) -> list[Any]:
+        return [request.body for request in self.controller.requests]
 
 
 def made(*names: str, error: int = 0) -> CreateTopicsResponse:
@@ -74,14 +74,14 @@ async def member() -> AsyncIterator[Member]:
 async def test_auto_created_topics_leave_unset_counts_to_the_controller(member: Member) -> None:
     topics = await member.begin(made("a"))
     assert await topics.auto_create(["a"]) == {"a": None}
-    (wanted,) = member.asked[0].topics
+    (wanted,) = member.requests[0].topics
     assert (wanted.name, wanted.num_partitions, wanted.replication_factor, wanted.configs) == ("a", -1, -1, [])
 
 
 async def test_auto_created_topics_request_the_counts_set_on_this_broker(member: Member) -> None:
     topics = await member.begin(made("a"), num_partitions="5", default_replication_factor="2")
     await topics.auto_create(["a"])
-    (wanted,) = member.asked[0].topics
+    (wanted,) = member.requests[0].topics
     assert (wanted.num_partitions, wanted.replication_factor) == (5, 2)
 
 
@@ -94,7 +94,7 @@ async def test_internal_topics_are_requested_with_this_brokers_counts_and_settin
         transaction_state_log_replication_factor="1",
     )
     await topics.auto_create(["__consumer_offsets", "__transaction_state"])
-    offsets, transactions = member.asked[0].topics
+    offsets, transactions = member.requests[0].topics
     assert (offsets.num_partitions, offsets.replication_factor) == (4, 2)
     assert ("cleanup.policy", "compact") in [(config.name, config.value) for config in offsets.configs]
     assert (transactions.num_partitions, transactions.replication_factor) == (3, 1)
@@ -111,7 +111,7 @@ async def test_a_clients_topic_is_requested_in_an_envelope(member: Member) -> No
     topics = await member.begin()
     topics.begin_auto_create(["a"], Requester(Ann(), "app", lambda _: None))
     await settle()
-    (envelope,) = member.asked
+    (envelope,) = member.requests
     who = read_principal(bytes(envelope.request_principal))
     assert (who.type, who.name, who.token_authenticated) == ("User", "ann", True)
     assert bytes(envelope.client_host_address) == bytes([10, 0, 0, 9])
@@ -131,7 +131,7 @@ async def test_each_topic_has_at_most_one_creation_in_flight(member: Member) -> 
     topics.begin_auto_create(["a"])
     topics.begin_auto_create(["a"])
     await settle()
-    assert [[topic.name for topic in request.topics] for request in member.asked] == [["a"]]
+    assert [[topic.name for topic in request.topics] for request in member.requests] == [["a"]]
 
 
 async def test_a_missing_topic_is_retriable_until_the_metadata_log_has_it(member: Member) -> None:
@@ -141,7 +141,7 @@ async def test_a_missing_topic_is_retriable_until_the_metadata_log_has_it(member
             await topics.ensure("a")
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await settle()
-    assert len(member.asked) == 1
+    assert len(member.requests) == 1
     topic_id = bytes(range(16))
     partition = PartitionRecord(0, topic_id, replicas=[7], isr=[7], leader=7)
     member.catalog.apply([TopicRecord("a", topic_id), partition])
@@ -166,7 +166,7 @@ async def test_producer_id_blocks_are_requested_with_the_broker_epoch(member: Me
         AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000),
     )
     assert [await topics.allocate_producer_ids() for _ in range(2)] == [range(1000, 2000), range(5000, 6000)]
-    assert (member.asked[0].broker_id, member.asked[0].broker_epoch) == (7, 42)
+    assert (member.requests[0].broker_id, member.requests[0].broker_epoch) == (7, 42)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ async def test_a_refused_block_request_is_repeated_only_after_a_pause(member: Me
         with pytest.raises(NoProducerId):
             ids.take()
         await settle()
-        assert len(member.asked) == 1
+        assert len(member.requests) == 1
     await member.pass_ms(1)
     with pytest.raises(NoProducerId):
         ids.take()
     await settle()
-    assert (ids.take(), len(member.asked)) == (1000, 2)
+    assert (ids.take(), len(member.requests)) == (1000, 2)

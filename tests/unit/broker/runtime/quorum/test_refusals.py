@@ -15,12 +15,12 @@ TOPIC = "__cluster_metadata"
 
 
 def vote(epoch: int = 9, replica: int = 5, last_offset: int = 10, *, cluster: str = "cluster", topic: str = TOPIC) -> k52.VoteRequest:
-    asked = k52.PartitionData(0, epoch, replica, last_offset_epoch=1, last_offset=last_offset)
-    return k52.VoteRequest(cluster, 1, [k52.TopicData(topic, [asked])])
+    partition_data = k52.PartitionData(0, epoch, replica, last_offset_epoch=1, last_offset=last_offset)
+    return k52.VoteRequest(cluster, 1, [k52.TopicData(topic, [partition_data])])
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("vote_request", "error"),
     [
         (vote(), ErrorCode.NONE),
         (vote(0), ErrorCode.FENCED_LEADER_EPOCH),
@@ -28,9 +28,9 @@ def vote(epoch: int = 9, replica: int = 5, last_offset: int = 10, *, cluster: st
         (vote(last_offset=-1), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_a_vote_is_refused_and_the_epoch_unchanged(asked: k52.VoteRequest, error: ErrorCode) -> None:
+async def test_a_vote_is_refused_and_the_epoch_unchanged(vote_request: k52.VoteRequest, error: ErrorCode) -> None:
     voter = VoterHarness().begin()
-    (result,) = refusals.no_vote(voter, asked).topics[0].partitions
+    (result,) = refusals.no_vote(voter, vote_request).topics[0].partitions
     assert (result.error_code, result.vote_granted, result.leader_id, result.leader_epoch, voter.epoch) == (error, False, 1, 1, 1)
 
 

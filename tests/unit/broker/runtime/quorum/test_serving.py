@@ -11,8 +11,8 @@ from ottla.broker.runtime.quorum.serving import OBSERVER_SESSION_MS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest
-from ottla.protocol.messages.k55_describe_quorum import PartitionData as Asked
-from ottla.protocol.messages.k55_describe_quorum import TopicData as AskedTopic
+from ottla.protocol.messages.k55_describe_quorum import PartitionData as DescribedPartition
+from ottla.protocol.messages.k55_describe_quorum import TopicData as DescribedTopic
 from ottla.protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, PartitionSnapshot, TopicSnapshot
 from ottla.protocol.messages.k59_fetch_snapshot import SnapshotId as WireId
 from ottla.protocol.records.batch import split_batches
@@ -139,8 +139,8 @@ async def test_a_stopping_leader_answers_not_available(harness: VoterHarness) ->
 
 
 def snapshot_part(snapshot: SnapshotId, position: int = 0, epoch: int = 1, max_bytes: int = 1 << 20) -> FetchSnapshotRequest:
-    asked = PartitionSnapshot(0, epoch, WireId(snapshot.end_offset, snapshot.epoch), position)
-    return FetchSnapshotRequest("cluster", 7, max_bytes, [TopicSnapshot("__cluster_metadata", [asked])])
+    partition_snapshot = PartitionSnapshot(0, epoch, WireId(snapshot.end_offset, snapshot.epoch), position)
+    return FetchSnapshotRequest("cluster", 7, max_bytes, [TopicSnapshot("__cluster_metadata", [partition_snapshot])])
 
 
 async def test_the_parts_of_a_snapshot_join_to_the_whole_file(harness: VoterHarness) -> None:
@@ -156,7 +156,7 @@ async def test_the_parts_of_a_snapshot_join_to_the_whole_file(harness: VoterHarn
 
 
 @pytest.mark.parametrize(
-    ("asked", "error"),
+    ("snapshot_request", "error"),
     [
         (snapshot_part(SnapshotId(3, 1)), ErrorCode.SNAPSHOT_NOT_FOUND),
         (snapshot_part(SnapshotId(2, 1), 1 << 20), ErrorCode.POSITION_OUT_OF_RANGE),
@@ -164,14 +164,16 @@ async def test_the_parts_of_a_snapshot_join_to_the_whole_file(harness: VoterHarn
         (snapshot_part(SnapshotId(2, 1), epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
     ],
 )
-async def test_a_position_outside_the_snapshot_is_refused(harness: VoterHarness, asked: FetchSnapshotRequest, error: ErrorCode) -> None:
+async def test_a_position_outside_the_snapshot_is_refused(
+    harness: VoterHarness, snapshot_request: FetchSnapshotRequest, error: ErrorCode
+) -> None:
     put_snapshot(harness.voter.raft_log, SnapshotId(2, 1))
-    (part,) = harness.serving.fetch_snapshot(asked).topics[0].partitions
+    (part,) = harness.serving.fetch_snapshot(snapshot_request).topics[0].partitions
     assert (part.error_code, part.current_leader.leader_epoch) == (error, 1)
 
 
 def quorum(*places: tuple[str, int]) -> DescribeQuorumRequest:
-    return DescribeQuorumRequest([AskedTopic(topic, [Asked(index)]) for topic, index in places])
+    return DescribeQuorumRequest([DescribedTopic(topic, [DescribedPartition(index)]) for topic, index in places])
 
 
 async def test_describe_quorum_lists_the_leader_and_its_active_observers(harness: VoterHarness) -> None:

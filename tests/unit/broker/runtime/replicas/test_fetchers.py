@@ -35,12 +35,12 @@ class ScriptedLink:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.asked: list[tuple[Message, int | None]] = []
+        self.requests: list[tuple[Message, int | None]] = []
         self.answer: asyncio.Future[Any] | None = None
         self.closed = False
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
-        self.asked.append((request, version))
+        self.requests.append((request, version))
         self.answer = asyncio.get_running_loop().create_future()
         return await self.answer
 
@@ -98,7 +98,7 @@ class Follower:
 
     def fetches(self, link: int = -1) -> list[list[tuple[int, int]]]:
         """Return (partition, fetch offset) of every partition in each fetch over the link."""
-        requests = [request for request, _ in self.links[link].asked if isinstance(request, FetchRequest)]
+        requests = [request for request, _ in self.links[link].requests if isinstance(request, FetchRequest)]
         return [[(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions] for request in requests]
 
 
@@ -137,7 +137,7 @@ def test_versions_follow_the_level_of_the_metadata(level: int, fetch: int, offse
 
 async def test_a_fetch_names_this_broker_in_the_old_and_the_new_way_and_its_incarnation(follower: Follower) -> None:
     await follower.follow(0)
-    request, version = follower.links[0].asked[0]
+    request, version = follower.links[0].requests[0]
     assert isinstance(request, FetchRequest)
     assert (request.replica_id, request.replica_state.replica_id, request.replica_state.replica_epoch, version) == (2, 2, 77, 18)
 
@@ -151,7 +151,7 @@ async def test_what_is_followed_later_is_in_the_next_fetch_and_what_is_forgotten
     follower.fetchers.forget(follower.partition(0))
     await follower.answer(data(0, b"b", base_offset=1), data(1, b"c"))
     assert follower.partition(0).log.log_end_offset == 1
-    request = follower.links[0].asked[2][0]
+    request = follower.links[0].requests[2][0]
     assert isinstance(request, FetchRequest)
     assert [topic.partitions for topic in request.forgotten_topics_data] == [[0]]
 
@@ -193,7 +193,7 @@ async def test_a_new_epoch_of_the_same_leader_goes_on_over_the_connection_that_i
     await follower.follow(0, epoch=2)
     await follower.answer(data(0, b"a"))
     assert follower.partition(0).log.log_end_offset == 0, "what was asked in another epoch is of no account"
-    request = follower.links[0].asked[-1][0]
+    request = follower.links[0].requests[-1][0]
     assert isinstance(request, FetchRequest)
     assert [p.current_leader_epoch for topic in request.topics for p in topic.partitions] == [2]
     assert [link.closed for link in follower.links] == [False]
@@ -367,7 +367,7 @@ async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the
         disk.exhausted = True
         await follower.answer(data(0, b"a"))
         assert await until_it_asks_again(follower, 2) == []
-        request = follower.links[0].asked[2][0]
+        request = follower.links[0].requests[2][0]
         assert isinstance(request, FetchRequest)
         assert [topic.partitions for topic in request.forgotten_topics_data] == [[0]], "the other one is asked for as before"
         before = disk.refused

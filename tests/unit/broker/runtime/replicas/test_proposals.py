@@ -25,7 +25,7 @@ from tests.support.simulation import settle
 LAG_MS = 1000
 
 
-class Asked:
+class ControllerRequests:
     """The requests to the controller, which the test answers."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Leader:
         self.clock = VirtualClock()
         self.timers = Timers()
         self.nursery = Nursery(self.timers, self.clock, lambda _: None)
-        self.channel = Asked()
+        self.channel = ControllerRequests()
         self.brokers = Brokers(own_epoch=11)
         self.brokers.liveness = {1: BrokerLiveness(11), 2: BrokerLiveness(12)}
         self.proposals = Proposals(self.channel, 1, self.brokers, self.nursery)
@@ -77,7 +77,7 @@ class Leader:
         return set(self.partitions[index].replica.others.in_sync.committed)
 
     @property
-    def asked(self) -> list[list[int]]:
+    def requested_partitions(self) -> list[list[int]]:
         """Return the partition indexes in each request."""
         return [[data.partition_index for topic in request.topics for data in topic.partitions] for request in self.channel.requests]
 
@@ -107,20 +107,20 @@ async def test_a_request_says_who_asks_in_which_epochs_and_for_whom(leader: Lead
 async def test_one_request_is_under_way_and_the_next_has_all_that_came_meanwhile(leader: Leader) -> None:
     await leader.lag(0)
     await leader.lag(1)
-    assert leader.asked == [[0]]
+    assert leader.requested_partitions == [[0]]
     await leader.answer(accepted(0, 1))
-    assert leader.asked == [[0], [1]]
+    assert leader.requested_partitions == [[0], [1]]
     await leader.answer(accepted(1, 1))
-    assert leader.asked == [[0], [1]]
+    assert leader.requested_partitions == [[0], [1]]
 
 
 async def test_what_the_whole_answer_refuses_is_asked_again_after_a_pause(leader: Leader) -> None:
     await leader.lag(0)
     await leader.answer(error=ErrorCode.STALE_BROKER_EPOCH)
-    assert leader.asked == [[0]]
+    assert leader.requested_partitions == [[0]]
     leader.brokers.own_epoch = 21
     await leader.wait(RETRY_MS)
-    assert leader.asked == [[0], [0]]
+    assert leader.requested_partitions == [[0], [0]]
     assert leader.channel.requests[1].broker_epoch == 21
 
 
@@ -130,7 +130,7 @@ async def test_a_controller_that_cannot_be_reached_is_asked_again(leader: Leader
     await settle()
     await leader.wait(RETRY_MS)
     await leader.answer(accepted(0, 1))
-    assert (leader.asked, leader.in_sync(0)) == ([[0], [0]], {1})
+    assert (leader.requested_partitions, leader.in_sync(0)) == ([[0], [0]], {1})
 
 
 async def test_a_partition_that_the_answer_lacks_or_that_is_to_be_tried_again_is_in_the_next_request(leader: Leader) -> None:
@@ -138,10 +138,10 @@ async def test_a_partition_that_the_answer_lacks_or_that_is_to_be_tried_again_is
     await leader.lag(1)
     await leader.answer()
     await leader.wait(RETRY_MS)
-    assert leader.asked == [[0], [0, 1]]
+    assert leader.requested_partitions == [[0], [0, 1]]
     await leader.answer(PartitionResult(0, ErrorCode.UNKNOWN_SERVER_ERROR), accepted(1, 1))
     await leader.wait(RETRY_MS)
-    assert leader.asked == [[0], [0, 1], [0]]
+    assert leader.requested_partitions == [[0], [0, 1], [0]]
 
 
 async def test_what_is_refused_for_a_reason_that_only_a_newer_controller_knows_is_asked_again(leader: Leader) -> None:
@@ -152,7 +152,7 @@ async def test_what_is_refused_for_a_reason_that_only_a_newer_controller_knows_i
     await settle()
     await leader.wait(RETRY_MS)
     await leader.answer(accepted(0, 1))
-    assert (leader.asked, leader.in_sync(0)) == ([[0], [0], [0]], {1})
+    assert (leader.requested_partitions, leader.in_sync(0)) == ([[0], [0], [0]], {1})
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INELIGIBLE_REPLICA])
@@ -160,7 +160,7 @@ async def test_what_the_controller_has_refused_for_good_is_not_asked_again(leade
     await leader.lag(0)
     await leader.answer(PartitionResult(0, error))
     await leader.wait(RETRY_MS)
-    assert (leader.asked, leader.in_sync(0)) == ([[0]], {1, 2})
+    assert (leader.requested_partitions, leader.in_sync(0)) == ([[0]], {1, 2})
 
 
 async def test_a_proposal_that_metadata_has_overtaken_is_forgotten(leader: Leader) -> None:
@@ -169,7 +169,7 @@ async def test_a_proposal_that_metadata_has_overtaken_is_forgotten(leader: Leade
     leader.partitions[0].lead(Registration(1, (1, 2), (1, 2), 5, 10))
     await leader.answer(accepted(0, 1))
     await leader.wait(RETRY_MS)
-    assert (leader.asked, leader.in_sync(0)) == ([[0]], {1, 2})
+    assert (leader.requested_partitions, leader.in_sync(0)) == ([[0]], {1, 2})
 
 
 async def test_who_joins_is_named_with_the_epoch_with_which_it_fetched(leader: Leader) -> None:
@@ -186,7 +186,7 @@ async def test_after_a_stop_nothing_is_asked(leader: Leader) -> None:
     await leader.lag(0)
     await leader.nursery.stop()
     await leader.wait(RETRY_MS)
-    assert leader.asked == [[0]]
+    assert leader.requested_partitions == [[0]]
 
 
 async def test_what_was_proposed_while_the_answer_to_an_older_proposal_was_on_its_way_is_asked_next(leader: Leader) -> None:
@@ -195,6 +195,6 @@ async def test_what_was_proposed_while_the_answer_to_an_older_proposal_was_on_it
     leader.partitions[0].look_for_laggards()
     await leader.answer(PartitionResult(0, ErrorCode.INVALID_UPDATE_VERSION))
     await leader.wait(RETRY_MS)
-    assert leader.asked == [[0], [0]]
+    assert leader.requested_partitions == [[0], [0]]
     await leader.answer(accepted(0, 1, partition_epoch=10))
     assert leader.in_sync(0) == {1}

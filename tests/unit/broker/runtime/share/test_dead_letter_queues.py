@@ -36,10 +36,10 @@ def reject(client: Client, queue: str, *, partition: int = 0, value: bytes = b"f
     member = ShareMember(client, "m", partitions=(partition,))
     assert acquired(member.fetch(max_wait_ms=10_000)) == [(0, 1, 1)]
     assert acknowledged(member.acknowledge((0, 1, [REJECT]), partition=partition)) == [0]
-    asked = ReadShareGroupStateRequest("g", [ReadStateData(member.topic_id, [PartitionData(partition, 0)])])
+    request = ReadShareGroupStateRequest("g", [ReadStateData(member.topic_id, [PartitionData(partition, 0)])])
 
     def archived() -> bool:
-        (found,) = client.call(asked).results[0].partitions
+        (found,) = client.call(request).results[0].partitions
         return [(one.first_offset, one.last_offset, one.delivery_state) for one in found.state_batches] == [(0, 1, 4)]
 
     wait_until(archived, "the records are archived")

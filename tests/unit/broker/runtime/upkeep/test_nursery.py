@@ -209,10 +209,10 @@ async def test_periodic_work_runs_at_its_first_time_and_then_after_each_interval
 
 
 async def test_periodic_work_without_anything_to_do_makes_no_task_and_goes_on(harness: Harness) -> None:
-    asked: list[int] = []
-    harness.nursery.every("job", 100, lambda: asked.append(harness.clock.mono_ms()))
+    times: list[int] = []
+    harness.nursery.every("job", 100, lambda: times.append(harness.clock.mono_ms()))
     await harness.advance(250)
-    assert asked == [100, 200]
+    assert times == [100, 200]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
