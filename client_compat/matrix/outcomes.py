@@ -94,11 +94,6 @@ KNOWN: tuple[KnownFailure, ...] = (
     KnownFailure("kafka-go", "records/(headers|null-and-empty-keys|empty-values)", "its Reader returns null for empty values"),
     KnownFailure("kafka-go", "records/append-time", "its Reader gives the sender's timestamp also where the broker's applies"),
     KnownFailure("franz-go", "transactions/transaction-fence", "its fenced producer fails with OPERATION_NOT_ATTEMPTED"),
-    KnownFailure(
-        "franz-go",
-        "transactions/(consume-transform-produce|offsets-of-an-abort)",
-        "its TxnOffsetCommit 6 (KIP-1319) is answered with UNKNOWN_TOPIC_ID",
-    ),
     KnownFailure("franz-go", "admin/admin-fence-producers", "it does not retry while the fenced transaction is being aborted"),
     KnownFailure(
         "sarama",

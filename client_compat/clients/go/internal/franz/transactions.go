@@ -62,6 +62,9 @@ func (p *program) sendOffsets(ctx context.Context, producer *producer, send cont
 	commit.MemberID, commit.Generation = consumer.member()
 	commit.InstanceID = consumer.open.InstanceID
 	commit.Topics = txnOffsets(send.Offsets)
+	if err := setTopicIDs(ctx, consumer.admin, commit.Topics); err != nil {
+		return err
+	}
 	committed, err := commit.RequestWith(ctx, producer.client)
 	if err != nil {
 		return err

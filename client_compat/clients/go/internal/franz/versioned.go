@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"ottla/clients/go/internal/control"
 )
@@ -50,4 +51,20 @@ func describeGroup(ctx context.Context, client *kadm.Client, of control.Group) (
 		})
 	}
 	return map[string]any{"state": group.State, "type": "consumer", "assignor": group.AssignorName, "members": members}, nil
+}
+
+// setTopicIDs names the topics by id too, as kgo does: since version 6 the request carries nothing else (KIP-1319).
+func setTopicIDs(ctx context.Context, client *kadm.Client, topics []kmsg.TxnOffsetCommitRequestTopic) error {
+	names := make([]string, len(topics))
+	for i, topic := range topics {
+		names[i] = topic.Topic
+	}
+	found, err := client.ListTopics(ctx, names...)
+	if err != nil {
+		return err
+	}
+	for i, name := range names {
+		topics[i].TopicID = found[name].ID
+	}
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"ottla/clients/go/internal/control"
 )
@@ -37,3 +38,5 @@ func resetOptions(start, _ kgo.Offset) []kgo.Opt { return []kgo.Opt{kgo.ConsumeR
 func describeGroup(ctx context.Context, client *kadm.Client, of control.Group) (any, error) {
 	return describeClassic(ctx, client, of.Group)
 }
+
+func setTopicIDs(context.Context, *kadm.Client, []kmsg.TxnOffsetCommitRequestTopic) error { return nil }
