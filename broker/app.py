@@ -41,7 +41,7 @@ from ottla.broker.net.network import host_and_port
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.preopened_log_dir import PreopenedLogDir
-from ottla.broker.process import Beside, StartError, run_node
+from ottla.broker.process import Lifespan, StartError, run_node
 from ottla.broker.runtime.coordination.group_service import GroupService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import TxnService
@@ -506,7 +506,7 @@ def run(
     port_file: Path | None = None,
     *,
     clock: Clock | None = None,
-    beside: Beside[Broker] | None = None,
+    lifespan: Lifespan[Broker] | None = None,
     ready_text: Callable[[str], str] | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> int:
@@ -522,4 +522,4 @@ def run(
         prepare()
         return broker
 
-    return run_node(make, port_file, beside)
+    return run_node(make, port_file, lifespan)

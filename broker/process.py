@@ -53,11 +53,11 @@ class ServingNode(Protocol):
 
 
 N = TypeVar("N", bound=ServingNode)
-Beside = Callable[[N], AbstractAsyncContextManager[object]]
+Lifespan = Callable[[N], AbstractAsyncContextManager[object]]
 """Runs beside a node on the same loop, from its start to its stop."""
 
 
-def run_node(make: Callable[[], N], port_file: Path | None = None, beside: Beside[N] | None = None) -> int:
+def run_node(make: Callable[[], N], port_file: Path | None = None, lifespan: Lifespan[N] | None = None) -> int:
     """Run a node until a signal stops it, and return the exit code. Raises StartError."""
     signal.signal(signal.SIGTERM, _give_up)
     allow_open_files()
@@ -68,7 +68,7 @@ def run_node(make: Callable[[], N], port_file: Path | None = None, beside: Besid
     else:
         new_loop = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_serve(make(), port_file, beside or nullcontext))
+        runner.run(_serve(make(), port_file, lifespan or nullcontext))
     return 0
 
 
@@ -77,12 +77,12 @@ def _give_up(number: int, _: object) -> None:
     raise SystemExit(128 + number)
 
 
-async def _serve(node: N, port_file: Path | None, beside: Beside[N]) -> None:
+async def _serve(node: N, port_file: Path | None, lifespan: Lifespan[N]) -> None:
     async with AsyncExitStack() as stack:
         try:
             await node.start()
             stack.push_async_callback(node.stop)
-            await stack.enter_async_context(beside(node))
+            await stack.enter_async_context(lifespan(node))
         except OSError as error:
             raise StartError(_without_number(error)) from error
         await _until_stopped(node, port_file)

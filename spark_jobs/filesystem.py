@@ -157,12 +157,12 @@ class RandomAccess:
         content: bytes | None = self._file.read(size)  # None: a file in /proc that would block
         return content or b""
 
-    def read_into(self, position: int, room: memoryview) -> int:
-        """Fill `room` and return the number of bytes read; fewer only at the end of the file. Raises OSError."""
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` and return the number of bytes read; fewer only at the end of the file. Raises OSError."""
         self._file.seek(position)
         done = 0
-        while done < len(room):
-            count = self._file.readinto(room[done:])
+        while done < len(buffer):
+            count = self._file.readinto(buffer[done:])
             if not count:
                 break
             done += count

@@ -140,7 +140,7 @@ class _Source(Protocol):
 
     def read_at(self, position: int, size: int) -> bytes: ...
 
-    def read_into(self, position: int, room: memoryview) -> int: ...
+    def read_into(self, position: int, buffer: memoryview) -> int: ...
 
 
 class _InMemory:
@@ -152,9 +152,9 @@ class _InMemory:
     def read_at(self, position: int, size: int) -> bytes:
         return bytes(self._data[position : position + size])
 
-    def read_into(self, position: int, room: memoryview) -> int:
-        found = self._data[position : position + len(room)]
-        room[: len(found)] = found
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        found = self._data[position : position + len(buffer)]
+        buffer[: len(found)] = found
         return len(found)
 
 
@@ -200,11 +200,11 @@ class _Reader:
         size = min(size, self._end - position)
         if size > len(self._buffer):
             self._buffer = bytearray(size)
-        room = memoryview(self._buffer)[:size]
-        count = self._file.read_into(position, room)
+        buffer = memoryview(self._buffer)[:size]
+        count = self._file.read_into(position, buffer)
         if count < size:  # the file was truncated since it was listed
             self._end = position + count
-        return room[:count].toreadonly()
+        return buffer[:count].toreadonly()
 
     def _next_size(self, run: Run) -> int:
         """Return how many bytes to read next: more for a batch that did not fit, few if headers are far apart."""

@@ -170,14 +170,14 @@ def _cut(unit: Task, target: int) -> list[Task]:
     """Cut a partition between segments, into slices of about `target` bytes of one copy."""
     cuts: list[Task] = []
     for found in unit:
-        room = 0
+        bytes_left = 0
         for segment in found.segments:
             size = segment.size_bytes + FILE_BYTES
-            if size > room:
+            if size > bytes_left:
                 cuts.append([LogDirectory(found.path)])
-                room = max(target, size)
+                bytes_left = max(target, size)
             cuts[-1][0].segments.append(segment)
-            room -= size
+            bytes_left -= size
     return cuts
 
 
@@ -192,13 +192,13 @@ def _cost(unit: Task) -> int:
 def _packed(units: dict[tuple[Any, ...], Task], target: int) -> list[Task]:
     sizes = {key: _cost(unit) for key, unit in units.items()}
     tasks: list[list[LogDirectory]] = []
-    room = 0
+    bytes_left = 0
     for key in sorted(units, key=lambda key: -sizes[key]):
-        if sizes[key] > room:
+        if sizes[key] > bytes_left:
             tasks.append([])
-            room = max(target, sizes[key])
+            bytes_left = max(target, sizes[key])
         tasks[-1] += units[key]
-        room -= sizes[key]
+        bytes_left -= sizes[key]
     return [_merged(task) for task in tasks]
 
 

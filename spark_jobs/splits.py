@@ -74,14 +74,14 @@ def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
 def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
     """Pack parts into tasks of about `target` bytes, the largest first."""
     tasks: list[list[Part]] = []
-    room = 0
+    bytes_left = 0
     for part in sorted(found, key=lambda part: part.end - part.start, reverse=True):
         size = part.end - part.start
-        if size > room or len(tasks[-1]) >= FILES_MAX:
+        if size > bytes_left or len(tasks[-1]) >= FILES_MAX:
             tasks.append([])
-            room = max(target, size)
+            bytes_left = max(target, size)
         tasks[-1].append(part)
-        room -= size
+        bytes_left -= size
     return tasks
 
 

@@ -182,7 +182,7 @@ class Dispatcher:
     async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Context[NodeServices], route: Route) -> Reply:
         large = self._large
         try:
-            async with large.room(len(frame)):
+            async with large.admission(len(frame)):
                 request = await large.compute(lambda: _decoded(frame))
                 answer = self._answer(context, request, route, len(frame))
                 responses = [answer if answer is None or isinstance(answer, Message) else await answer]

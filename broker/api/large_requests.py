@@ -44,11 +44,11 @@ class LargeRequests:
         self._turns = turns
         self._budget = budget
         self.compute = compute
-        self._room = limits.LARGE_REQUESTS_BYTES
+        self._bytes_left = limits.LARGE_REQUESTS_BYTES
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     @asynccontextmanager
-    async def room(self, size: int) -> AsyncIterator[None]:
+    async def admission(self, size: int) -> AsyncIterator[None]:
         """Wait until a request of `size` bytes may be decoded; it counts as decoded until the end of the block."""
         admitted = asyncio.get_running_loop().create_future()
         wanted = min(size, limits.LARGE_REQUESTS_BYTES)
@@ -61,7 +61,7 @@ class LargeRequests:
         finally:
             self._count(-size)
             if admitted.done() and not admitted.cancelled():
-                self._room += wanted
+                self._bytes_left += wanted
             self._admit()
 
     def _count(self, size: int) -> None:
@@ -69,10 +69,10 @@ class LargeRequests:
             self._budget.used += size
 
     def _admit(self) -> None:
-        while self._waiting and (self._waiting[0][1].done() or self._room >= self._waiting[0][0]):
+        while self._waiting and (self._waiting[0][1].done() or self._bytes_left >= self._waiting[0][0]):
             size, admitted = self._waiting.popleft()
             if not admitted.done():
-                self._room -= size
+                self._bytes_left -= size
                 admitted.set_result(None)
 
     async def handled(self, ctx: Context[NodeServices], handle: Handler, request: Message, way: Split) -> Message | None:

@@ -31,7 +31,7 @@ def too_many(request: Any) -> str | None:
     for path, max_count in WHOLE.get(request.API_KEY, {}).items():
         names, is_cut = path.split("."), request.API_KEY in SPLITS
         structs = (getattr(request, names[0], None) or ()) if is_cut else (request,)
-        if any(_room(struct, names[1:] if is_cut else names, max_count) < 0 for struct in structs):
+        if any(_elements_left(struct, names[1:] if is_cut else names, max_count) < 0 for struct in structs):
             return f"more than {max_count} {path}"
     return None
 
@@ -51,26 +51,26 @@ def split_of(request: Any) -> Split | None:
         name, *path = way.request_path.split(".")
         items = getattr(request, name, None)
         if items:
-            return way if len(items) > PART_ELEMENTS or any(_room(item, path, PART_ELEMENTS) < 0 for item in items) else None
+            return way if len(items) > PART_ELEMENTS or any(_elements_left(item, path, PART_ELEMENTS) < 0 for item in items) else None
     return None
 
 
-def _room(struct: Any, path: Sequence[str], room: int) -> int:
-    """Return `room` minus the number of elements in the nested arrays that `path` names, outermost first; negative if `room` is exceeded.
+def _elements_left(struct: Any, path: Sequence[str], left: int) -> int:
+    """Return `left` minus the number of elements in the nested arrays that `path` names, outermost first; negative if there are more.
 
     Counting stops there, so a negative result is not exact.
     """
     if not path:
-        return room
+        return left
     inner = getattr(struct, path[0], None) or ()
     if not isinstance(inner, Sequence):
-        return _room(inner, path[1:], room)
-    room -= len(inner)
+        return _elements_left(inner, path[1:], left)
+    left -= len(inner)
     for each in inner if len(path) > 1 else ():
-        if room < 0:
+        if left < 0:
             break
-        room = _room(each, path[1:], room)
-    return room
+        left = _elements_left(each, path[1:], left)
+    return left
 
 
 def join(whole: Any, part: Any, path: Sequence[str]) -> None:

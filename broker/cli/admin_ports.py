@@ -87,7 +87,7 @@ class AdminPorts:
         return lambda address: "\n".join([*([] if ready_text is None else [ready_text(address)]), *self._lines])
 
     @asynccontextmanager
-    async def beside(self, broker: Broker, faults: Faults, number: int = 0) -> AsyncIterator[None]:
+    async def broker_lifespan(self, broker: Broker, faults: Faults, number: int = 0) -> AsyncIterator[None]:
         """Serve the admin port of the `number`th broker (from 0) while the context lasts."""
         from ottla.broker.admin.server import admin_port  # noqa: PLC0415 # an extra
 
@@ -98,7 +98,7 @@ class AdminPorts:
             yield
 
     @asynccontextmanager
-    async def beside_gateway(self, gateway: Gateway) -> AsyncIterator[None]:
+    async def gateway_lifespan(self, gateway: Gateway) -> AsyncIterator[None]:
         """Serve the admin port of a gateway while the context lasts."""
         from ottla.broker.admin.server import gateway_admin_port  # noqa: PLC0415 # an extra
 

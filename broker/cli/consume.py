@@ -102,8 +102,8 @@ async def _print_records(consumer: AIOKafkaConsumer, plan: _Plan, sink: BinaryIO
     taken = 0
     ends: dict[Any, int] | None = None
     while plan.max_messages is None or taken < plan.max_messages:
-        room = RECORDS_AT_ONCE if plan.max_messages is None else min(RECORDS_AT_ONCE, plan.max_messages - taken)
-        for records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=room)).values():
+        max_records = RECORDS_AT_ONCE if plan.max_messages is None else min(RECORDS_AT_ONCE, plan.max_messages - taken)
+        for records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=max_records)).values():
             for record in records:
                 sink.write(json_line(record) if plan.as_json else plain_line(record, plan.key_separator))
             taken += len(records)

@@ -187,10 +187,10 @@ def _serve(options: argparse.Namespace) -> int:
     faults = _faults(options.fault, _observer(options))
     try:
         ports = _admin_ports(options) if wants_admin(options) else None
-        clock, beside = (Clock(), None) if ports is None else (ports.clock, ports.beside_gateway)
+        clock, lifespan = (Clock(), None) if ports is None else (ports.clock, ports.gateway_lifespan)
         ready_text = None if ports is None else ports.announcement(None)
         quiet = options.log == STANDARD_OUTPUT
-        return run_node(lambda: Gateway(settings, faults, clock, ready_text, quiet=quiet), options.port_file, beside)
+        return run_node(lambda: Gateway(settings, faults, clock, ready_text, quiet=quiet), options.port_file, lifespan)
     except StartError as error:
         option = "--admin-port" if "the admin port" in str(error) else "--port"
         advice = f"; stop the other program, or choose another port with {option}" if "listen on" in str(error) else ""

@@ -27,7 +27,7 @@ from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultSyntax, parse_rule
 from ottla.broker.net.listeners import ANYWHERE, advertised_hosts, listeners_of
 from ottla.broker.net.network import host_and_port
-from ottla.broker.process import Beside, StartError, run_node
+from ottla.broker.process import Lifespan, StartError, run_node
 from ottla.broker.storage.errors import LogDirRefused
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ READY = (
 
 
 @dataclass(frozen=True, slots=True)
-class InKafkasPlace:
+class KafkaReplacement:
     """The options of a start that replaces Apache Kafka's (its container image, `kafka-server-start`). In such a start an unknown setting
     is only a warning, and the lines READY are printed."""
 
@@ -172,7 +172,7 @@ def serve() -> None:
     raise SystemExit(main(["--help"]))
 
 
-def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
+def main(argv: Sequence[str], in_place: KafkaReplacement | None = None) -> int:
     """Run brokers until they are stopped; return the process's exit code."""
     options = parser().parse_args(argv)
     log_to_stderr(options.log_level)
@@ -214,7 +214,7 @@ def _users_of_variables(env: Mapping[str, str]) -> list[tuple[str, str]]:
         raise SettingsError(f"OTTLA_USERS: {error}") from None
 
 
-def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int:
+def _run_one(options: argparse.Namespace, in_place: KafkaReplacement | None) -> int:
 
     if in_place is not None and options.tls:
         raise SettingsError("--tls configures the listeners itself, but here they are configured by settings: use those instead")
@@ -241,21 +241,21 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     if settings.is_controller and not settings.is_member:
         return _run_controller(settings, options, prepare)
     ready_text = _ready_lines(settings) if in_place is not None else None if security is None else _client_configuration(security, settings)
-    beside = _with_topics(options.topics)
+    lifespan = _with_topics(options.topics)
     start = partial(run, settings, faults, options.port_file, prepare=prepare)
     ports = _ports_of_admin(options)
     clock = MovableClock() if ports is None else ports.clock
     if options.moment_ms is not None:
         clock.rewind_to(options.moment_ms)
     if ports is None:
-        return start(ready_text=ready_text, beside=beside, clock=clock if settings.read_only else None)
+        return start(ready_text=ready_text, lifespan=lifespan, clock=clock if settings.read_only else None)
 
     @asynccontextmanager
-    async def beside_both(broker: Broker) -> AsyncIterator[None]:
-        async with (beside or nullcontext)(broker), ports.beside(broker, faults):
+    async def with_admin_port(broker: Broker) -> AsyncIterator[None]:
+        async with (lifespan or nullcontext)(broker), ports.broker_lifespan(broker, faults):
             yield
 
-    return start(clock=clock, beside=beside_both, ready_text=ports.announcement(ready_text))
+    return start(clock=clock, lifespan=with_admin_port, ready_text=ports.announcement(ready_text))
 
 
 def _log_requests(faults: Faults, path: str) -> None:
@@ -291,7 +291,7 @@ def _client_configuration(security: DevelopmentSecurity, settings: BrokerSetting
     return with_address
 
 
-def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Beside[Any] | None:
+def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Lifespan[Any] | None:
     """Return a context that creates the topics of `given` (--topic) and OTTLA_TOPICS before the start is announced; None without topics."""
     from_environment = os.environ.get("OTTLA_TOPICS", "")
     if not given and not from_environment.strip():
@@ -301,11 +301,11 @@ def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lamb
     topics = [*map(parsed_topic, given), *parsed_topics(from_environment)]
 
     @asynccontextmanager
-    async def beside(node: Any) -> AsyncIterator[None]:
+    async def create_topics(node: Any) -> AsyncIterator[None]:
         await make_topics(broker_of(node), topics)
         yield
 
-    return beside
+    return create_topics
 
 
 def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
@@ -369,12 +369,12 @@ def _run_together(options: argparse.Namespace) -> int:
     ready_text = configuration if ports is None else ports.announcement(configuration)
 
     @asynccontextmanager
-    async def beside(nodes: LocalCluster) -> AsyncIterator[None]:
+    async def lifespan(nodes: LocalCluster) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context((with_topics or nullcontext)(nodes))
             for number, (node, broker) in enumerate(nodes.brokers.items() if ports is not None else ()):
                 assert ports is not None
-                await stack.enter_async_context(ports.beside(broker, nodes.faults[node], number))
+                await stack.enter_async_context(ports.broker_lifespan(broker, nodes.faults[node], number))
             yield
 
     def environment() -> Environment:
@@ -383,10 +383,10 @@ def _run_together(options: argparse.Namespace) -> int:
     def faults() -> Faults:
         return Faults(parse_rule(text) for text in options.fault)
 
-    return run_node(lambda: LocalCluster(layout, settings_of, faults, environment, ready_text=ready_text), options.port_file, beside)
+    return run_node(lambda: LocalCluster(layout, settings_of, faults, environment, ready_text=ready_text), options.port_file, lifespan)
 
 
-def _check_address(options: argparse.Namespace, assignments: Mapping[str, str], in_place: InKafkasPlace | None = None) -> None:
+def _check_address(options: argparse.Namespace, assignments: Mapping[str, str], in_place: KafkaReplacement | None = None) -> None:
     """Reject options that configure listeners if the setting `listeners` is given too: it would be ignored silently."""
     security = ("--tls" if options.tls else "--user (or OTTLA_USERS)") if in_place is None and (options.tls or options.users) else None
     given = {"--brokers": options.brokers, "--port": options.port, "--host": options.host}

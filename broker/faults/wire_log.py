@@ -78,7 +78,7 @@ class WireLog:
         self._filter = LogFilter(wanted, errors_only=errors_only, slower_than_ms=slower_than_ms)
         self._as_json = as_json
         self._writing = Lock()
-        self._room = BoundedSemaphore(limits.WIRE_LOG_WAITING)
+        self._waiting_slots = BoundedSemaphore(limits.WIRE_LOG_WAITING)
         self._taken_bytes = self._written_bytes = 0
         """Bytes of the long messages that the thread got, and of those whose lines it has written, from the start on."""
         self._thread: ThreadPoolExecutor | None = None
@@ -106,7 +106,7 @@ class WireLog:
     def _takes(self, exchange: Exchange) -> bool:
         """Return whether the line of an exchange may wait for the thread, and count it."""
         waiting, more = self._taken_bytes - self._written_bytes, _bytes(exchange)
-        if (waiting and waiting + more > limits.WIRE_LOG_WAITING_BYTES) or not self._room.acquire(blocking=False):
+        if (waiting and waiting + more > limits.WIRE_LOG_WAITING_BYTES) or not self._waiting_slots.acquire(blocking=False):
             return False
         self._taken_bytes += more
         return True
@@ -119,7 +119,7 @@ class WireLog:
             self._say(text.getvalue())
         finally:
             self._written_bytes += _bytes(exchange)
-            self._room.release()
+            self._waiting_slots.release()
 
     def _say(self, text: str) -> None:
         with self._writing:
@@ -176,10 +176,10 @@ def measured(exchange: Exchange) -> Exchange:
 
 def plain(message: Any, chars: int | None = None) -> Any:
     """Return a decoded message as JSON values, without secrets; `chars` as in `document`."""
-    return _plain(message, _Room(chars), masked=False)
+    return _plain(message, _CharBudget(chars), masked=False)
 
 
-class _Room:
+class _CharBudget:
     """The number of characters of a message that may still be written: initially about `chars`, no limit for None."""
 
     def __init__(self, chars: int | None) -> None:
@@ -205,32 +205,32 @@ class _Room:
         return str(value) if self._is_limited and isinstance(value, int) and abs(value) >= _EXACT else value
 
 
-def _plain(value: Any, room: _Room, *, masked: bool) -> Any:
+def _plain(value: Any, budget: _CharBudget, *, masked: bool) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         masked = masked or getattr(value, "resource_type", None) == _BROKER
-        found = {name: _field(name, getattr(value, name), room, masked=masked) for name in field_names(type(value))}
+        found = {name: _field(name, getattr(value, name), budget, masked=masked) for name in field_names(type(value))}
         if masked and found.get("value") is not None:
             found["value"] = MASKED
         return found
     if isinstance(value, list):
-        return _elements(value, room, masked=masked)
-    return room.shown(f"{len(value)} bytes" if isinstance(value, bytes | bytearray | memoryview) else value)
+        return _elements(value, budget, masked=masked)
+    return budget.shown(f"{len(value)} bytes" if isinstance(value, bytes | bytearray | memoryview) else value)
 
 
-def _elements(values: list[Any], room: _Room, *, masked: bool) -> list[Any]:
+def _elements(values: list[Any], budget: _CharBudget, *, masked: bool) -> list[Any]:
     rendered: list[Any] = []
     for each in values:
-        if room.is_used_up:
+        if budget.is_used_up:
             return [*rendered, f"… and {len(values) - len(rendered)} more"]
-        rendered.append(_plain(each, room, masked=masked))
+        rendered.append(_plain(each, budget, masked=masked))
     return rendered
 
 
-def _field(name: str, value: Any, room: _Room, *, masked: bool) -> Any:
-    room.take(len(name))
+def _field(name: str, value: Any, budget: _CharBudget, *, masked: bool) -> Any:
+    budget.take(len(name))
     if name.endswith("_id") and isinstance(value, bytes) and len(value) == _UUID_BYTES:
-        return room.shown(id_text(value))
-    return _plain(value, room, masked=masked)
+        return budget.shown(id_text(value))
+    return _plain(value, budget, masked=masked)
 
 
 def _bytes(exchange: Exchange) -> int:

@@ -113,8 +113,8 @@ class _Acquiring:
         If group.share.partition.max.record.locks leaves no room, only offsets up to the end offset may be acquired, which are in flight.
         """
         partition, last = self.partition, self.batches[-1].last_offset
-        room = partition.settings().partition_max_record_locks - partition.in_flight_count
-        self.max_records = min(self.request.max_records, room)
+        locks_left = partition.settings().partition_max_record_locks - partition.in_flight_count
+        self.max_records = min(self.request.max_records, locks_left)
         if self.max_records <= 0 and fetch_offset <= partition.end_offset:
             self.max_records = min(self.request.max_records, partition.end_offset - fetch_offset + 1)
             last = min(last, partition.end_offset)

@@ -301,8 +301,8 @@ def _settings(port: int, log_in_port: int, **others: int) -> dict[str, str]:
 
 
 @contextmanager
-def targets(directory: Path, *, beside: bool) -> Iterator[list[Target]]:
-    """Start Ottla, and with `beside` also Apache Kafka, over new directories. Raises BrokerFailed and KafkaMissing."""
+def targets(directory: Path, *, with_kafka: bool) -> Iterator[list[Target]]:
+    """Start Ottla, and with `with_kafka` also Apache Kafka, over new directories. Raises BrokerFailed and KafkaMissing."""
     with ExitStack() as stack:
         port, log_in_port, file = free_port(), free_port(), directory / "ottla.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in _settings(port, log_in_port).items()))
@@ -311,7 +311,7 @@ def targets(directory: Path, *, beside: bool) -> Iterator[list[Target]]:
         serve = ["serve", "--data-dir", str(directory / "ottla"), "--config", str(file)]
         broker.argv = [sys.executable, "-m", "client_compat.fuzz.watched", str(turns), *serve]
         found = [Target(OTTLA, stack.enter_context(broker), log_in_port, longest)]
-        if beside:
+        if with_kafka:
             node, log_in_port = ReferenceBroker(directory / "kafka", jvm=JVM), free_port()
             node.settings = {**_settings(node.port, log_in_port, CONTROLLER=node.controller_port), **THREADS}
             found.append(Target(KAFKA, stack.enter_context(node).broker, log_in_port))
@@ -387,7 +387,7 @@ def main(
     apis: Annotated[list[int] | None, typer.Argument(help="API keys; all by default.")] = None,
     *,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long each attack lasts at least.")] = 0.5,
-    beside: Annotated[bool, typer.Option("--kafka/--no-kafka", help="Attack Apache Kafka, too.")] = True,
+    with_kafka: Annotated[bool, typer.Option("--kafka/--no-kafka", help="Attack Apache Kafka, too.")] = True,
     who: Annotated[list[str] | None, typer.Option(help="nobody, guest or admin; the last two by default.")] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Also as nobody, and twelve requests at once: more than an hour.")] = False,
     table: Annotated[Path | None, typer.Option(help="A file for all rows, in Markdown.")] = None,
@@ -399,7 +399,7 @@ def main(
     try:
         with (
             or_exit(console, "The run could not be done", KafkaMissing),
-            targets(directory, beside=beside) as brokers,
+            targets(directory, with_kafka=with_kafka) as brokers,
             progress(console) as display,
         ):
             bar = display.add_task("attacks", total=None, note="")

@@ -201,7 +201,7 @@ def _kafka(directory: Path, log_in_port: int) -> Iterator[BrokerProcess]:
 def main(
     *,
     seconds: Annotated[float, typer.Option(min=1, help="How long each attack lasts.")] = 20,
-    beside: Annotated[bool, typer.Option("--kafka/--no-kafka", help="Attack Apache Kafka, too.")] = True,
+    with_kafka: Annotated[bool, typer.Option("--kafka/--no-kafka", help="Attack Apache Kafka, too.")] = True,
 ) -> None:
     """Exit code 1 when Ottla dies, or its bystander's 99th percentile is above 0.1 s."""
     console = program.new_console()
@@ -209,7 +209,7 @@ def main(
     for column in ("attack", "broker", "requests", "p50 ms", "p99 ms", "longest ms", "memory MiB", "afterwards"):
         table.add_column(column, justify="left" if column in {"attack", "broker"} else "right")
     good = True
-    kinds = {"Ottla": _ottla, **({"Apache Kafka": _kafka} if beside else {})}
+    kinds = {"Ottla": _ottla, **({"Apache Kafka": _kafka} if with_kafka else {})}
     with or_exit(console, "The run could not be done", KafkaMissing):
         for attack in ATTACKS:
             for kind, started in kinds.items():

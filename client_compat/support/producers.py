@@ -62,10 +62,10 @@ class Feed(ABC):
 
 async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
     """Send the feed with aiokafka. Raises what the producer raises when it cannot start."""
-    room = asyncio.Semaphore(feed.in_flight_max)
+    in_flight_slots = asyncio.Semaphore(feed.in_flight_max)
 
     def done(number: int, future: asyncio.Future[Any]) -> None:
-        room.release()
+        in_flight_slots.release()
         if error := future.exception():
             feed.failed(number, error)
         else:
@@ -77,7 +77,7 @@ async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
                 await asyncio.sleep(SERVE_S)
                 continue
             number, key, value = item
-            await room.acquire()
+            await in_flight_slots.acquire()
             future = await producer.send(topic, value, key)
             future.add_done_callback(partial(done, number))
         await producer.flush()

@@ -226,15 +226,15 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
         unpack = _zstd_decompressor()
         if size >= 0:
             return unpack.decompress(data, max_output_size=size)
-        room = min(max_bytes, max(64 << 10, _ZSTD_FIRST_RATIO * len(data)))
+        output_size = min(max_bytes, max(64 << 10, _ZSTD_FIRST_RATIO * len(data)))
         while True:
             try:
-                return unpack.decompress(data, max_output_size=room)
+                return unpack.decompress(data, max_output_size=output_size)
             except zstandard.ZstdError:
                 # The error does not tell whether the frame is damaged or needs more room, so retry up to the limit.
-                if room == max_bytes:
+                if output_size == max_bytes:
                     raise
-            room = min(max_bytes, room * _ZSTD_FIRST_RATIO)
+            output_size = min(max_bytes, output_size * _ZSTD_FIRST_RATIO)
     except zstandard.ZstdError as e:
         if _zstd_exceeds(data, max_bytes):
             raise _too_large(Codec.ZSTD, max_bytes) from e

@@ -30,7 +30,7 @@ class Producer:
 
 
 @dataclass
-class Beside:
+class SideFiles:
     """The side files of one segment. `index`: (offset, position); `times`: (timestamp, offset); `aborted`: (producer id, first offset,
     marker's offset); `epochs`: (leader epoch, start offset); `junk`: bytes after the offset index."""
 
@@ -60,19 +60,19 @@ class Beside:
         (segment.parent / f"{end_offset:020d}.snapshot").write_bytes(content)
 
 
-def describe(segment: Path) -> tuple[Beside, int]:
+def describe(segment: Path) -> tuple[SideFiles, int]:
     """Return the correct side files of a segment, and its end offset."""
     data = segment.read_bytes()
-    beside, end, latest = Beside(), int(segment.stem), -1
+    side_files, end, latest = SideFiles(), int(segment.stem), -1
     open_from: dict[int, int] = {}
     for position, header in split_batches(data):
         if position:
-            beside.index.append((header.last_offset, position))
+            side_files.index.append((header.last_offset, position))
         if header.max_timestamp > latest:
             latest = header.max_timestamp
-            beside.times.append((latest, header.last_offset))
-        if not beside.epochs or header.partition_leader_epoch > beside.epochs[-1][0]:
-            beside.epochs.append((header.partition_leader_epoch, header.base_offset))
+            side_files.times.append((latest, header.last_offset))
+        if not side_files.epochs or header.partition_leader_epoch > side_files.epochs[-1][0]:
+            side_files.epochs.append((header.partition_leader_epoch, header.base_offset))
         end = header.next_offset
         if header.producer_id < 0:
             continue
@@ -80,21 +80,21 @@ def describe(segment: Path) -> tuple[Beside, int]:
             marker = parse_marker(data[position : position + header.size_bytes])
             first = open_from.pop(header.producer_id, None)
             if first is not None and marker.type is not None and marker.type.name == "ABORT":
-                beside.aborted.append((header.producer_id, first, header.base_offset))
-            known = beside.producers.get(header.producer_id)
+                side_files.aborted.append((header.producer_id, first, header.base_offset))
+            known = side_files.producers.get(header.producer_id)
             if known is not None:
                 known.open_from = -1
             if known is None or known.epoch != header.producer_epoch:
-                beside.producers[header.producer_id] = Producer(header.producer_epoch, -1, -1)
+                side_files.producers[header.producer_id] = Producer(header.producer_epoch, -1, -1)
         else:
             if header.is_transactional:
                 open_from.setdefault(header.producer_id, header.base_offset)
             open_at = open_from.get(header.producer_id, -1)
-            beside.producers[header.producer_id] = Producer(header.producer_epoch, header.last_sequence, header.last_offset, open_at)
-    return beside, end
+            side_files.producers[header.producer_id] = Producer(header.producer_epoch, header.last_sequence, header.last_offset, open_at)
+    return side_files, end
 
 
-def case(change: Callable[[Beside], None], *, clean: bool = True, old: bool = False) -> Callable[[Path], None]:
+def case(change: Callable[[SideFiles], None], *, clean: bool = True, old: bool = False) -> Callable[[Path], None]:
     """Return a function that writes a log with all side files to a directory, and applies `change` to the side files of its first segment.
     With `old`, a second segment follows; otherwise the first one is the only one."""
 
@@ -112,98 +112,98 @@ def case(change: Callable[[Beside], None], *, clean: bool = True, old: bool = Fa
             log.data(5, leader_epoch=1)
             segments.append(log.file)
         for at, segment in enumerate(segments):
-            beside, end = describe(segment)
+            side_files, end = describe(segment)
             if at == 0:
-                change(beside)
-                epochs = beside.epochs
-            beside.epochs = epochs
-            beside.write(segment, end)
+                change(side_files)
+                epochs = side_files.epochs
+            side_files.epochs = epochs
+            side_files.write(segment, end)
         if clean:
             (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
 
     return write
 
 
-def nothing(_beside: Beside) -> None:
+def nothing(_side_files: SideFiles) -> None:
     pass
 
 
-def inside_a_batch(beside: Beside) -> None:
-    offset, position = beside.index[1]
-    beside.index[1] = (offset, position + 7)
+def inside_a_batch(side_files: SideFiles) -> None:
+    offset, position = side_files.index[1]
+    side_files.index[1] = (offset, position + 7)
 
 
-def at_the_next_batch(beside: Beside) -> None:
-    beside.index[0] = (beside.index[0][0], beside.index[1][1])
+def at_the_next_batch(side_files: SideFiles) -> None:
+    side_files.index[0] = (side_files.index[0][0], side_files.index[1][1])
 
 
-def sparse(beside: Beside) -> None:
-    del beside.index[1:3]
-    del beside.times[0]
+def sparse(side_files: SideFiles) -> None:
+    del side_files.index[1:3]
+    del side_files.times[0]
 
 
-def preallocated(beside: Beside) -> None:
-    beside.junk = bytes(4096)
+def preallocated(side_files: SideFiles) -> None:
+    side_files.junk = bytes(4096)
 
 
-def cut_entry(beside: Beside) -> None:
-    beside.junk = b"\1\2\3"
+def cut_entry(side_files: SideFiles) -> None:
+    side_files.junk = b"\1\2\3"
 
 
-def time_too_early(beside: Beside) -> None:
-    beside.times[-1] = (T0 + 3, beside.times[-1][1])
+def time_too_early(side_files: SideFiles) -> None:
+    side_files.times[-1] = (T0 + 3, side_files.times[-1][1])
 
 
-def aborted_forgotten(beside: Beside) -> None:
-    beside.aborted.clear()
-    beside.aborted.append((7, 0, 4))
+def aborted_forgotten(side_files: SideFiles) -> None:
+    side_files.aborted.clear()
+    side_files.aborted.append((7, 0, 4))
 
 
-def aborted_from_too_late_on(beside: Beside) -> None:
-    pid, first, marker = beside.aborted[0]
-    beside.aborted[0] = (pid, first + 1, marker)
+def aborted_from_too_late_on(side_files: SideFiles) -> None:
+    pid, first, marker = side_files.aborted[0]
+    side_files.aborted[0] = (pid, first + 1, marker)
 
 
-def beyond_the_segment(beside: Beside) -> None:
-    beside.index[-1] = (beside.index[-1][0] + 100, beside.index[-1][1])
+def beyond_the_segment(side_files: SideFiles) -> None:
+    side_files.index[-1] = (side_files.index[-1][0] + 100, side_files.index[-1][1])
 
 
-def epoch_too_early(beside: Beside) -> None:
-    beside.epochs[1] = (1, 10)
+def epoch_too_early(side_files: SideFiles) -> None:
+    side_files.epochs[1] = (1, 10)
 
 
-def other_sequence(beside: Beside) -> None:
-    beside.producers[1].last_sequence = 14
+def other_sequence(side_files: SideFiles) -> None:
+    side_files.producers[1].last_sequence = 14
 
 
-def other_epoch(beside: Beside) -> None:
-    beside.producers[2].epoch = 0
+def other_epoch(side_files: SideFiles) -> None:
+    side_files.producers[2].epoch = 0
 
 
-def other_last_offset(beside: Beside) -> None:
-    beside.producers[1].last_offset = 17
+def other_last_offset(side_files: SideFiles) -> None:
+    side_files.producers[1].last_offset = 17
 
 
-def producer_expired(beside: Beside) -> None:
-    del beside.producers[1]
+def producer_expired(side_files: SideFiles) -> None:
+    del side_files.producers[1]
 
 
-def other_open_transaction(beside: Beside) -> None:
-    beside.producers[2].open_from = 10
+def other_open_transaction(side_files: SideFiles) -> None:
+    side_files.producers[2].open_from = 10
 
 
 def began_before_the_log_start(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     for seq in (0, 5):
         log.data(5, pid=1, seq=seq, transactional=True)
-    beside, end = describe(log.file)
-    beside.write(log.file, end)
+    side_files, end = describe(log.file)
+    side_files.write(log.file, end)
     checkpoint(root, "log-start-offset-checkpoint", [("t", 0, 7)])
     (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
 
 
-def snapshot_damaged(beside: Beside) -> None:
-    beside.snapshot_junk = b"\0"
+def snapshot_damaged(side_files: SideFiles) -> None:
+    side_files.snapshot_junk = b"\0"
 
 
 SIDE_FILES: dict[str, Case] = {

@@ -107,9 +107,9 @@ class _Fill:
     def __init__(self, run: Run, opened: Sequence[Opened], *, keys: bool, values: bool) -> None:
         head = run.headers
         size = sum(len(each.section) for each in opened)
-        room = sum(min(max(head.record_counts[e.row], 0), len(e.section) // walk.MIN_RECORD_BYTES) for e in opened)
-        self.offsets, self.timestamps = np.empty(room, np.int64), np.empty(room, np.int64)
-        self._keys, self._values = _Binary(room, size, keys), _Binary(room, size, values)
+        record_count = sum(min(max(head.record_counts[e.row], 0), len(e.section) // walk.MIN_RECORD_BYTES) for e in opened)
+        self.offsets, self.timestamps = np.empty(record_count, np.int64), np.empty(record_count, np.int64)
+        self._keys, self._values = _Binary(record_count, size, keys), _Binary(record_count, size, values)
         k, v = self._keys, self._values
         filler = walk.Filler(self.offsets, self.timestamps, k.ends, k.data, k.there, v.ends, v.data, v.there)
         self.counts = np.zeros(len(opened), np.int64)

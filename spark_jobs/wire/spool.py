@@ -182,8 +182,10 @@ class _PartitionFiles:
                 data = file.read(READ_BYTES)
                 head = walk_headers(data, 0, size - end, ROWS_MAX, BATCH_BYTES_MAX, False)
                 sizes = zip(head.positions, head.batch_lengths, head.base_offsets, head.last_offset_deltas, strict=True)
-                room = size - end - LOG_OVERHEAD
-                whole = [(at + length + LOG_OVERHEAD, base + delta + 1) for at, length, base, delta in sizes if at + length <= room]
+                last_position = size - end - LOG_OVERHEAD
+                whole = [
+                    (at + length + LOG_OVERHEAD, base + delta + 1) for at, length, base, delta in sizes if at + length <= last_position
+                ]
                 if not whole:
                     break
                 next_offset = max(next_offset or 0, *(offset for _, offset in whole))

@@ -19,7 +19,7 @@ APIs took more than that for a user without rights or for a super user."""
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
-    with targets(tmp_path_factory.mktemp("large"), beside=False) as found:
+    with targets(tmp_path_factory.mktemp("large"), with_kafka=False) as found:
         yield found
 
 

@@ -84,9 +84,9 @@ class Harness:
     async def _begin(self) -> None:
         await self.cluster.start()
         await self._alone.start()
-        role, broker = self.cluster.place.running.role, self.cluster.members[1].broker
+        role, broker = self.cluster.controller_host.running.role, self.cluster.members[1].broker
         assert broker is not None
-        settings = self.cluster.place.running.settings
+        settings = self.cluster.controller_host.running.settings
         controller = ControllerServices(
             settings=settings,
             clock=self.cluster.clock,

@@ -35,7 +35,7 @@ async def produce(cluster: OwnedCluster, node: int, value: bytes, topic: str = "
 @played_by(in_an_owned_cluster)
 async def test_what_is_acknowledged_by_all_is_on_every_member(cluster: OwnedCluster) -> None:
     await create(cluster)
-    leader = cluster.place.partition("t").leader
+    leader = cluster.controller_host.partition("t").leader
     answers = [await produce(cluster, leader, bytes([n])) for n in range(3)]
     assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 1), (0, 2)]
     assert len({member.records_of("t") for member in cluster.members.values()}) == 1
@@ -49,7 +49,9 @@ def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more
         change = AlterConfigsResource(ResourceType.BROKER, "2", [AlterableConfig("cordoned.log.dirs", op, None if op else "/node2")])
         assert [each.error_code for each in (await cluster.ask(2, IncrementalAlterConfigsRequest([change]))).responses] == [0]
         is_cordoned = op == OpType.SET
-        await cluster.until(lambda: bool(cluster.place.image.brokers[2].cordoned_directories) is is_cordoned, "the controller knows")
+        await cluster.until(
+            lambda: bool(cluster.controller_host.image.brokers[2].cordoned_directories) is is_cordoned, "the controller knows"
+        )
         (result,) = (await cluster.ask(2, DescribeLogDirsRequest())).results
         assert result.is_cordoned is is_cordoned
 
@@ -58,7 +60,7 @@ def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more
         refused, made = CreatableTopic("three", 1, 3), CreatableTopic("two", 1, 2)
         answer = await cluster.ask(1, CreateTopicsRequest([refused, made]))
         assert {each.name: each.error_code for each in answer.topics} == {"three": ErrorCode.INVALID_REPLICATION_FACTOR, "two": 0}
-        assert sorted(cluster.place.partition("two").replicas) == [1, 3]
+        assert sorted(cluster.controller_host.partition("two").replicas) == [1, 3]
         await cordon(cluster, OpType.DELETE)
         await create(cluster)
 
@@ -69,15 +71,15 @@ def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more
 def test_a_leader_that_dies_is_missed_and_another_leads_with_all_that_was_acknowledged(release: str | None) -> None:
     async def body(cluster: OwnedCluster) -> None:
         await create(cluster)
-        leader = cluster.place.partition("t").leader
+        leader = cluster.controller_host.partition("t").leader
         assert (await produce(cluster, leader, b"x")).error_code == ErrorCode.NONE
         cluster.members[leader].crash()
-        await cluster.until(lambda: cluster.place.partition("t").leader not in {leader, -1}, "another one leads")
-        after = cluster.place.partition("t").leader
+        await cluster.until(lambda: cluster.controller_host.partition("t").leader not in {leader, -1}, "another one leads")
+        after = cluster.controller_host.partition("t").leader
         await cluster.until(lambda: cluster.members[after].partition("t").leads, "it knows")
         assert (await produce(cluster, after, b"y")).base_offset == 1
         await cluster.done(cluster.members[leader].start())
-        await cluster.until(lambda: sorted(cluster.place.partition("t").isr) == [1, 2, 3], "all are in sync again")
+        await cluster.until(lambda: sorted(cluster.controller_host.partition("t").isr) == [1, 2, 3], "all are in sync again")
         assert len({member.records_of("t") for member in cluster.members.values()}) == 1
 
     run_owned(body, 3, release=release)
@@ -89,12 +91,12 @@ async def test_a_cluster_is_raised_to_the_newest_level_while_it_serves(cluster: 
     update = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 30), FeatureUpdateKey(ELR_VERSION, 1)])
     answer = await cluster.ask(1, update)
     assert (answer.error_code, answer.error_message) == (0, None)
-    assert (cluster.place.image.metadata_level, cluster.place.image.features[ELR_VERSION]) == (30, 1)
-    leader = cluster.place.partition("t").leader
+    assert (cluster.controller_host.image.metadata_level, cluster.controller_host.image.features[ELR_VERSION]) == (30, 1)
+    leader = cluster.controller_host.partition("t").leader
     cluster.members[leader].crash()
-    await cluster.until(lambda: cluster.place.partition("t").leader not in {leader, -1}, "another one leads")
-    cluster.place.crash(power_loss=True)
-    await cluster.done(cluster.place.start())
-    assert cluster.place.image.metadata_level == 30
+    await cluster.until(lambda: cluster.controller_host.partition("t").leader not in {leader, -1}, "another one leads")
+    cluster.controller_host.crash(power_loss=True)
+    await cluster.done(cluster.controller_host.start())
+    assert cluster.controller_host.image.metadata_level == 30
     await cluster.done(cluster.members[leader].start())
-    await cluster.until(lambda: len(cluster.place.partition("t").isr) == 3, "all are in sync again")
+    await cluster.until(lambda: len(cluster.controller_host.partition("t").isr) == 3, "all are in sync again")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cli.serve import InKafkasPlace, main
+from ottla.broker.cli.serve import KafkaReplacement, main
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import HOST, ServeProcess
@@ -57,7 +57,7 @@ def test_a_signal_ends_it_cleanly(process: ServeProcess, number: signal.Signals)
 SIGNALLED_IN_ITS_START = """
 import os, signal, sys
 from ottla.broker import app
-from ottla.broker.cli.serve import InKafkasPlace, main
+from ottla.broker.cli.serve import KafkaReplacement, main
 
 open_log_dir = app.LogDir.open
 
@@ -210,7 +210,7 @@ def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
 
 
 def test_an_address_does_not_pass_over_the_listeners_of_kafkas_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    in_place = InKafkasPlace({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
+    in_place = KafkaReplacement({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
     assert main(["--data-dir", str(tmp_path / "data"), "--fault=none", "--port=0"], in_place) == 2
     said = capsys.readouterr().err
     assert "--port configures the listeners, but the setting listeners is given too (from the KAFKA_ variables): remove one of them" in said

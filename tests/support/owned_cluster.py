@@ -31,7 +31,7 @@ CONTROLLER = 3000
 DIRECTORY = Path("/controller")
 
 
-class ControllerPlace:
+class ControllerHost:
     """The controller and its disk, which outlives its process. `exit_codes` are the codes with which its process would have ended."""
 
     def __init__(self, cluster: MemberCluster, settings: dict[str, str], release: str | None = None) -> None:
@@ -87,24 +87,24 @@ class ControllerPlace:
 
 
 class OwnedCluster(MemberCluster):
-    """A cluster of `size` brokers, with ids from 1. `place` is the controller, formatted for a Kafka release."""
+    """A cluster of `size` brokers, with ids from 1. `controller_host` is the controller, formatted for a Kafka release."""
 
     def __init__(
         self, size: int = 3, seed: int = 1, controller: dict[str, str] | None = None, release: str | None = None, **settings: str
     ) -> None:
         super().__init__(size, seed, **settings)
-        self.place = ControllerPlace(self, controller or {}, release)
+        self.controller_host = ControllerHost(self, controller or {}, release)
 
     async def start_controller(self) -> None:
-        await self.done(self.place.start())
+        await self.done(self.controller_host.start())
 
     async def stop_controller(self) -> None:
-        if self.place.node is not None:
-            await self.done(self.place.stop())
-        assert self.place.exit_codes == []
+        if self.controller_host.node is not None:
+            await self.done(self.controller_host.stop())
+        assert self.controller_host.exit_codes == []
 
     def all_timers(self) -> list[Timers]:
-        return [*super().all_timers(), *([self.place.node.timers] if self.place.node is not None else [])]
+        return [*super().all_timers(), *([self.controller_host.node.timers] if self.controller_host.node is not None else [])]
 
     async def ask_controller(self, request: Message, version: int | None = None) -> Any:
         """Return the controller's response to a request over the network."""

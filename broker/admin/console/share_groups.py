@@ -83,11 +83,11 @@ def position(broker: Broker, topic: str, key: SharePartitionKey) -> Position | N
 
 async def share_partitions(broker: Broker, group: ShareGroup) -> tuple[list[SharePartitionView], int]:
     """Return the group's positions and deliveries, and the number of partitions beyond the limit."""
-    found, room, seen = list(share_tps(group)), DELIVERIES_MAX, 0
+    found, deliveries_left, seen = list(share_tps(group)), DELIVERIES_MAX, 0
     views: list[SharePartitionView] = []
     for topic, key in found[:PARTITIONS_MAX]:
-        views.append(_view(broker, topic, key, room))
-        room -= len(views[-1].deliveries)
+        views.append(_view(broker, topic, key, deliveries_left))
+        deliveries_left -= len(views[-1].deliveries)
         seen += len(views[-1].deliveries) + views[-1].deliveries_left_out
         if seen >= _AT_ONCE:
             seen = 0
@@ -110,7 +110,7 @@ def _position(broker: Broker, topic: str, key: SharePartitionKey, found: _State)
     return Position(state.start_offset, state.delivery_complete_count, None if here is None else here.log.high_watermark)
 
 
-def _view(broker: Broker, topic: str, key: SharePartitionKey, room: int) -> SharePartitionView:
+def _view(broker: Broker, topic: str, key: SharePartitionKey, deliveries_left: int) -> SharePartitionView:
     found, here = _state(broker, key), partition_of(broker, topic, key.partition)
     at = None if found is None else _position(broker, topic, key, found)
     runs = [] if found is None else list(_runs(found))
@@ -126,8 +126,8 @@ def _view(broker: Broker, topic: str, key: SharePartitionKey, room: int) -> Shar
         lag=None if at is None else at.lag,
         records={_name(state): count for state, count in records.items()},
         locks_expired=found.lock_timeouts if isinstance(found, SharePartitionInUse) else None,
-        deliveries=[run.shown(now_ms) for run in runs[:room]],
-        deliveries_left_out=max(0, len(runs) - room),
+        deliveries=[run.shown(now_ms) for run in runs[:deliveries_left]],
+        deliveries_left_out=max(0, len(runs) - deliveries_left),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from ottla.broker.cli.kafka_image.plan import ImageStart, planned
 from ottla.broker.cli.kafka_image.variables import Flavour, asks_for_kafka, flavour_of, with_files
-from ottla.broker.cli.serve import InKafkasPlace
+from ottla.broker.cli.serve import KafkaReplacement
 from ottla.broker.cli.serve import main as serve
 from ottla.broker.core.settings_load import SettingsError, read_properties
 from ottla.protocol.bodiless import module_of
@@ -61,7 +61,7 @@ def _run(flavour: Flavour | None) -> int:
         return EXIT_USAGE
     _print_plan(plan)
     topics = [f"--topic={item}" for item in re.split(r"[,\s]+", plan.topics) if item]
-    return serve([*topics, *more], InKafkasPlace(plan.settings, plan.scram, plan.variables))
+    return serve([*topics, *more], KafkaReplacement(plan.settings, plan.scram, plan.variables))
 
 
 def _configure(flavour: Flavour, file: Path) -> int:

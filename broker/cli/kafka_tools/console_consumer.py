@@ -192,8 +192,8 @@ async def _seek(consumer: AIOKafkaConsumer, place: Any, offset: str) -> None:
 async def _print(consumer: AIOKafkaConsumer, options: argparse.Namespace, formatter: Formatter, taken: list[int], sink: BinaryIO) -> None:
     last = time.monotonic()
     while options.max_messages < 0 or taken[0] < options.max_messages:
-        room = _AT_ONCE if options.max_messages < 0 else min(_AT_ONCE, options.max_messages - taken[0])
-        found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=room)
+        max_records = _AT_ONCE if options.max_messages < 0 else min(_AT_ONCE, options.max_messages - taken[0])
+        found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=max_records)
         for records in found.values():
             for record in records:
                 sink.write(formatter.text(record))

@@ -10,7 +10,7 @@ from pathlib import Path
 from ottla.broker.cli.kafka_image.plan import adapted
 from ottla.broker.cli.kafka_image.program import EXIT_USAGE, options_of
 from ottla.broker.cli.kafka_tools.options import ToolParser
-from ottla.broker.cli.serve import InKafkasPlace
+from ottla.broker.cli.serve import KafkaReplacement
 from ottla.broker.cli.serve import main as serve
 from ottla.broker.core.settings_load import SettingsError, read_properties
 
@@ -36,4 +36,4 @@ def main(argv: Sequence[str]) -> int:
         print(f"===> {warning}", flush=True)
     topics = os.environ.get("KAFKA_CREATE_TOPICS", "").replace(",", " ").split()
     given = [*(f"--topic={item}" for item in topics), *(f"--set={item}" for item in options.override)]
-    return serve([*given, *more], InKafkasPlace(settings))
+    return serve([*given, *more], KafkaReplacement(settings))

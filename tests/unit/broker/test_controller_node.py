@@ -42,7 +42,7 @@ async def test_a_controller_listener_has_the_usual_limits(cluster: OwnedCluster)
 
 @played_by(alone)
 async def test_a_new_controller_starts_with_the_formatted_features(cluster: OwnedCluster) -> None:
-    image = cluster.place.image
+    image = cluster.controller_host.image
     assert image.features[METADATA_VERSION] == 33
     assert image.features["eligible.leader.replicas.version"] == 1
     assert image.configs[4, ""] == {"min.insync.replicas": "1"}
@@ -52,10 +52,10 @@ async def test_a_new_controller_starts_with_the_formatted_features(cluster: Owne
 async def test_metadata_survives_a_power_loss_in_a_new_epoch(cluster: OwnedCluster) -> None:
     answer = await cluster.ask_controller(IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
     assert answer.responses[0].error_code == ErrorCode.NONE
-    configs, epoch = cluster.place.image.configs, cluster.place.running.role.voter.epoch
-    cluster.place.crash(power_loss=True)
-    await cluster.done(cluster.place.start())
-    assert (cluster.place.image.configs, cluster.place.running.role.voter.epoch) == (configs, epoch + 1)
+    configs, epoch = cluster.controller_host.image.configs, cluster.controller_host.running.role.voter.epoch
+    cluster.controller_host.crash(power_loss=True)
+    await cluster.done(cluster.controller_host.start())
+    assert (cluster.controller_host.image.configs, cluster.controller_host.running.role.voter.epoch) == (configs, epoch + 1)
     assert configs[4, ""] == {"log.retention.ms": "1000", "min.insync.replicas": "1"}
 
 
@@ -91,13 +91,13 @@ async def test_an_envelope_with_a_disallowed_request_is_refused(
 
 @played_by(alone)
 async def test_an_unformatted_directory_is_refused_and_not_changed(cluster: OwnedCluster) -> None:
-    await cluster.done(cluster.place.stop())
-    files = cluster.place.files
+    await cluster.done(cluster.controller_host.stop())
+    files = cluster.controller_host.files
     files.remove(DIRECTORY / "meta.properties")
     before = sorted(entry.name for entry in files.scan(DIRECTORY))
     with pytest.raises(StartError, match="not formatted"):
-        await cluster.done(cluster.place.start())
-    cluster.place.node = None
+        await cluster.done(cluster.controller_host.start())
+    cluster.controller_host.node = None
     assert sorted(entry.name for entry in files.scan(DIRECTORY) if entry.name != ".lock") == [n for n in before if n != ".lock"]
 
 
@@ -111,15 +111,15 @@ async def test_a_new_topic_is_described_with_cluster_wide_defaults(cluster: Owne
     assert await retention("before") == "604800000"
     await cluster.ask_controller(IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, " 1000")])]))
     assert await retention("after") == " 1000", "as it was written"
-    await cluster.done(cluster.place.stop())
-    await cluster.done(cluster.place.start())
+    await cluster.done(cluster.controller_host.stop())
+    await cluster.done(cluster.controller_host.start())
     assert await retention("after-a-start") == " 1000"
 
 
 @played_by(alone)
 async def test_a_clean_stop_leaves_the_marker(cluster: OwnedCluster) -> None:
-    await cluster.done(cluster.place.stop())
-    assert cluster.place.files.exists(DIRECTORY / ".kafka_cleanshutdown")
+    await cluster.done(cluster.controller_host.stop())
+    assert cluster.controller_host.files.exists(DIRECTORY / ".kafka_cleanshutdown")
 
 
 @played_by(alone)
@@ -145,4 +145,4 @@ async def test_allow_downgrade_of_version_0_does_not_downgrade(cluster: OwnedClu
     lower = FeatureUpdateKey("transaction.version", 1, allow_downgrade=True)
     answer = await cluster.ask_controller(UpdateFeaturesRequest(feature_updates=[lower]), 0)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert cluster.place.image.features["transaction.version"] == 2
+    assert cluster.controller_host.image.features["transaction.version"] == 2

@@ -132,7 +132,7 @@ def at_the_controller(super_users: str, *changes: tuple[incremental.AlterConfigs
         for resource, expected in changes:
             answer = await cluster.ask_controller(incremental.IncrementalAlterConfigsRequest([resource]))
             assert [(each.error_code, each.error_message) for each in answer.responses] == [expected], resource
-        found.update(cluster.place.image.configs[BROKER, ""])
+        found.update(cluster.controller_host.image.configs[BROKER, ""])
 
     guarded = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": super_users}
     run_owned(body, 0, guarded)

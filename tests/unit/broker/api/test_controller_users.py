@@ -40,7 +40,7 @@ async def test_quotas_are_stored_and_each_entity_has_a_result(cluster: OwnedClus
     assert {(part.entity_type, part.entity_name) for part in fine.entity} == {("user", "alice"), ("client-id", None)}
     assert (wrong.error_code, wrong.error_message) == (ErrorCode.INVALID_REQUEST, "Invalid configuration key a_b")
     target = frozenset({("user", "alice"), ("client-id", None)})
-    assert cluster.place.image.client_quotas == {target: {"consumer_byte_rate": 7.0}}
+    assert cluster.controller_host.image.client_quotas == {target: {"consumer_byte_rate": 7.0}}
 
 
 @played_by(in_an_owned_cluster, size=0)
@@ -48,7 +48,7 @@ async def test_validate_only_quotas_are_not_stored(cluster: OwnedCluster) -> Non
     request = AlterClientQuotasRequest([quota(("user", "alice"), consumer_byte_rate=7.0)], validate_only=True)
     (fine,) = (await ask(cluster, request, 1, forwarded=False)).entries
     assert fine.error_code == ErrorCode.NONE
-    assert cluster.place.image.client_quotas == {}
+    assert cluster.controller_host.image.client_quotas == {}
 
 
 @pytest.mark.parametrize("forwarded", [False, True])
@@ -62,4 +62,4 @@ async def test_credentials_are_stored_and_each_user_has_a_result(cluster: OwnedC
         "alice": ErrorCode.NONE,
         "bob": ErrorCode.RESOURCE_NOT_FOUND,
     }
-    assert list(cluster.place.image.scram) == [(2, "alice")]
+    assert list(cluster.controller_host.image.scram) == [(2, "alice")]

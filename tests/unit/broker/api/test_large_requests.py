@@ -182,7 +182,7 @@ async def test_decoded_requests_are_limited_and_waiting_ones_count_against_the_b
     may_end = asyncio.Event()
 
     async def request(name: str, size: int) -> None:
-        async with large.room(size):
+        async with large.admission(size):
             inside.append(name)
             await may_end.wait()
 

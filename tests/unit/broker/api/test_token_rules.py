@@ -69,7 +69,7 @@ async def test_a_token_is_known_to_all_brokers_until_it_expires(cluster: OwnedCl
 
 @played_by(run, 1)
 async def test_a_broker_rejects_an_unauthenticated_client_without_the_controller(cluster: OwnedCluster) -> None:
-    cluster.place.crash()  # nothing can be forwarded
+    cluster.controller_host.crash()  # nothing can be forwarded
     for who, protocol in ((ANN, SecurityProtocol.PLAINTEXT), (ANONYMOUS, SecurityProtocol.SSL)):
         for request in (*CHANGES, DescribeDelegationTokenRequest(None)):
             assert (await ask(cluster, 1, request, who, protocol)).error_code == NOT_ALLOWED
@@ -86,4 +86,4 @@ async def test_a_controller_trusts_a_brokers_check_of_the_connection_but_accepts
     assert (refused.error_code, refused.max_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, 0)
     token = await ask_controller(cluster, CreateDelegationTokenRequest(), by_token=False)
     assert token.error_code == 0
-    assert list(cluster.place.image.delegation_tokens) == [token.token_id]
+    assert list(cluster.controller_host.image.delegation_tokens) == [token.token_id]

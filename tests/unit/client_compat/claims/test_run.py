@@ -55,13 +55,13 @@ def refused(environment: ClaimEnvironment) -> CheckResult:
 def test_only_what_comes_otherwise_than_expected_is_a_surprise(
     nowhere: ClaimEnvironment, monkeypatch: pytest.MonkeyPatch, claim: Claim, got: str, surprise: bool
 ) -> None:
-    class Here:
+    class FakeEnvironment:
         def __enter__(self) -> ClaimEnvironment:
             return nowhere
 
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(run, "environment", lambda directory, kinds, controller, java: Here())
+    monkeypatch.setattr(run, "environment", lambda directory, kinds, controller, java: FakeEnvironment())
     (result,) = run.run_claims([claim], nowhere.directory, java=False, on_claim=lambda claim: None)
     assert (result.got, result.surprise) == (got, surprise)
 

@@ -43,13 +43,13 @@ def test_what_was_appended_since_is_left_out() -> None:
 def test_a_batch_larger_than_an_answer_is_asked_for_again_with_more_room() -> None:
     big = batch(0, 1, 5000)
 
-    class Stingy(FakeLeader):
+    class TruncatingLeader(FakeLeader):
         def fetch(self, partition: tuple[str, int], offset: int, max_bytes: int):  # type: ignore[no-untyped-def]  # as its parent
             answer = super().fetch(partition, offset, max_bytes)
             answer.records = bytes(answer.records or b"")[:max_bytes]
             return answer
 
-    assert read(segment(0, 1), Stingy([big]), 100)[0] == big
+    assert read(segment(0, 1), TruncatingLeader([big]), 100)[0] == big
 
 
 def test_what_retention_removes_meanwhile_is_told_and_the_rest_is_read() -> None:

@@ -13,7 +13,7 @@ from ottla.broker.cli.kafka_image.plan import CLUSTER_ID, WITHOUT_VARIABLES, Ima
 from ottla.broker.cli.kafka_image.program import main
 from ottla.broker.cli.kafka_image.variables import Flavour, asks_for_kafka, flavour_of, property_of, settings_of, with_files
 from ottla.broker.cli.kafka_tools.server_start import main as server_start
-from ottla.broker.cli.serve import InKafkasPlace
+from ottla.broker.cli.serve import KafkaReplacement
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.storage.meta_properties import MetaProperties, encode_meta
 
@@ -174,6 +174,6 @@ def test_what_is_configured_is_written_down_without_the_cluster(
 
 
 def test_a_problem_names_the_variables_that_it_is_about() -> None:
-    place = InKafkasPlace(variables={"num.partitions": "KAFKA_NUM_PARTITIONS", "log.dir": "KAFKA_LOG_DIR"})
+    place = KafkaReplacement(variables={"num.partitions": "KAFKA_NUM_PARTITIONS", "log.dir": "KAFKA_LOG_DIR"})
     assert place.origin("num.partitions=x: no") == "\n(num.partitions comes from KAFKA_NUM_PARTITIONS)"
     assert place.origin("log.dirs=x: no") == ""

@@ -24,7 +24,7 @@ A, B = ("t", 0), ("u", 3)
 PLACES = frozenset({A, B})
 
 
-class Here:
+class LocalCoordinator:
     """A stand-in for this broker's transaction coordinator, which rejects every request with PRODUCER_FENCED."""
 
     def __init__(self) -> None:
@@ -42,10 +42,10 @@ class Here:
 class Harness(BrokerOne):
     def __init__(self) -> None:
         super().__init__()
-        self.here = Here()
+        self.local_coordinator = LocalCoordinator()
         self.codes: dict[tuple[str, int], int] = {}
         self.held: asyncio.Event | None = None
-        self.txns = RemoteTxns(self.here, self.catalog, 1, self.peers, self.nursery)
+        self.txns = RemoteTxns(self.local_coordinator, self.catalog, 1, self.peers, self.nursery)
 
     async def answer(self, request: Request) -> Any:
         if self.held is not None:
@@ -97,7 +97,7 @@ async def test_a_local_coordinator_needs_no_request(harness: Harness) -> None:
     harness.moved(STATE, 0, 1)
     assert harness.txns.add_partitions("tx", 7, 5, PLACES, 2) is ErrorCode.PRODUCER_FENCED
     assert harness.txns.verify_partitions("tx", 7, 5, PLACES) is ErrorCode.TRANSACTION_ABORTABLE
-    assert harness.here.requests == [("tx", 7, 5, PLACES, 2), ("tx", 7, 5, PLACES)]
+    assert harness.local_coordinator.requests == [("tx", 7, 5, PLACES, 2), ("tx", 7, 5, PLACES)]
 
 
 async def test_no_reachable_coordinator_is_coordinator_not_available(harness: Harness) -> None:

@@ -44,7 +44,7 @@ FIELDS: dict[int, dict[str, Any]] = {
 SERVED = {int(key): (0, 1 if key in {85, 87} else 0) for key in RESULTS}
 
 
-class Here:
+class LocalShareCoordinator:
     """The share coordinator on broker 1. `codes` are the errors of its next calls."""
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ class Harness(BrokerOne):
     def __init__(self, leader: int = 2) -> None:
         super().__init__()
         self.catalog.apply([TopicRecord(SHARE_GROUP_STATE, STATE_TOPIC), PartitionRecord(0, STATE_TOPIC, [1, 2], [1, 2], leader=leader)])
-        self.here = Here()
+        self.local_coordinator = LocalShareCoordinator()
         self.codes: list[ErrorCode] = []
-        local: Any = self.here
+        local: Any = self.local_coordinator
         self.persister = SharePersister(local, self.catalog, 1, self.nursery, self.peers)
 
     async def answer(self, request: Request) -> Any:
@@ -132,7 +132,7 @@ async def test_a_local_coordinator_answers_in_the_same_turn() -> None:
     harness = Harness(leader=1)
     assert harness.persister.write(KEY, WRITTEN) is None
     assert await result(harness.persister.summary(KEY)) == StateSummary(9)
-    assert len(harness.here.requests) == 2
+    assert len(harness.local_coordinator.requests) == 2
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE])
@@ -147,7 +147,7 @@ async def test_what_a_coordinator_cannot_do_now_is_tried_again(code: ErrorCode) 
     await harness.after(1)
     assert await written is None
     local = Harness(leader=1)
-    local.here.codes = [code]
+    local.local_coordinator.codes = [code]
     written = local.persister.write(KEY, WRITTEN)
     await local.after(100)
     assert await result(written) is None
@@ -155,7 +155,7 @@ async def test_what_a_coordinator_cannot_do_now_is_tried_again(code: ErrorCode) 
 
 async def test_other_errors_are_final() -> None:
     harness = Harness(leader=1)
-    harness.here.codes = [ErrorCode.FENCED_STATE_EPOCH]
+    harness.local_coordinator.codes = [ErrorCode.FENCED_STATE_EPOCH]
     with pytest.raises(Rejected) as fenced:
         harness.persister.write(KEY, WRITTEN)
     assert fenced.value.code is ErrorCode.FENCED_STATE_EPOCH
@@ -192,7 +192,7 @@ async def test_a_broken_connection_is_tried_again() -> None:
 
 async def test_the_first_operation_creates_the_topic() -> None:
     harness = Harness()
-    harness.here.exist = False
+    harness.local_coordinator.exist = False
     await harness.other(2, harness.answer, SERVED)
     await result(harness.persister.write(KEY, WRITTEN))
-    assert harness.here.exist
+    assert harness.local_coordinator.exist

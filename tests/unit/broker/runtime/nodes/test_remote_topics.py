@@ -101,7 +101,7 @@ async def test_internal_topics_are_requested_with_this_brokers_counts_and_settin
     assert "min.insync.replicas" in [config.name for config in transactions.configs]
 
 
-class Ann(NamedTuple):
+class ClientPeer(NamedTuple):
     host: str = "10.0.0.9"
     principal: Principal = Principal("User", "ann")
     by_token: bool = True
@@ -109,7 +109,7 @@ class Ann(NamedTuple):
 
 async def test_a_clients_topic_is_requested_in_an_envelope(member: Member) -> None:
     topics = await member.begin()
-    topics.begin_auto_create(["a"], Requester(Ann(), "app", lambda _: None))
+    topics.begin_auto_create(["a"], Requester(ClientPeer(), "app", lambda _: None))
     await settle()
     (envelope,) = member.requests
     who = read_principal(bytes(envelope.request_principal))

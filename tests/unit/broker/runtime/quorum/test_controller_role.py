@@ -20,9 +20,9 @@ async def create(cluster: OwnedCluster, *replicas: int) -> None:
 async def test_a_broker_is_fenced_when_its_session_expires(cluster: OwnedCluster) -> None:
     cluster.members[2].crash()
     await cluster.pass_ms(3_000)
-    assert not cluster.place.image.brokers[2].fenced
+    assert not cluster.controller_host.image.brokers[2].fenced
     await cluster.pass_ms(3_500)
-    assert [node for node, broker in cluster.place.image.brokers.items() if broker.fenced] == [2]
+    assert [node for node, broker in cluster.controller_host.image.brokers.items() if broker.fenced] == [2]
 
 
 def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
@@ -32,7 +32,7 @@ def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
     def look(published: Published) -> None:
         fenced.update(node for node, broker in published.image.brokers.items() if broker.fenced)
 
-    cluster.place.running.role.followers.append(look)
+    cluster.controller_host.running.role.followers.append(look)
     return fenced
 
 
@@ -58,33 +58,33 @@ async def test_repeated_event_loop_stalls_fence_only_a_silent_broker(cluster: Ow
 
 @played_by(run_owned, 2)
 async def test_a_restarted_controller_gives_every_broker_a_full_session(cluster: OwnedCluster) -> None:
-    cluster.place.crash()
+    cluster.controller_host.crash()
     await cluster.pass_ms(60_000)
-    await cluster.done(cluster.place.start())
+    await cluster.done(cluster.controller_host.start())
     await cluster.pass_ms(20_000)
-    assert not any(broker.fenced for broker in cluster.place.image.brokers.values())
+    assert not any(broker.fenced for broker in cluster.controller_host.image.brokers.values())
 
 
 @played_by(run_owned, 2, controller={"leader.imbalance.check.interval.seconds": "20"})
 async def test_the_leader_rebalance_elects_the_preferred_replica(cluster: OwnedCluster) -> None:
     await create(cluster, 1, 2)
     await cluster.done(cluster.members[1].stop())
-    assert cluster.place.partition("t").leader == 2
+    assert cluster.controller_host.partition("t").leader == 2
     await cluster.done(cluster.members[1].start())
-    await cluster.until(lambda: sorted(cluster.place.partition("t").isr) == [1, 2], "both are in sync")
-    await cluster.until(lambda: cluster.place.partition("t").leader == 1, "the first replica leads")
+    await cluster.until(lambda: sorted(cluster.controller_host.partition("t").isr) == [1, 2], "both are in sync")
+    await cluster.until(lambda: cluster.controller_host.partition("t").leader == 1, "the first replica leads")
 
 
 def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest.LogCaptureFixture) -> None:
     async def body(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         cluster.members[2].crash()
-        await cluster.until(lambda: cluster.place.partition("t").isr == (1,), "one is alone")
+        await cluster.until(lambda: cluster.controller_host.partition("t").isr == (1,), "one is alone")
         cluster.members[1].crash()
-        await cluster.until(lambda: cluster.place.partition("t").leader == -1, "nobody leads")
+        await cluster.until(lambda: cluster.controller_host.partition("t").leader == -1, "nobody leads")
         await cluster.done(cluster.members[2].start())
         await cluster.pass_ms(30_000)
-        assert cluster.place.partition("t").leader == -1
+        assert cluster.controller_host.partition("t").leader == -1
 
     run_owned(body, 2, controller={"unclean.leader.election.interval.ms": "10000"})
     assert not any("nclean" in each for each in caplog.messages)
@@ -92,12 +92,12 @@ def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest
     async def unclean(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         cluster.members[2].crash()
-        await cluster.until(lambda: cluster.place.partition("t").isr == (1,), "one is alone")
+        await cluster.until(lambda: cluster.controller_host.partition("t").isr == (1,), "one is alone")
         cluster.members[1].crash()
-        await cluster.until(lambda: cluster.place.partition("t").leader == -1, "nobody leads")
+        await cluster.until(lambda: cluster.controller_host.partition("t").leader == -1, "nobody leads")
         await cluster.done(cluster.members[2].start())
-        await cluster.until(lambda: cluster.place.partition("t").leader == 2, "who lives leads")
-        epoch, logged = cluster.place.partition("t").leader_epoch, [each for each in caplog.messages if "nclean" in each]
+        await cluster.until(lambda: cluster.controller_host.partition("t").leader == 2, "who lives leads")
+        epoch, logged = cluster.controller_host.partition("t").leader_epoch, [each for each in caplog.messages if "nclean" in each]
         assert logged == [
             f"Unclean election: broker 2 leads t-0 in epoch {epoch}. Records are lost that only the ISR [] or the ELR [1] had"
         ]
@@ -116,7 +116,7 @@ async def test_one_warning_names_the_partitions_that_their_last_known_leader_lea
         member.crash()
     for member in cluster.members.values():
         await cluster.done(member.start())
-    await cluster.until(lambda: all(cluster.place.partition("t", index).leader != -1 for index in range(7)), "all are led")
+    await cluster.until(lambda: all(cluster.controller_host.partition("t", index).leader != -1 for index in range(7)), "all are led")
     [logged] = [each for each in caplog.messages if "last known leaders" in each]
     assert all(f"t-{index} (broker " in logged for index in range(5))
     assert " and 2 more. " in logged
@@ -125,18 +125,18 @@ async def test_one_warning_names_the_partitions_that_their_last_known_leader_lea
 @played_by(run_owned, 2)
 async def test_checkpoints_limit_the_recovery_after_a_crash(cluster: OwnedCluster) -> None:
     await create(cluster, 1, 2)
-    end = cluster.place.running.role.voter.high_watermark
+    end = cluster.controller_host.running.role.voter.high_watermark
     await cluster.pass_ms(70_000)
-    cluster.place.crash()
-    checkpoint = cluster.place.files.read_bytes(DIRECTORY / RECOVERY_POINT)
+    cluster.controller_host.crash()
+    checkpoint = cluster.controller_host.files.read_bytes(DIRECTORY / RECOVERY_POINT)
     assert decode_offsets(checkpoint)["__cluster_metadata", 0] >= end
-    await cluster.done(cluster.place.start())
+    await cluster.done(cluster.controller_host.start())
 
 
 @played_by(run_owned, 2, controller={"metadata.log.max.record.bytes.between.snapshots": "1000", "metadata.max.retention.bytes": "5000"})
 async def test_the_log_starts_at_a_snapshot_and_an_empty_directory_is_filled_from_it(cluster: OwnedCluster) -> None:
     await create(cluster, 1, 2)
-    log = cluster.place.running.role.voter.raft_log
+    log = cluster.controller_host.running.role.voter.raft_log
     for _ in range(8):
         await cluster.done(cluster.members[2].stop())
         await cluster.done(cluster.members[2].start())
@@ -145,20 +145,20 @@ async def test_the_log_starts_at_a_snapshot_and_an_empty_directory_is_filled_fro
     cluster.members[2].format(cluster)
     await cluster.done(cluster.members[2].start())
     await cluster.until(lambda: cluster.members[2].knows("t"), "it has read the snapshot")
-    cluster.place.crash(power_loss=True)
-    await cluster.done(cluster.place.start())
-    assert "t" in cluster.place.image.topic_ids
+    cluster.controller_host.crash(power_loss=True)
+    await cluster.done(cluster.controller_host.start())
+    assert "t" in cluster.controller_host.image.topic_ids
 
 
 @played_by(run_owned, 0)
 async def test_a_controller_registers_itself(cluster: OwnedCluster) -> None:
-    (at,) = cluster.place.image.controllers[CONTROLLER].listeners.values()
+    (at,) = cluster.controller_host.image.controllers[CONTROLLER].listeners.values()
     assert (at.name, at.host, at.port) == ("CONTROLLER", "c3000", 9093)
 
 
 @played_by(run_owned, 1)
 async def test_an_idle_controller_writes_nothing(cluster: OwnedCluster) -> None:
-    voter = cluster.place.running.role.voter
+    voter = cluster.controller_host.running.role.voter
     end_offset = voter.end_offset
     await cluster.pass_ms(600_000)
     assert voter.end_offset == end_offset
