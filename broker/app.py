@@ -52,6 +52,7 @@ from ottla.broker.runtime.metadata.producer_ids import ProducerIds
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.metadata.streams_topics import StreamsTopics
+from ottla.broker.runtime.quorum.sole_voter import ReadMetadata
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -108,6 +109,7 @@ class Broker:
         self._cluster: ClusterComponents | None = None
         self.standalone: StandaloneMetadata | None = None
         """The controller of a standalone node and its connection with the broker."""
+        self._metadata: ReadMetadata | None = None
         self._controller = self._own_controller() if settings.is_controller else None
         self._publisher: Publisher
         self._dispatcher: Dispatcher
@@ -275,8 +277,8 @@ class Broker:
         self._nursery.crash_soon()  # reached only with an `exit_now` that returns
 
     def _open_log_dir(self, preopened: PreopenedLogDir | None) -> LogDir:
-        activated = None if preopened is None else preopened.activate(self.settings, self.environment)
-        if activated is not None:
+        if preopened is not None and (activated := preopened.activate(self.settings, self.environment)) is not None:
+            self._metadata = preopened.metadata
             return activated
         path, files = data_dir(self.settings), FillableFiles(self._faults, self.environment.files)
         files.apply_rules()
@@ -390,6 +392,7 @@ class Broker:
             random=self.environment.random,
             listeners=reachable_endpoints(self._server.listeners),
             on_failure=self.stop_at_once,
+            read=self._metadata,
         )
         return MetadataParts(
             alone.catalog,

@@ -1,4 +1,5 @@
-"""Opens a data directory while it still has another name, so that a broker that returns to a mark need not wait for its logs.
+"""Opens a data directory and reads its metadata while it still has another name, so that a broker that returns to a mark need not wait for
+that.
 
 Invariants:
 - The logs get the paths that they will have. Until `activate`, every access to one of these paths goes to the copy, never to the directory
@@ -13,17 +14,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ottla.broker.cluster.image_feed import ImageFeed
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.environment import Environment
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.faults.engine import Faults
+from ottla.broker.runtime.quorum.sole_voter import ReadMetadata, read_metadata
+from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.files import Files, Lock
 from ottla.broker.storage.log_dir import CLEAN_SHUTDOWN, LogDir
+from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.raft_log import RaftLog
+from ottla.protocol.errors import ProtocolError
 
 
 class PreopenedLogDir:
-    """A standalone node's next data directory, opened in `copy`. `now_ms` is the broker's time when it will start on it.
+    """A standalone node's next data directory, opened in `copy`. `now_ms` is the broker's time when it will start on it. `metadata` is its
+    metadata log as read, None without one.
 
     The constructor can run on any thread. Raises LogDirRefused, OSError.
     """
@@ -38,6 +48,8 @@ class PreopenedLogDir:
         )
         if self._log_dir.was_clean:
             self._log_dir.mark_as_clean(path)
+        log = self._log_dir.logs.get((CLUSTER_METADATA, 0))
+        self.metadata = None if log is None else _read(log, now_ms)
 
     def activate(self, settings: BrokerSettings, environment: Environment) -> LogDir | None:
         """Return the directory, which has its name now, and lock it; None if it was opened with other settings or files. Raises
@@ -50,6 +62,15 @@ class PreopenedLogDir:
         self._files.sync_dir(self._path)
         self._log_dir.settings = settings
         return self._log_dir
+
+
+def _read(log: PartitionLog, now_ms: int) -> ReadMetadata:
+    try:
+        return read_metadata(RaftLog(log, now_ms=now_ms), ImageFeed())
+    except (ProtocolError, Rejected) as error:
+        raise LogDirRefused(f"{log.directory}: {error}") from error
+    finally:
+        log.release()
 
 
 class _RedirectedFiles(Files):

@@ -31,7 +31,7 @@ from ottla.broker.storage.fork import fork
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 OPENED_MAX: Final = 8
-"""Copies that are open at the same time: the newest. Each takes 5 KB of memory per partition; a rewind to another mark opens its logs."""
+"""Copies that are open at the same time: the newest. Each takes 6 KB of memory per partition; a rewind to another mark opens its logs."""
 
 T = TypeVar("T")
 

@@ -24,6 +24,7 @@ from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.topic_recovery import first_records, settle_directories
 from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
 from ottla.broker.runtime.quorum.quorum_controller import QuorumController
+from ottla.broker.runtime.quorum.sole_voter import ReadMetadata
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.nursery import Nursery
@@ -36,7 +37,8 @@ from ottla.protocol.error_codes import ErrorCode
 class StandaloneMetadata:
     """Opens the metadata log and serves every partition. The constructor blocks; call it on the loop, before connections are accepted.
 
-    `listeners` are the broker's, with the addresses that clients use. `on_failure` gets an error that must end the process. Raises
+    `listeners` are the broker's, with the addresses that clients use. `on_failure` gets an error that must end the process. `read` is
+    the metadata log, if it was read in advance. Raises
     ProtocolError for an invalid metadata record, LogDirRefused if the directory cannot be used as it is.
     """
 
@@ -51,13 +53,14 @@ class StandaloneMetadata:
         random: Random,
         listeners: Sequence[Endpoint],
         on_failure: Callable[[BaseException], None],
+        read: ReadMetadata | None = None,
     ) -> None:
         self.catalog = Catalog()
         """The metadata as the broker has published it; the controller's own may be ahead."""
         self._settings = settings
         try:
             self.controller = controller = QuorumController(
-                settings, log_dir, [], nursery=nursery, flusher=flusher, random=random, on_failure=on_failure
+                settings, log_dir, [], nursery=nursery, flusher=flusher, random=random, on_failure=on_failure, read=read
             )
             broker_epoch = self._begin(log_dir, listeners, random)
             settle_directories(log_dir, controller.voter)

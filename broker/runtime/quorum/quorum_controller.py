@@ -27,7 +27,7 @@ from ottla.broker.core.quorum_addresses import voters
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotPolicy
 from ottla.broker.runtime.quorum.active_controller import ActiveController
-from ottla.broker.runtime.quorum.sole_voter import Identity, SoleVoter
+from ottla.broker.runtime.quorum.sole_voter import Identity, ReadMetadata, SoleVoter
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.errors import LogDirRefused
@@ -58,6 +58,7 @@ class QuorumController:
         flusher: Flusher,
         random: Random,
         on_failure: Callable[[BaseException], None],
+        read: ReadMetadata | None = None,
     ) -> None:
         self._settings, self._log_dir, self._nursery, self._flusher = settings, log_dir, nursery, flusher
         self._clock = nursery.clock
@@ -74,6 +75,7 @@ class QuorumController:
             on_published=self._published,
             retention=MetadataRetention(settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms),
             policy=SnapshotPolicy(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
+            read=read,
         )
         self.state = ControllerState(me.cluster_id, settings, random, [settings.node_id])
         self.active = ActiveController(self.state, self.voter, on_failure)

@@ -61,10 +61,45 @@ class Identity(NamedTuple):
     endpoints: Sequence[VoterEndpoint]
 
 
+class ReadMetadata(NamedTuple):
+    """A metadata log that was read in advance: the feed that has read it, and the images to publish."""
+
+    feed: ImageFeed
+    published: Sequence[Published]
+
+
+def read_metadata(log: RaftLog, feed: ImageFeed) -> ReadMetadata:
+    """Read the whole log of a sole voter into the feed. Every record in it is committed. Blocks.
+
+    Raises LogDirRefused if the log's records contradict each other, ProtocolError or Rejected for a damaged log, OSError.
+    """
+    if log.log.recovery_point < log.end_offset:
+        log.log.flush()
+    log.log.advance_high_watermark(log.end_offset)
+    published: list[Published] = []
+    try:
+        newest = log.snapshots.newest
+        if newest is not None:
+            read = log.snapshots.read(newest)
+            if newest == BOOTSTRAP_SNAPSHOT:
+                read.records = []  # of formatting: the controller's activation writes them to the log, where other nodes read them
+            published += feed.load_snapshot(newest, read, log.end_offset)
+        for batches in _unread(log, feed):
+            published += feed.load(batches, log.high_watermark)
+    except InconsistentRecord as error:
+        raise LogDirRefused(f"{log.log.directory}: {error}") from error
+    return ReadMetadata(feed, published)
+
+
+def _unread(log: RaftLog, feed: ImageFeed) -> Iterator[bytes]:
+    while batches := log.committed(feed.next_offset):
+        yield batches
+
+
 class SoleVoter:
     """The voter and its log. `log` is partition 0 of `__cluster_metadata`. `is_named` is true if controller.quorum.voters names this node.
 
-    `on_published` is called with each committed image, in log order.
+    `on_published` is called with each committed image, in log order. `open` reads the log, unless it was `read` in advance.
     """
 
     def __init__(
@@ -78,6 +113,7 @@ class SoleVoter:
         on_published: Callable[[Published], object],
         retention: MetadataRetention | None = None,
         policy: SnapshotPolicy | None = None,
+        read: ReadMetadata | None = None,
     ) -> None:
         self.me = me
         self.epoch = 0
@@ -86,7 +122,8 @@ class SoleVoter:
         self._clock = clock
         self._flusher = flusher
         self._on_published = on_published
-        self._feed = ImageFeed()
+        self._read_ahead = read
+        self._feed = ImageFeed() if read is None else read.feed
         self._maker = SnapshotMaker(self.raft_log, self._feed, flusher, clock, policy or SnapshotPolicy())
         self._committed: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._news: dict[asyncio.Future[None], None] = {}  # a dict, because it keeps the order of the calls
@@ -130,20 +167,7 @@ class SoleVoter:
         Raises LogDirRefused if this node is not the quorum's only voter or the log's records contradict each other, ProtocolError for a
         damaged log, OSError.
         """
-        log = self.raft_log.log
-        if log.recovery_point < log.log_end_offset:
-            log.flush()
-        log.advance_high_watermark(log.log_end_offset)
-        try:
-            newest = self.raft_log.snapshots.newest
-            if newest is not None:
-                read = self.raft_log.snapshots.read(newest)
-                if newest == BOOTSTRAP_SNAPSHOT:
-                    read.records = []  # of formatting: the controller's activation writes them to the log, where other nodes read them
-                self._notify(self._feed.load_snapshot(newest, read, self.end_offset))
-            self._load()
-        except InconsistentRecord as error:
-            raise LogDirRefused(f"{log.directory}: {error}") from error
+        self._notify((self._read_ahead or read_metadata(self.raft_log, self._feed)).published)
         if not self.is_alone:
             self._check_is_the_voter()
         self._begin_epoch()
@@ -270,12 +294,8 @@ class SoleVoter:
                         yield decode_record(record.value or b"")[0]
 
     def _load(self) -> None:
-        for batches in self._unread():
+        for batches in _unread(self.raft_log, self._feed):
             self._notify(self._feed.load(batches, self.high_watermark))
-
-    def _unread(self) -> Iterator[bytes]:
-        while batches := self.raft_log.committed(self._feed.next_offset):
-            yield batches
 
     def _notify(self, news: Sequence[Published]) -> None:
         for published in news:

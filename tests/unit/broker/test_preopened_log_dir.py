@@ -26,15 +26,21 @@ from tests.support.topic_calls import produce
 
 
 class CountedReads(UnsyncedFiles):
-    """Files that count the opened files of each thread."""
+    """Files that count the opened files of each thread, and the bytes that it reads."""
 
     def __init__(self) -> None:
         self.by_thread: dict[str, int] = {}
+        self.bytes_by_thread: dict[str, int] = {}
 
     def open_read(self, path: Path) -> int:
         name = threading.current_thread().name
         self.by_thread[name] = self.by_thread.get(name, 0) + 1
         return super().open_read(path)
+
+    def pread(self, fd: int, size: int, position: int) -> bytes:
+        data, name = super().pread(fd, size, position), threading.current_thread().name
+        self.bytes_by_thread[name] = self.bytes_by_thread.get(name, 0) + len(data)
+        return data
 
 
 def write(broker: RunningBroker) -> list[int]:
@@ -75,14 +81,17 @@ async def rewound(broker: RunningBroker, marks: Marks[PreopenedLogDir], mark: Ma
     await marks.prepared(mark)
 
 
-def test_a_rewind_opens_no_log_while_the_broker_waits(broker: RunningBroker) -> None:
+def test_a_rewind_reads_no_log_while_the_broker_waits(broker: RunningBroker) -> None:
     broker.files = files = CountedReads()
     broker.restart()
     marks = Marks(broker.data_dir, broker.call(lambda node: node.preopen))
     mark = broker.call_async(marked(broker, marks))
+    metadata_bytes = (broker.data_dir / "__cluster_metadata-0" / f"{0:020}.log").stat().st_size
     for _ in range(2):
         files.by_thread.clear()
+        files.bytes_by_thread.clear()
         broker.call_async(rewound(broker, marks, mark))
+        assert files.bytes_by_thread["ottla-broker"] < metadata_bytes
         assert files.by_thread.pop("ottla-broker", 0) < 10
         assert sum(files.by_thread.values()) > 10
         assert write(broker) == [1] * 10
