@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from selenium import webdriver
     from selenium.webdriver.remote.webelement import WebElement
 
-PATIENCE_S = 15
+PATIENCE_S = 60
+"""A busy machine reaches it only if something hangs."""
 LARGE, SMALL = 1280, 390
 PICTURES = "OTTLA_CONSOLE_PICTURES"
 """Environment variable with a directory for screenshots; without it none are made."""
@@ -140,6 +141,27 @@ class ConsolePage:
         """Delete a token that was entered before."""
         self.driver.get(self.room.url)
         self.driver.execute_script("sessionStorage.clear()")
+
+    def hold(self, condition: str) -> None:
+        """Hold the responses to requests for which the JavaScript on `path` and `options` is true. Replaces an earlier one."""
+        script = f"""
+            window.send ??= window.fetch;
+            window.held ??= [];
+            window.fetch = async (path, options) => {{
+                const holds = {condition}, answer = await send(path, options);
+                if (holds) await new Promise(go => held.push({{ method: options.method, go }}));
+                return answer;
+            }};"""
+        self.driver.execute_script(script)
+
+    def wait_for_held(self, *methods: str) -> None:
+        """Wait until responses to requests of these methods are held."""
+        self.until(lambda: set(self.driver.execute_script("return held.map(each => each.method)")) == set(methods), "held responses")
+
+    def release(self, method: str) -> None:
+        """Let the page see the held responses to requests of this method."""
+        script = "held = held.filter(each => each.method !== arguments[0] || each.go())"
+        self.driver.execute_script(script, method)
 
     def press(self, key: str) -> None:
         """Press a key."""

@@ -4,9 +4,10 @@ const KEPT = "ottla-admin-token";
 const $ = id => document.getElementById(id);
 
 export class Refused extends Error {
-  constructor(status, detail) {
+  constructor(status, detail, hadToken) {
     super(detail);
     this.status = status;
+    this.hadToken = hadToken;
   }
 }
 
@@ -29,9 +30,11 @@ async function ask(method, path, body) {
   let parsed = null;
   try { parsed = text ? JSON.parse(text) : null; } catch { parsed = { detail: text.slice(0, 200) }; }
   if (answer.ok) return parsed;
+  // Only the rejected token is forgotten: the user may have given another one while this request was under way.
+  if (answer.status === 401 && token === sessionStorage.getItem(KEPT)) forgetToken();
   const detail = typeof parsed?.detail === "string" ? parsed.detail
     : Array.isArray(parsed?.detail) ? parsed.detail.map(each => `${each.loc?.slice(1).join(".")}: ${each.msg}`).join("; ") : `HTTP ${answer.status}`;
-  throw new Refused(answer.status, detail);
+  throw new Refused(answer.status, detail, token !== null);
 }
 
 const queryOf = params => new URLSearchParams(Object.entries(params ?? {}).filter(([, value]) => value !== undefined)).toString();
@@ -56,7 +59,6 @@ export async function change(method, path, body) {
       return true;
     } catch (error) {
       if (error.status !== 401) throw error;
-      forgetToken();
       why = "That was not the admin port's token.";
     }
   }

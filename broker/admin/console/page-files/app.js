@@ -83,8 +83,8 @@ function draw(data) {
 
 async function trouble(error) {
   if (error.status === 401) {
-    const wrong = hasToken();
-    forgetToken();
+    if (hasToken()) return look(); // it was given while the request was under way
+    const wrong = error.hadToken;
     if (!askedOnce || wrong) {
       askedOnce = true;
       if (await askForToken(wrong ? "That was not the admin port's token." : "The admin port answers nothing without it. `ottla serve` and `ottla gateway` print this page's address with the token.")) return look();

@@ -8,8 +8,13 @@ const WHOLE_BYTES = 256 * 1024;
 const FATES = { open: ["open", "open"], committed: ["good", "committed"], aborted: ["bad", "aborted"] };
 const opened = new Set(), whole = new Map();
 
+let reading = 0;
+
 /** What was read whole is read anew: it is to be shown by another schema. */
-export const readAnew = () => whole.clear();
+export function readAnew() {
+  reading += 1; // a response that is under way is by the schema before
+  whole.clear();
+}
 
 export function openRecords(topic, partition, query, ui) {
   const from = query.has("offset") ? Math.max(0, Number(query.get("offset")) || 0) : null;
@@ -44,14 +49,16 @@ function listed(page, from, topic, partition, ui) {
 function rowOf(row, page, topic, partition, ui) {
   const key = `${topic}-${partition}@${row.offset}`, isOpen = opened.has(key);
   const readWhole = async () => {
+    const mine = reading;
     whole.set(key, null);
     try {
       const [found] = (await get("records", { topic, partition, offset: row.offset, limit: 1, value_bytes: WHOLE_BYTES })).records;
+      if (mine !== reading) return;
       if (same(found, row)) whole.set(key, found);
       if (whole.size > SHOWN) whole.delete(whole.keys().next().value);
       ui.redraw();
     } catch {
-      whole.delete(key); // the next look tells what is wrong
+      if (mine === reading) whole.delete(key); // the next look tells what is wrong
     }
   };
   const toggle = () => {
