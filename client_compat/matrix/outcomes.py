@@ -93,6 +93,11 @@ KNOWN: tuple[KnownFailure, ...] = (
     KnownFailure("franz-go", "groups/assignor-sticky", "its eager sticky assignor sometimes moves a partition that could have stayed"),
     KnownFailure("kafka-go", "records/(headers|null-and-empty-keys|empty-values)", "its Reader returns null for empty values"),
     KnownFailure("kafka-go", "records/append-time", "its Reader gives the sender's timestamp also where the broker's applies"),
+    KnownFailure(
+        "franz-go-1.11|franz-go-1.18",
+        "transactions/(transaction-fence|killed-in-a-transaction)",
+        "it does not retry its initialisation while the older producer's transaction is being aborted",
+    ),
     KnownFailure("franz-go", "transactions/transaction-fence", "its fenced producer fails with OPERATION_NOT_ATTEMPTED"),
     KnownFailure("franz-go", "admin/admin-fence-producers", "it does not retry while the fenced transaction is being aborted"),
     KnownFailure(
@@ -186,12 +191,12 @@ KNOWN: tuple[KnownFailure, ...] = (
         "its Fetch is older than version 10, and releases before 4.0 answer with UNSUPPORTED_COMPRESSION_TYPE if a topic's codec is zstd",
     ),
     KnownFailure("aiokafka-0.[78]", "groups/assignor-sticky", "kafka-python's sticky assignor raises a TypeError when a member rejoins"),
-    KnownFailure("franz-go-1.11", "consume/pause-and-resume", "it returns what it had fetched before the pause"),
     KnownFailure(
-        "franz-go-1.11",
-        "transactions/(transaction-fence|killed-in-a-transaction)",
-        "it does not retry its initialisation while the older producer's transaction is being aborted",
+        "confluent-kafka-1.9",
+        "produce/linger",
+        "if it learns a topic's leader only after linger.ms, it sometimes sends the records that waited one by one",
     ),
+    KnownFailure("franz-go-1.11", "consume/pause-and-resume", "it returns what it had fetched before the pause"),
     KnownFailure("franz-go-1.11", "admin/admin-transactions", "2.8 has no ListTransactions (KIP-664)", broker="ottla-2.8"),
     KnownFailure("franz-go|kafka-python", "topics/topic-made-again-under-a-consumer", "it keeps a deleted topic's id or position"),
 )

@@ -66,7 +66,8 @@ class Producer:
             self._send_one(request["topic"], record, _keep(results, index), ends)
             if request.get("mode", "async") == "sync":
                 self._producer.flush(max(0.0, ends - time.monotonic()))
-        self._producer.flush(max(0.0, ends - time.monotonic()))
+        while None in results and (left_s := ends - time.monotonic()) > 0:
+            self._producer.poll(left_s)  # not flush(), during which librdkafka ignores linger.ms
         late = {"error": Failure("CLIENT:TIMEOUT", "no delivery report came in time").as_json()}
         return {"results": [result or late for result in results]}
 
