@@ -19,7 +19,7 @@ from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 
 PARTITIONS = 4
-PATIENCE_S = 20
+PATIENCE_S = 60
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "100",

@@ -17,7 +17,7 @@ from tests.support.running_broker import RunningBroker, ServeProcess
 from tests.support.topic_calls import create, produce
 
 PARTITIONS = 4
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ class SlowDisk(Files):
 
     def fsync(self, fd: int) -> None:
         if self.armed:
-            assert self.gate.acquire(timeout=10)
+            assert self.gate.acquire(timeout=60)
         if self.error is not None:
             raise self.error
         super().fsync(fd)

@@ -235,7 +235,7 @@ def test_a_long_poll_ends_empty_when_its_time_is_up(client: Client) -> None:
     create(client, "t")
     began = time.monotonic()
     assert values(fetch(client, request(part(), max_wait_ms=60))) == []
-    assert 0.05 < time.monotonic() - began < 5
+    assert 0.05 < time.monotonic() - began < 30
 
 
 def test_a_long_poll_over_an_error_is_answered_at_once(client: Client) -> None:

@@ -27,7 +27,7 @@ def test_an_expression_that_re2_does_not_support_is_refused(regex: str) -> None:
 def test_matching_takes_linear_time_for_any_expression() -> None:
     began = time.monotonic()
     assert not matcher_of("(a+)+b")("a" * 249)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 30  # backtracking would take for ever
 
 
 def test_the_hash_depends_on_name_id_and_partitions_and_not_on_order() -> None:

@@ -230,7 +230,7 @@ async def test_a_connection_that_arrives_after_the_listener_closed_is_closed(har
     caller = Caller()
     await network.connect("here", server.listeners[0].port, lambda: caller)
     server.close()
-    await asyncio.wait_for(caller.gone, 5)
+    await asyncio.wait_for(caller.gone, 60)
     await asyncio.wait_for(harness.shared.until_empty(), 5)
 
 

@@ -14,7 +14,7 @@ from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 from tests.support.verifications import program, stage
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 def once(on: Stage) -> Script:
@@ -66,7 +66,7 @@ def test_time_is_bounded(tmp_path: Path) -> None:
     with stage(tmp_path, program("hangs"), timeout_s=0.2) as on:
         ending = on.play(once(on))
         assert ending.overdue
-        assert ending.seconds < 5
+        assert ending.seconds < 30
         assert [each.exit_code for each in on.instances] == [-9]
 
 

@@ -63,7 +63,7 @@ async def test_a_failed_sync_stops_the_broker(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(FILES, "dup", exhausted)
     creating = asyncio.ensure_future(opened.decisions.create_topics([NewTopic("t", 1)]))
-    await asyncio.wait_for(opened.failed, 5)
+    await asyncio.wait_for(opened.failed, 60)
     assert not creating.done()
     creating.cancel()
     monkeypatch.undo()

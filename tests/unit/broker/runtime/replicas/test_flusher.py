@@ -43,7 +43,7 @@ async def test_a_flush_syncs_off_the_loop_moves_the_recovery_point_and_says_how_
     disk.threads.clear()
     done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     harness.flusher.flush(partition.log, done.set_result)
-    assert await asyncio.wait_for(done, 5) == 2
+    assert await asyncio.wait_for(done, 60) == 2
     assert partition.log.recovery_point == 2
     assert disk.threads
     assert all(name.startswith("flush") for name in disk.threads)

@@ -94,7 +94,7 @@ async def test_with_flush_messages_neither_ack_nor_high_watermark_passes_what_is
     assert not durable.done()
     assert partition.log.high_watermark == 0
     disk.gate.release(100)
-    await asyncio.wait_for(durable, 5)
+    await asyncio.wait_for(durable, 60)
     assert partition.log.high_watermark == 1
 
 
@@ -117,7 +117,7 @@ async def test_below_the_threshold_of_flush_messages_nothing_waits(harness: Open
     assert [partition.when(Condition.COMMITTED, partition.append(one_batch())) for _ in range(2)] == [None, None]
     third = partition.when(Condition.COMMITTED, partition.append(one_batch()))
     assert third is not None
-    await asyncio.wait_for(third, 5)
+    await asyncio.wait_for(third, 60)
 
 
 async def test_a_failed_sync_acknowledges_nothing_and_is_reported_once(harness: Open) -> None:
@@ -160,7 +160,7 @@ async def test_an_append_that_rolls_does_not_fail_with_the_sync_of_the_closed_se
     disk.exhausted = False
     sync = partition.flush()
     assert sync is not None
-    await asyncio.wait_for(sync, 5)
+    await asyncio.wait_for(sync, 60)
     await asyncio.sleep(0)
     assert partition.log.recovery_point == 5
 
@@ -171,7 +171,7 @@ async def test_what_a_crash_left_unsynced_is_synced_without_a_further_append(har
     log.append(one_batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=0)
     sync = Partition(log, opened.flusher, VirtualClock()).flush()
     assert sync is not None
-    await asyncio.wait_for(sync, 5)
+    await asyncio.wait_for(sync, 60)
     await asyncio.sleep(0)
     assert log.recovery_point == 1
 

@@ -245,7 +245,7 @@ async def test_records_are_deleted_when_every_living_replica_has_deleted_them(me
     assert (wait.done(), partition.low_watermark()) == (False, -1)  # of the third one nothing is known
     member.brokers.liveness[THIRD] = BrokerLiveness(THIRD, fenced=True)
     partition.look_for_laggards()
-    await asyncio.wait_for(wait, 5)
+    await asyncio.wait_for(wait, 60)
     assert partition.low_watermark() == 2
 
 

@@ -17,7 +17,7 @@ async def test_a_timer_runs_at_its_deadline_and_not_before() -> None:
     ran: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     deadline = clock.mono_ms() + 20
     timers.schedule(deadline, lambda: ran.set_result(clock.mono_ms()))
-    assert await asyncio.wait_for(ran, 5) >= deadline
+    assert await asyncio.wait_for(ran, 60) >= deadline
     driver.stop()
 
 
@@ -71,7 +71,7 @@ async def test_advancing_the_clock_runs_due_timers() -> None:
     await asyncio.sleep(0)
     assert not hour.done()
     clock.advance(1_000)
-    await asyncio.wait_for(hour, 5)
+    await asyncio.wait_for(hour, 60)
     driver.stop()
 
 
@@ -108,7 +108,7 @@ async def test_a_virtual_clocks_timers_ignore_the_loops_time() -> None:
         await asyncio.sleep(0)
     assert not soon.done()
     clock.advance(1)
-    await asyncio.wait_for(soon, 5)
+    await asyncio.wait_for(soon, 60)
     driver.stop()
 
 
