@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         def authorizer(self) -> Authorizer | None: ...
 
     class Guarded(AuthorizableRequest, Protocol):
-        """The context of a handler, of a broker or of a controller."""
+        """The parts of a handler's context, on a broker or a controller, that authorization checks use."""
 
         @property
         def services(self) -> _Services: ...

@@ -64,8 +64,9 @@ class _Check(NamedTuple):
 
 
 class Authorizer:
-    """The authorizer of one node. `acls` returns the ACLs of the newest metadata by id, always as a new mapping when they have changed.
-    `ranges`: ACLs can name hosts by address ranges."""
+    """The authorizer of one node. `acls` returns the ACLs of the newest metadata by id: a new mapping object whenever they have changed. If
+    `ranges` is true, the host of an ACL can be an address range in CIDR notation.
+    """
 
     def __init__(
         self,
@@ -240,7 +241,9 @@ def java_host(host: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a name that cannot be mistaken for another log line."""
+    """Return a resource name for a line of the audit log: a name with unprintable characters is escaped, and a long one is shortened, so
+    that a client cannot forge log lines.
+    """
     return name if name.isprintable() and len(name) <= limits.DENIAL_NAME_CHARS else ascii(name[: limits.DENIAL_NAME_CHARS])
 
 

@@ -1,5 +1,5 @@
-"""The connection between client metrics (KIP-714) and the handlers: creation at the start, subscription changes, and the client
-of a request.
+"""Creates a broker's client metrics (KIP-714) at the start, updates their subscriptions when metadata changes, and gives the handlers
+of telemetry requests access to them.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
 
 
 def telemetry_and_pusher(ctx: Context[ClusterServices]) -> tuple[ClientTelemetry, Pusher]:
-    """Return the broker's client metrics, and the client that sent the request. When its connection closes, its client instance (KIP-714)
-    is removed."""
+    """Return the broker's client metrics, and the sender of the request (`Pusher`). When the sender's connection closes, its client
+    instance (KIP-714) is removed.
+    """
     telemetry, peer = ctx.services.telemetry, ctx.peer
     assert telemetry is not None, "the telemetry routes exist only with client metrics enabled"
     peer.on_closed.setdefault(telemetry, partial(telemetry.disconnected, peer.number))

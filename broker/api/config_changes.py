@@ -94,8 +94,12 @@ def _result(change: AlterResource, error: Rejected | None) -> AlterConfigsResour
 def _with_levels(
     ctx: Context[NodeServices], request: Request, changes: Sequence[AlterResource], errors: Mapping[int, Rejected]
 ) -> dict[int, Rejected | None]:
-    """Change the levels of loggers, except for the changes in `errors`. Return the final results (`errors`, and those of all logger
-    changes; None is success) by position in `changes`. The controller decides the remaining changes."""
+    """Change this node's logger levels as `changes` requests. `errors` has the changes that are already rejected, by position in `changes`;
+    they are not applied.
+
+    Return `errors` and the results of all logger changes (None: success), by position. The controller decides the changes that have no
+    result.
+    """
     settled: dict[int, Rejected | None] = {**errors}
     for index, change in enumerate(changes):
         if is_of_loggers(change) and index not in settled:
@@ -113,8 +117,9 @@ def _denial(ctx: Context[NodeServices], change: AlterResource) -> Rejected | Non
 
 
 def _check_stores(ctx: Context[NodeServices]) -> CheckStores:
-    """Return the function that checks new keystore settings by opening their files. For a client without ALTER_CONFIGS on the cluster it
-    checks nothing, so that errors cannot tell which files exist."""
+    """Return the function that checks new keystore settings by opening their files. If the client may not ALTER_CONFIGS on the cluster, the
+    returned function checks nothing, so that errors do not reveal which files exist.
+    """
     may = allowed_of_cluster(ctx, Operation.ALTER_CONFIGS, quietly=True)
     return ctx.services.broker_configs.check_stores if may else no_stores
 

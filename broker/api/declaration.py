@@ -44,7 +44,7 @@ _DENIED_WITH_TEXT: Final = frozenset({ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKe
 
 
 class Api(Generic[RequestT]):
-    """One API and its handlers. The other arguments are explained at `ServedApi`."""
+    """One API and its handlers. `request` is the API's request class; the other parameters are fields of `ServedApi`."""
 
     def __init__(
         self,
@@ -124,8 +124,10 @@ class Api(Generic[RequestT]):
         return guarded
 
     def _denial(self, requires: Operation, version: int, request: Message) -> Message:
-        """Return the response to a client without the operation. As in Kafka, a request of another node gets only the error of the whole
-        response, if there is one.
+        """Return the response to a client that may not perform `requires` on the cluster.
+
+        As in Kafka, an API that requires CLUSTER_ACTION (only other nodes use it), and DescribeQuorum, returns just the top-level error
+        code if its response has one. Any other response repeats the request's elements, each with the error.
         """
         response = response_class(self.key)()
         is_brief = requires is Operation.CLUSTER_ACTION or self.key is ApiKey.DESCRIBE_QUORUM

@@ -148,8 +148,8 @@ class Dispatcher:
         return route
 
     def _unserved(self, frame: Buffer, error: ProtocolError) -> UnsupportedVersion:
-        """Return UnsupportedVersion if this listener does not serve the request's API version, so that the decode error `error` does not
-        matter. Raises `error` if it serves the version.
+        """Return UnsupportedVersion if this listener does not serve the frame's API version; the client then gets that error instead of the
+        decode error `error`. Raises `error` if the listener serves the version.
         """
         header, _ = read_request_header(memoryview(frame))
         try:
@@ -208,8 +208,8 @@ class Dispatcher:
         return bytes(frame[:2]) == _PRODUCE_KEY
 
     def at_once(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:
-        """Handle an ordinary Produce at `at` by the fast path. Return the reply and the position of the next frame; None if
-        `handle` must be used.
+        """Handle the frame that begins at `data[at]` by the Produce fast path. Return the reply and the position of the next frame; None if
+        the frame is not an ordinary Produce, and `handle` must be used.
         """
         if self._faults.active or not data.startswith(_PRODUCE_KEY, at + PREFIX_BYTES):
             return None

@@ -1,8 +1,8 @@
 """The response that rejects a whole request, as Kafka's `AbstractRequest.getErrorResponse` makes it.
 
-`refusal` repeats the elements of the request with the error. Kafka's request classes differ from this rule in two ways, each with a table
-here: some have a text, and some fields have another value (often an array without elements). `tests/golden/test_error_responses.py`
-compares every API in every version with Kafka's classes.
+`refusal` repeats the elements of the request, each with the error code. Kafka's request classes differ from this rule in two ways, each
+with a table here: some responses also have an error message, and some fields have a fixed value (often an empty array).
+`tests/golden/test_error_responses.py` compares every API in every version with Kafka's classes.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ _VALUES: Final[Sequence[tuple[ApiKey, int, str, object]]] = (
 
 
 def error_response(api_key: int, version: int, request: Any, error: ErrorCode, text: str | None = None) -> Any:
-    """Return the response that rejects `request`, of this version, for an exception with this code and text; without a text, for the one
-    that Kafka throws for the code.
+    """Return the response that rejects `request`, of this version, with the error code and message of an exception. Without `text`, the
+    message is Kafka's default message of the code.
     """
     key = ApiKey(api_key)
     response = refusal(key, request, error)

@@ -178,7 +178,9 @@ def _change(call: Call, response: Message) -> None:
 
 
 def _stale(call: Call) -> Message | None:
-    """Return a copy of an earlier response to an identical request, if a STALE_METADATA rule hits and has one younger than its `ms`."""
+    """Return a copy of an earlier response to an identical request, if a STALE_METADATA rule hits and has a response that is younger than
+    its `ms`; otherwise None.
+    """
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule.ms is not None:
             kept = rule.kept.get(_key(call))
@@ -216,8 +218,11 @@ def _refusal(call: Call, error: ErrorCode) -> Message | None:
 
 
 async def _share_refusal(call: Call, handle: Handle, error: ErrorCode) -> Message | None:
-    """Return the response to a ShareAcknowledge request with `error` where Kafka has it. A request with an error in its partitions belongs
-    to its session nevertheless, so it is handled without its acknowledgements: the session epochs of client and broker stay equal.
+    """Return the response to a ShareAcknowledge request with `error` at the level at which Kafka reports it: at the top, or in each
+    partition.
+
+    A request with errors in its partitions still advances the epoch of its share session. So the handler gets it without its
+    acknowledgements, and the session epochs of client and broker stay equal.
     """
     response: ShareAcknowledgeResponse = refusal(call.request.header.api_key, call.request.body, error)
     if error in _SHARE_REQUEST_ERRORS or not response.responses:

@@ -239,7 +239,7 @@ def _answer(
 
 
 def _refuse_all(request: ProduceRequest, refusal: Rejected) -> ProduceResponse | None:
-    """Return a response that rejects every partition with the same error."""
+    """Return a response that rejects every partition with the same error; with acks=0, raise CloseConnection instead."""
     responses = [_refused_topic(topic, refusal) for topic in request.topic_data]
     if request.acks == 0:
         _close_on_error(responses)
@@ -305,7 +305,10 @@ def _transactional(ctx: Context[PartitionServices], request: ProduceRequest) -> 
 
 
 def unverified_error(version: int, rejected: Rejected) -> Rejected:
-    """Return the coordinator's error in the form for this version. An error that the producer would not retry becomes a retriable one."""
+    """Return the transaction coordinator's error as a Produce response of this version reports it: TRANSACTION_ABORTABLE becomes
+    INVALID_TXN_STATE if the version is too old for it, and errors that a later attempt may not have become NOT_ENOUGH_REPLICAS, on which
+    every producer retries.
+    """
     code = rejected.code
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
@@ -387,7 +390,7 @@ def _key(ctx: Context[PartitionServices], topic: TopicProduceData) -> str | byte
 
 
 def _find_topic(ctx: Context[PartitionServices], topic: TopicProduceData) -> TopicPartitions | None:
-    """Return the topic by name, or from version 13 by id, if this broker has partitions of it."""
+    """Return the topic by name, or from version 13 by id; None if this broker has no partitions of it, and for the metadata log."""
     partitions = ctx.services.partitions
     found = partitions.by_topic_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else partitions.by_name(topic.name)
     return None if found is not None and found.name == CLUSTER_METADATA else found

@@ -182,9 +182,10 @@ def _requester(ctx: Context[PartitionServices], request: FetchRequest) -> _Reque
 
 
 def _terms(ctx: Context[PartitionServices], request: FetchRequest, requester: _Requester) -> Hashable:
-    """Return the facts other than the partition on which a partition's result depends: the requester, its rights, and request options.
+    """Return all inputs of a partition's result other than the partition itself: the requester, its authorization, and the request's
+    options.
 
-    The session compares them: while they are equal, an unchanged partition need not be read again.
+    The fetch session compares them with those of its last request: while they are equal, an unchanged partition is not read again.
     """
     authorizer, membership = ctx.services.authorizer, ctx.services.partitions.membership
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
@@ -516,7 +517,7 @@ def _finish(
 ) -> tuple[FetchResponse, Sequence[tuple[FetchTarget, PartitionData]]]:
     """Complete the request in its fetch session. Return the response without partitions, and the results that the caller adds to it.
 
-    If the session rejects that, the response has the session's error and there are no results.
+    If another request has used the session meanwhile, the response has the session's error, and there are no results.
     """
     for partition, size in read.for_followers:
         partition.sent(size)
@@ -548,8 +549,8 @@ def _add(
 
 
 def _without_zstd(ctx: Context[PartitionServices], target: FetchTarget, data: PartitionData) -> PartitionData:
-    """Return the result, but an error if the topic has the setting for zstd (KAFKA KafkaApis.maybeConvertFetchedData). Batches with zstd
-    in topics without the setting are returned.
+    """Return `data`, or UNSUPPORTED_COMPRESSION_TYPE if the topic has compression.type=zstd, because the client's version does not know
+    zstd (KAFKA KafkaApis.maybeConvertFetchedData). Zstd batches in topics with another compression.type are returned.
     """
     if data.error_code != ErrorCode.NONE:
         return data

@@ -98,7 +98,10 @@ def _answer(
 
 
 def _special(ctx: Context[PartitionServices], timestamp: int) -> int:
-    """Return the timestamp to look up for a negative one. Raises Rejected if the request's version does not have it."""
+    """Return the timestamp to look up for a special (negative) one. Raises Rejected(UNSUPPORTED_VERSION) if the request's version does not
+    have it. Releases before 3.9 have no such check: if the release does not know the special timestamp, it is an ordinary one, looked up as
+    0.
+    """
     like, since = ctx.services.settings.like, _SINCE_VERSION.get(timestamp, NEVER)
     if like.checks_special_timestamps:
         if ctx.version < since:

@@ -85,8 +85,8 @@ def _respond(ctx: Context[ClusterServices], request: MetadataRequest, topics: li
 
 
 def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, requested: Iterable[str]) -> list[MetadataResponseTopic]:
-    """Describe topics by name. A client that may not describe a topic does not learn whether it exists; one that may not create it learns
-    that it does not.
+    """Describe topics by name. A client without DESCRIBE on a topic gets TOPIC_AUTHORIZATION_FAILED whether or not the topic exists. A
+    client with DESCRIBE but without CREATE gets this error for a topic that does not exist and would be created.
     """
     names = list(dict.fromkeys(requested))
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, names)
@@ -112,7 +112,9 @@ def _describe_names(ctx: Context[ClusterServices], request: MetadataRequest, req
 
 
 def _being_made(ctx: Context[ClusterServices], name: str) -> MetadataResponseTopic:
-    """Describe a topic whose creation has begun, as releases with ZooKeeper do."""
+    """Return the response entry for a topic whose automatic creation has begun, as releases with ZooKeeper do: LEADER_NOT_AVAILABLE, or
+    INVALID_TOPIC_EXCEPTION if the name collides with an existing topic.
+    """
     collides = ctx.services.topics.colliding(name) is not None
     code = ErrorCode.INVALID_TOPIC_EXCEPTION if collides else ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponseTopic(code, name, is_internal=is_internal(name))

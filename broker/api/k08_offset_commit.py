@@ -126,8 +126,8 @@ def _existing(request: OffsetCommitRequest, topics: Known) -> list[OffsetToCommi
 
 
 def _commit_error(code: ErrorCode) -> ErrorCode:
-    """Return the error for the response: if the records are too large for the log, the client is at fault (KAFKA: OffsetCommitResponse's
-    documented errors).
+    """Return the error code for the response. UNKNOWN_SERVER_ERROR, which means here that the records are too large for the log, becomes
+    INVALID_COMMIT_OFFSET_SIZE (KAFKA OffsetCommitResponse).
     """
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
 

@@ -3,7 +3,8 @@
 Promises:
 * A group or partition without a committed offset is not an error: offset -1, leader epoch -1, empty metadata.
 * With `require_stable`, an offset with a pending transactional commit is UNSTABLE_OFFSET_COMMIT.
-* Several groups in one request (version 8) fail one by one. A group whose offsets are all requested twice is answered once.
+* Each group of a request (version 8) succeeds or fails by itself. If a request asks twice for all offsets of a group, the response has the
+  group once.
 * From version 10 on topics are named by id (KIP-848). All partitions of an unknown id are UNKNOWN_TOPIC_ID, after all other topics. An
   offset that was committed for an earlier topic of the same name is not returned.
 """

@@ -2,7 +2,7 @@
 
 Promises: a topic without an error in the response is durable and ready to use; an error of one topic does not affect others;
 validate_only checks everything and creates nothing. From version 5 on the response has the topic's configuration with its sources, from
-version 7 on its id. With validate_only the id is that of no topic, and zero in a release with ZooKeeper.
+version 7 on its id. With validate_only the id is a random one that no topic gets; in releases with ZooKeeper it is zero.
 
 `timeout_ms` is ignored: on a standalone node there is nothing to wait for.
 """
@@ -114,8 +114,8 @@ def _result(created: CreatedTopic, broker_configs: BrokerConfigs, is_hidden: boo
 
 
 def _as_written(entry: ConfigEntry) -> str | None:
-    """Return the value of an entry. A value that was set at run time is returned as it was written, like the client's own settings (KAFKA
-    KafkaConfigSchema).
+    """Return the value of a setting for the response. A dynamic broker setting is returned with the text that the client set, not
+    normalized, like the topic's own settings (KAFKA KafkaConfigSchema).
     """
     is_changed = entry.source in {ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}
     return entry.synonyms[0][1] if is_changed else entry.value

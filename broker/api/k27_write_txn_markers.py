@@ -4,7 +4,8 @@ Promises:
 * Transaction coordinators send it to each other, and an operator's tool sends it to abort a hanging transaction (KIP-664).
 * A marker is checked against the producer epoch and the coordinator epoch (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED). The
   response is sent when every in-sync replica has it, or with REQUEST_TIMED_OUT after request.timeout.ms.
-* If version 2 marks it as transaction version 2, the marker ends an open transaction only with a later epoch (KIP-1228).
+* In version 2, a marker of transaction version 2 ends an open transaction only if its producer epoch is greater than the transaction's
+  (KIP-1228).
 * In a partition of `__consumer_offsets` the transaction's offsets are committed or discarded.
 
 The response has one entry for each producer, however many markers the request has for it, and a partition has the error of its last

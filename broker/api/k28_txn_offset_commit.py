@@ -170,7 +170,10 @@ def _refusal(
 
 
 def known_to(version: int, code: ErrorCode) -> ErrorCode:
-    """Return the error in the form for this version; an error that the client would not retry becomes a retriable one."""
+    """Return the error code as a response of this version reports it. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE if the version is too
+    old for it; a temporary error on which the client would not retry becomes COORDINATOR_LOAD_IN_PROGRESS (COORDINATOR_NOT_AVAILABLE before
+    version 2).
+    """
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < 5):

@@ -3,7 +3,7 @@
 Promises:
 * Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is
   committed.
-* The new state has no delivery states and a snapshot of its own. A state epoch below the current one is FENCED_STATE_EPOCH.
+* The new state has no delivery states, and is written as a snapshot record. A state epoch below the current one is FENCED_STATE_EPOCH.
 """
 
 from __future__ import annotations

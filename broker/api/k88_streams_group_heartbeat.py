@@ -10,8 +10,8 @@ Promises:
 * An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH, a group of another type GROUP_ID_NOT_FOUND. Without the feature
   streams.version, or without `streams` in `group.coordinator.rebalance.protocols`, the response is UNSUPPORTED_VERSION.
 
-Deviations: an endpoint is returned without partitions while topics contradict the topology; Kafka's response is UNKNOWN_SERVER_ERROR. A
-member that lists its tasks gets its assignment, which in Kafka is lost with a response.
+Deviations: an endpoint is returned without partitions while topics contradict the topology; Kafka's response is UNKNOWN_SERVER_ERROR. If
+the response with an assignment is lost, a member gets the assignment again when it lists its owned tasks; Kafka does not send it again.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def _rejection(rejected: Rejected) -> StreamsGroupHeartbeatResponse:
 
 
 def _refusal(ctx: Context[CoordinationServices], topology: Topology) -> Rejected | None:
-    """Return the error if the topology names a Kafka-internal topic, an invalid topic name, or a topic that the client may not describe."""
+    """Return an error if the topology names a Kafka-internal topic, an invalid topic name, or a topic that the client may not describe;
+    otherwise None.
+    """
     names = list(dict.fromkeys(name for subtopology in topology.subtopologies for name in topics_of(subtopology)))
     internal = [name for name in names if is_internal(name)]
     if internal:

@@ -3,7 +3,7 @@
 Promises:
 * Without a list of topics all partitions with state are described, of topics that the client may describe. A partition without a start
   offset has -1, whether it or its topic exists or not.
-* The lag is the number of records up to the high watermark that are not yet delivered for good: it is -1 before the group has read.
+* The lag is the number of records up to the high watermark that are neither acknowledged nor archived; -1 before the group has read.
 * Each group fails by itself: GROUP_AUTHORIZATION_FAILED, or UNSUPPORTED_VERSION without the feature share.version.
 """
 
@@ -109,7 +109,7 @@ def _partition(described: DescribedOffset) -> DescribeShareGroupOffsetsResponseP
 
 
 def _topic(name: str, partitions: Sequence[int], error: ErrorCode) -> DescribeShareGroupOffsetsResponseTopic:
-    """Return a topic that does not exist, or that the client may not describe."""
+    """Return the response entry for a topic that does not exist (`error` NONE), or that the client may not describe."""
     message = None if error is ErrorCode.NONE else "Topic authorization failed."
     return DescribeShareGroupOffsetsResponseTopic(
         name,

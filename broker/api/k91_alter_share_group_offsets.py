@@ -1,8 +1,8 @@
 """AlterShareGroupOffsets (key 91), version 0: sets the start offsets of a share group without members.
 
 Promises:
-* The group need not exist. Its delivery states begin anew at the offsets. A group with members is NON_EMPTY_GROUP, one of another type
-  GROUP_ID_NOT_FOUND.
+* The group need not exist. Each altered share partition starts at its new offset, without delivery states. A group with members is
+  NON_EMPTY_GROUP, one of another type GROUP_ID_NOT_FOUND.
 * Each partition has its own error: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED.
 """
 

@@ -31,7 +31,7 @@ Compute = Callable[[Callable[[], T]], Awaitable[T]]
 
 
 class Budget(Protocol):
-    """The bytes that all connections hold."""
+    """The memory budget of all connections. `used` is the number of bytes that they hold."""
 
     used: int
 
@@ -49,7 +49,9 @@ class LargeRequests:
 
     @asynccontextmanager
     async def admission(self, size: int) -> AsyncIterator[None]:
-        """Wait until a request of `size` bytes may be decoded; it counts as decoded until the end of the block."""
+        """Wait until a request of `size` bytes may be decoded. It counts towards LARGE_REQUESTS_BYTES until the end of the `async with`
+        block.
+        """
         admitted = asyncio.get_running_loop().create_future()
         wanted = min(size, limits.LARGE_REQUESTS_BYTES)
         self._waiting.append((wanted, admitted))
@@ -76,10 +78,11 @@ class LargeRequests:
                 admitted.set_result(None)
 
     async def handled(self, ctx: Context[NodeServices], handle: Handler, request: Message, way: Split) -> Message | None:
-        """Split a request into parts as `way` says, handle them one after the other, and return the joined response. Between parts, other
-        connections are served. The split array of `request` is empty afterwards.
+        """Split a request into parts as `way` says, handle them one after the other, and return the joined response (None for acks=0).
+        Between parts, other connections are served. The split array of `request` is empty afterwards.
 
-        `ctx.spent_ns` counts the time that the parts take on the loop.
+        `ctx.spent_ns` counts the time that the parts take on the loop. Raises CloseConnection if the client disconnects, or if the response
+        would exceed LARGE_RESPONSE_BYTES.
         """
         disconnected: list[bool] = []
         ctx.peer.on_closed[disconnected.append] = lambda: disconnected.append(True)

@@ -6,7 +6,7 @@ Rules:
   id, and no other batch may; this broker must know at once that the partition belongs to the transaction.
 * Any other request is recognized before anything is written, and is handled by `k00_produce`, which also reports its errors. Both paths
   make the same checks and append by the same call. A rejected append has written nothing, and `k00_produce` rejects it again.
-* A request that the authorizer denies is one of the others, and `k00_produce` logs the denial.
+* A request that the authorizer denies is not ordinary; `k00_produce` rejects it and logs the denial.
 * A request under client quotas is charged as `throttling` charges others.
 * tests/property/test_produce_lane.py sends the same bytes by both paths, and compares responses, logs and state.
 """
@@ -98,7 +98,7 @@ class ProduceLane:
         """The number of requests by version since the start."""
 
     def charged(self, peer: Peer, data: bytes, at: int, throttling: Throttling) -> tuple[list[Buffer], int] | None:
-        """Do the same as `answer`, and charge the request to the client's quotas; the reply has the throttle time."""
+        """Do the same as `answer`, and charge the request to the client's quotas. The response has the throttle time."""
         id_size = int.from_bytes(data[at + _ID_AT - 2 : at + _ID_AT], "big", signed=True)
         try:
             client_id = data[at + _ID_AT : at + _ID_AT + max(id_size, 0)].decode()
@@ -115,8 +115,8 @@ class ProduceLane:
         return [b"".join([reply[: -_THROTTLE_TIME.size], _THROTTLE_TIME.pack(wait_ms, 0)])], stop
 
     def answer(self, peer: Peer, data: bytes, at: int) -> tuple[list[Buffer], int] | None:
-        """Handle the frame whose size is at `at`. Return the reply and the position of the next frame; None if the frame is not
-        ordinary.
+        """Handle the frame whose 4-byte size prefix begins at `data[at]`. Return the buffers of the response, and the position after the
+        frame; None if the frame is not ordinary.
         """
         try:
             size, key, version, correlation_id, id_size = _HEAD.unpack_from(data, at)
@@ -169,8 +169,8 @@ class ProduceLane:
         return [head + topic + tail], stop
 
     def _guard(self, transactional_id: bytes, version: int, partition: Partition, records: memoryview) -> VerificationGuard | None:
-        """Return the verification guard of a transactional batch. Raises Rejected if verification must wait, or the batch must
-        not be appended.
+        """Return the verification guard of a transactional batch (None: none is needed). Raises Rejected if verification has to wait, or
+        the batch must not be appended.
         """
         if not is_whole(records):
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, "not one whole batch")
@@ -181,7 +181,9 @@ class ProduceLane:
         return self._verification.at_once(writer, partition, sequence)
 
     def _partition(self, topic: bytes, version: int, index: int, *, acks_all: bool) -> Partition | None:
-        """Return the partition if this broker has it, clients may write to it, and appends are acknowledged at once."""
+        """Return the partition if this broker has it, clients may write to its topic, and appends are acknowledged at once; otherwise None.
+        `topic` is a compact string or, from version 13 on, an id.
+        """
         known = self._partitions
         # Valid topic names are ASCII, so other bytes do not match any topic.
         found = known.by_topic_id(topic) if version >= _BY_ID_SINCE else known.by_name(topic[1:].decode("latin-1"))

@@ -47,7 +47,9 @@ Routes = Mapping[int, Route]
 
 @cache
 def broker_routes(*, telemetry: bool = False, like: Likeness | None = None) -> Routes:
-    """Return the routes of a broker's listener, those of the release that it is like: by default of `DEFAULT_RELEASE`."""
+    """Return the routes of a broker's listener, with the versions of the Kafka release that the broker imitates (`like`; by default
+    `DEFAULT_RELEASE`). `telemetry` adds the APIs of client metrics.
+    """
     release = default_likeness() if like is None else like
     found = [api for api in APIS if ListenerType.BROKER in api.listeners and (telemetry or not api.needs_telemetry)]
     served = [narrowed for api in found if (narrowed := _narrowed(api, release)) is not None]
@@ -79,7 +81,7 @@ def load(routes: Routes) -> None:
 
 @cache
 def standalone_routes() -> Routes:
-    """Return the routes of a standalone node's controller: of the requests that its broker forwards."""
+    """Return the routes of a standalone node's controller, which serves only the requests that the broker in the same process forwards."""
     return {key: route for key, route in _on_controllers(APIS).items() if key in FORWARDABLE}
 
 

@@ -67,8 +67,10 @@ def topic_name(ctx: Context[ShareGroupServices], topic_id: bytes) -> str | None:
 
 
 def unreadable(ctx: Context[ShareGroupServices], names: Iterable[str | None]) -> Callable[[str, TopicPartition], ErrorCode | None]:
-    """Return a function that maps a topic name and a partition to an error, or None: TOPIC_AUTHORIZATION_FAILED without READ on the topic,
-    UNKNOWN_TOPIC_OR_PARTITION if it does not exist. `names` are all topics that it may be called with."""
+    """Return a function that checks a partition, given its topic's name: it returns TOPIC_AUTHORIZATION_FAILED without READ on the topic,
+    UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist, otherwise None. `names` are all topics with which the function may be
+    called.
+    """
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, {name for name in names if name is not None})
 
     def error_of(name: str, key: TopicPartition) -> ErrorCode | None:

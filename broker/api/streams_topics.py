@@ -22,8 +22,9 @@ _FAILURES_SHOWN = 3
 def begin_internal_topics(
     ctx: Context[CoordinationServices], response: StreamsGroupHeartbeatResponse, topics: Mapping[str, InternalTopic]
 ) -> None:
-    """Start to create the topics if the client may create all of them. Add to the response's status why that is not so, or why a creation
-    failed in the last two heartbeat intervals."""
+    """Start to create the topics if the client may create all of them. If it may not, or if a creation failed in the last two heartbeat
+    intervals, add the reason to the status MISSING_INTERNAL_TOPICS of `response`.
+    """
     if not topics:
         return
     if not allowed_of_cluster(ctx, Operation.CREATE, quietly=True):

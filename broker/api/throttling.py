@@ -4,7 +4,8 @@ paused for that time (KIP-219).
 Rules:
 * While no client quota is configured, dispatchers do not use this module, and it is not imported.
 * A Produce is charged by its bytes, even if it is rejected; a consumer's Fetch by its response's bytes. A Fetch that exceeds the quota is
-  answered without records and not charged. No Fetch returns more than the quota allows in all windows.
+  answered without records and not charged. The response to a Fetch is limited to the bytes that the quota allows in all measured windows
+  but one.
 * Every request is charged by the time that it takes on the loop until it is answered or waits; 100 % is all of the loop's time. Not
   charged are requests of other brokers and controllers, Produce with acks=0, and requests before authentication (SaslServerAuthenticator
   answers them itself).
