@@ -33,7 +33,9 @@ class TopicChange(NamedTuple):
 
 
 class ImageChanges(NamedTuple):
-    """Per part the new value of each changed key, None if it was removed. Unchanged keys are absent."""
+    """The changes of each part of an image: a mapping from each changed key to its new value, None if the key was removed. Unchanged keys
+    are absent.
+    """
 
     features: Mapping[str, int | None] = NONE
     brokers: Mapping[int, BrokerRegistration | None] = NONE
@@ -83,7 +85,7 @@ def unclean_elections(changes: ImageChanges) -> Iterator[tuple[TopicImage, int, 
 
 
 def map_difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
-    """Return the keys whose values differ, with the value in `after`, or None."""
+    """Return the keys whose values differ, each with its value in `after`, or None if `after` lacks the key."""
     if before is after:
         return {}
     changed: dict[K, V | None] = {key: value for key, value in after.items() if key not in before or not same(before[key], value)}
@@ -92,7 +94,7 @@ def map_difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | N
 
 
 def same(one: object, other: object) -> bool:
-    """Return whether two values are equal; the same object is not compared with itself."""
+    """Return whether two values are equal. Two references to one object are equal without a comparison, which saves the time."""
     return one is other or one == other
 
 

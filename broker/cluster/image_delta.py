@@ -159,7 +159,7 @@ class ImageDelta:
         )
 
     def changes(self) -> ImageChanges:
-        """Return the difference of the two images, found without reading either."""
+        """Return the changes from the base image to the next one, from this delta alone: neither image is read."""
         return ImageChanges(
             features=self._features.differing(),
             brokers=self._brokers.differing(),

@@ -53,7 +53,7 @@ class ImageFeed:
 
     @property
     def image(self) -> MetadataImage:
-        """The image of what was loaded, published or not, without an open transaction."""
+        """The image of all loaded records, published or not, without those of an open metadata transaction."""
         return self._loader.published.image
 
     @property

@@ -60,8 +60,8 @@ MOVES: Final[Mapping[State, frozenset[State]]] = {
 class Incarnation:
     """The identity with which one broker process registers. `incarnation_id` is random.
 
-    `previous_epoch` is the broker epoch of the directory's last process if that was shut down cleanly, otherwise -1. `is_resumed`: the
-    controller knows this incarnation, and it does not ask to be fenced until it has caught up.
+    `previous_epoch` is the broker epoch of the directory's last process if that was shut down cleanly, otherwise -1. With `is_resumed`, the
+    controller knows this incarnation already, and the broker's heartbeats do not ask to be fenced (WantFence) while it catches up.
     """
 
     broker_id: int

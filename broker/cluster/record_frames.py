@@ -36,7 +36,7 @@ def encode_record(record: MetadataRecord, version: int) -> bytes:
 
 
 def read_frame(value: Buffer) -> tuple[int, int, memoryview]:
-    """Return a record's kind and version, and its body. Raises ProtocolError."""
+    """Return the record's kind and version, and the bytes of its body. Raises ProtocolError."""
     numbers, pos = [], 0
     try:
         for _ in range(3):

@@ -170,7 +170,9 @@ def _or(changed: Sequence[int] | None, before: tuple[int, ...]) -> tuple[int, ..
 
 
 def _directories(directories: Sequence[bytes], replicas: int) -> tuple[bytes, ...]:
-    """Return one directory per replica. An empty list, or only unknown ones, means that all are unknown."""
+    """Return one directory per replica. An empty list, or only unknown ones, means that all are unknown. Raises `InconsistentRecord` for
+    another number of directories.
+    """
     if all(directory == MIGRATING for directory in directories):
         return (MIGRATING,) * replicas
     if len(directories) != replicas:

@@ -184,7 +184,9 @@ def _fill(values: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _bytes(values: list[bytes], first: int) -> int:
-    """Return the size of the values as records of a batch, without keys, headers and timestamps, after `first` other records."""
+    """Return the size in bytes of the values as records of a batch in which `first` other records precede them. The records have no keys,
+    headers or timestamps.
+    """
     total = 0
     for index, value in enumerate(values, first):
         body = 4 + _varint_bytes(index) + _varint_bytes(len(value)) + len(value)
