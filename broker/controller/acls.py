@@ -3,8 +3,8 @@
 Invariants:
 - Creating an ACL that exists already has no effect and is not an error.
 - An invalid ACL or filter is rejected by itself; the others of the request are applied.
-- In a release with address ranges (Kafka 4.4), a host is not empty and, if it has a `/`, a range in CIDR notation, which requires its
-  metadata.version. In an earlier one it may be any text.
+- In a release with address ranges (Kafka 4.4), a host must not be empty, and a host with a `/` must be a range in CIDR notation, which
+  requires metadata.version 4.4-IV1. In an earlier release, a host may be any text.
 - A filter's null and ANY match everything. Pattern type MATCH matches the ACLs that apply to the name: its literal, the literal `*` and
   its prefixes.
 
@@ -164,7 +164,7 @@ def _check(acl: AclCreation) -> None:
 
 
 def _check_host(host: str, metadata_level: int) -> None:
-    """Check a host (AclControlManager.validateHostPattern)."""
+    """Raise Rejected if an ACL cannot have this host (AclControlManager.validateHostPattern)."""
     if not host:
         raise _invalid("Host pattern cannot be null or empty")
     if "/" not in host:

@@ -34,8 +34,8 @@ DEFAULT_BOOTSTRAP: Final[Sequence[MetadataRecord]] = (FeatureLevelRecord(METADAT
 def activate(
     state: ControllerState, bootstrap: Sequence[MetadataRecord] = DEFAULT_BOOTSTRAP, *, in_transaction: bool = False
 ) -> Effects[MetadataRecord, None]:
-    """Activate the controller. `bootstrap` are the records of formatting. `in_transaction` is true if the log ends inside an abandoned
-    transaction.
+    """Return the records with which a controller becomes active. `bootstrap` are the records that formatting has left for the start of an
+    empty log. `in_transaction` is true if the log ends inside a transaction that another controller has abandoned; it is aborted.
     """
     abort = [AbortTransactionRecord("Controller failover")] if in_transaction else []
     if METADATA_VERSION in state.image.features:

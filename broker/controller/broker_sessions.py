@@ -81,7 +81,7 @@ class BrokerSessions:
         return at_ms is not None and not self._is_over(at_ms, now_ms)
 
     def expired(self, now_ms: int) -> Contact | None:
-        """Return the session with the oldest contact, if it has timed out."""
+        """Return the session with the oldest contact if it has timed out, otherwise None."""
         for contact, at_ms in self._contacts.items():
             return contact if self._is_over(at_ms, now_ms) else None
         return None

@@ -78,7 +78,9 @@ def _changes(image: MetadataImage, entity: Mapping[str, str | None], ops: Sequen
 
 
 def _allowed(entity: Mapping[str, str | None]) -> Mapping[str, int | None]:
-    """Return the quotas that such an entity can have. Raises `Rejected(INVALID_REQUEST)`."""
+    """Return the quota keys that an entity with these parts (type and name) can have, each with the largest allowed whole number (None: any
+    number is allowed). Raises `Rejected(INVALID_REQUEST)` for an entity that cannot exist.
+    """
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity.items():

@@ -1,11 +1,11 @@
 """Decides AlterConfigs and IncrementalAlterConfigs in a cluster: `alter_configs`, with the rules for several brokers.
 
 Invariants:
-- A broker checks its own settings before it forwards the request. Here their records are written even without a change, so that the
-  broker reloads the files that the setting names (KAFKA-14136).
+- A broker checks its own settings before it forwards the request. The controller writes a record for each named broker setting, even if
+  its value is unchanged, so that the broker reads the files again that the setting names (KAFKA-14136).
 - With eligible leader replicas `min.insync.replicas` is set cluster-wide only, and a change clears all eligible replicas (KIP-966).
 - The settings that AlterConfigs names come before those that it deletes by not naming them.
-- A null value deletes. A broker rejects null before forwarding; a client of the controller itself means deletion.
+- A null value deletes the setting. Only clients that connect to the controller can send it: a broker rejects null before forwarding.
 
 Source: Kafka's ConfigurationControlManager, ControllerConfigurationValidator.
 """
@@ -133,7 +133,9 @@ def _check_broker_setting(state: ControllerState, broker: str, name: str, value:
 
 
 def _check_min_isr(value: str, like: Likeness) -> None:
-    """Check a value that the controller itself uses. Kafka accepts any text here and fails at its next decision about a partition."""
+    """Raise Rejected(INVALID_CONFIG) for an invalid value of min.insync.replicas, because the controller uses this setting itself. Kafka
+    accepts any text here and fails at its next decision about a partition.
+    """
     try:
         parse_setting(MIN_ISR, value, like)
     except Rejected as error:

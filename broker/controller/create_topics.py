@@ -61,7 +61,9 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """Grow `name` to `count` partitions; `assignments` (one list of broker ids per added partition) or None."""
+    """A CreatePartitions request for one topic: increase the number of its partitions to `count`. `assignments` has one list of broker ids
+    per added partition; None: the controller places them.
+    """
 
     name: str
     count: int
@@ -155,7 +157,7 @@ def form_error(name: str, times: int) -> Rejected | None:
 
 
 def duplicate_error(times: int) -> Rejected | None:
-    """Return the error of a topic that a request names more than once. Kafka returns it before authorization."""
+    """Return the error of a topic that a request names `times` times, None if it names it once. Kafka returns it before authorization."""
     return Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") if times > 1 else None
 
 

@@ -3,8 +3,8 @@
 Invariants:
 - A request is applied as a whole or not at all.
 - A level must be supported by this controller, every registered broker (fenced ones, too) and every controller of the quorum.
-- `metadata.version` goes down only over levels that introduced no records, so that no metadata can be lost. An "unsafe" downgrade allows
-  no more than that, as in Kafka 4.3.
+- `metadata.version` can be lowered only past levels that introduced no new records, so that no metadata is lost. An "unsafe" downgrade
+  allows no more than that, as in Kafka 4.3.
 - This controller's quorum always has a single voter, so `kraft.version` never changes.
 
 Source: Kafka's FeatureControlManager, ConfigurationControlManager (updateFeatures, maybeGenerateElrSafetyRecords), MetadataVersion.

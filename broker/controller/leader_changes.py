@@ -126,7 +126,7 @@ def _lies_in(directory: bytes) -> Holds:
 
 
 def _changes(state: ControllerState, holds: Holds, affected: _AffectedBrokers) -> list[MetadataRecord]:
-    """Return the changes of all partitions for which `holds` is true (`generateLeaderAndIsrUpdates`)."""
+    """Return the change records of all partitions that `holds` selects (`generateLeaderAndIsrUpdates`)."""
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():
         records += _of_topic(state, topic, [index for index, partition in topic.partitions.items() if holds(partition)], affected)

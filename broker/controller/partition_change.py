@@ -76,7 +76,7 @@ class _Sets(NamedTuple):
 def partition_change(
     topic_id: bytes, index: int, before: PartitionRegistration, target: PartitionTarget, rules: PartitionRules
 ) -> PartitionChangeRecord | None:
-    """Return the record that changes the partition to its target; None if it is there already."""
+    """Return the record that changes the partition from `before` to `target`; None if the partition has that state already."""
     sets = _Sets(
         before.isr if target.isr is None else target.isr,
         before.replicas if target.replicas is None else target.replicas,

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The brokers and defaults of a placement. `brokers` are all registered ones; `below(n)` returns a random integer in [0, n)."""
+    """The inputs for placing the replicas of new partitions. `brokers` are all registered ones, by id. `num_partitions` and
+    `replication_factor` are the defaults for topics without counts of their own. `below(n)` returns a random integer in [0, n).
+    """
 
     brokers: Mapping[int, BrokerRegistration]
     num_partitions: int
@@ -44,7 +46,7 @@ class Placement:
 
     @classmethod
     def on_one(cls, node_id: int, num_partitions: int = 1) -> Placement:
-        """Return a placement on a standalone node."""
+        """Return the placement of a standalone node: all replicas are on broker `node_id`."""
         node = BrokerRegistration(
             broker_id=node_id,
             epoch=0,
@@ -62,7 +64,7 @@ class Placement:
 
     @classmethod
     def in_cluster(cls, state: ControllerState) -> Placement:
-        """Return a placement on the brokers of the cluster."""
+        """Return the placement on the cluster's registered brokers, with the controller's default counts."""
         settings = state.settings
         return cls(
             state.image.brokers,
@@ -75,11 +77,13 @@ class Placement:
         )
 
     def place(self, partitions: int, replicas: int) -> list[list[int]]:
-        """Return the brokers of each new partition. Raises Rejected (INVALID_REPLICATION_FACTOR)."""
+        """Place `partitions` new partitions of `replicas` replicas each. Return a list of broker ids per partition. Raises Rejected
+        (INVALID_REPLICATION_FACTOR).
+        """
         return place_replicas(self._usable(), partitions, replicas, self.below)
 
     def in_sync(self, replicas: Sequence[int]) -> list[int]:
-        """Return the replicas that are in the first ISR."""
+        """Return those of the brokers `replicas` that are in a new partition's first ISR: the active ones."""
         return [replica for replica in replicas if (broker := self.brokers.get(replica)) is not None and broker.is_active]
 
     def partition_record(self, topic_id: bytes, index: int, replicas: Sequence[int], leader_epoch: int = 0) -> PartitionRecord:
@@ -105,9 +109,9 @@ class Placement:
 
 
 def default_directory(broker: BrokerRegistration | None) -> bytes:
-    """Return the directory of a new replica on the broker: its only one, or UNASSIGNED if the broker has to choose.
-
-    Returns None if the broker is not registered."""
+    """Return the log directory of a new replica on the broker: the id of its only directory; UNASSIGNED if it has several or is not
+    registered; MIGRATING if it has registered none.
+    """
     if broker is None or len(broker.directories) > 1:
         return UNASSIGNED
     return broker.directories[0] if broker.directories else MIGRATING

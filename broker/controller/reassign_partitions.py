@@ -1,8 +1,8 @@
 """Decides AlterPartitionReassignments and ListPartitionReassignments: moves partitions to other brokers (KIP-455, KIP-860).
 
 Invariants:
-- A reassignment first adds the new replicas, and removes the old ones when the new ones are in the ISR. Any later change of the partition
-  completes it (`partition_change`), or this one does.
+- A reassignment first adds the new replicas, and removes the old ones when the new ones are in the ISR. It completes with the partition's
+  first change after that (`partition_change`), or at once if the new replicas are in the ISR already.
 - A reassignment of a partition that is already moving starts from its current replicas: a replica being added but not wanted any more is
   removed.
 - Cancelling a reassignment keeps the old replicas. If only added replicas are in the ISR, that is an unclean election.

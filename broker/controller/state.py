@@ -76,8 +76,8 @@ class ControllerState:
     def load(self, image: MetadataImage, last_offset: int, now_ms: int) -> None:
         """Load the image of the log up to and including this offset, when this node becomes the controller.
 
-        Every other unfenced broker gets a full session: no broker is fenced for heartbeats that the controller missed (KAFKA-18138). A
-        broker of this node ended with the process that was the controller before.
+        Every unfenced broker of another node gets a full session: no broker is fenced for heartbeats that the controller missed
+        (KAFKA-18138). The broker of this node gets none, because it ended with the previous process.
         """
         self.catalog.publish(image, difference(self.image, image))
         self.registered_at = dict.fromkeys(image.brokers, last_offset)
@@ -87,7 +87,9 @@ class ControllerState:
                 self.sessions.touch(Contact(broker.broker_id, broker.epoch), now_ms)
 
     def end_sessions(self, broker_ids: Iterable[int]) -> None:
-        """End the sessions of brokers that ended with the controller's process before, so that they can register again at once."""
+        """End the sessions of the brokers that ran in the controller's previous process and ended with it, so that they can register again
+        at once.
+        """
         for broker_id in broker_ids:
             if broker := self.image.brokers.get(broker_id):
                 self.sessions.forget(Contact(broker_id, broker.epoch))
@@ -145,7 +147,8 @@ class ControllerState:
         return broker is not None and broker.is_active
 
     def topic_setting(self, topic: str, name: str) -> str:
-        """Return the value of `MIN_ISR` or `UNCLEAN`: the topic's, this node's dynamic, the cluster-wide dynamic, or this node's static.
+        """Return the value of `MIN_ISR` or `UNCLEAN` for a topic, from the first of these that has a valid one: the topic's settings, this
+        node's dynamic settings, the cluster-wide dynamic settings, this node's static settings.
 
         An invalid text is skipped, because Kafka's controller stores any text that a client sends to it directly.
         """

@@ -18,7 +18,9 @@ AS_IT_IS: Final = PartitionTarget()
 
 
 class TopicRules:
-    """The rules of one topic. `is_active` returns whether a broker may lead and be in an ISR; by default its current state decides."""
+    """The rules of one topic. `is_active` returns whether a broker may lead and be in an ISR; by default, the broker's current registration
+    decides.
+    """
 
     def __init__(self, state: ControllerState, topic: TopicImage, is_active: Callable[[int], bool] | None = None) -> None:
         self.topic = topic
@@ -28,8 +30,9 @@ class TopicRules:
         self._kind = ElectionKind.UNCLEAN if state.may_elect_uncleanly(topic.name) else ElectionKind.ONLINE
 
     def change(self, index: int, target: PartitionTarget = AS_IT_IS, election: ElectionKind | None = None) -> PartitionChangeRecord | None:
-        """Return the record that changes the partition to its target; None if it is there already. The default kind of election is the
-        topic's."""
+        """Return the record that changes partition `index` to `target`; None if the partition has that state already. Without `election`,
+        the topic's setting decides whether unclean leaders may be elected.
+        """
         partition = self.topic.partitions[index]
         rules = PartitionRules(
             metadata_level=self._state.metadata_level,
