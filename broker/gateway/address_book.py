@@ -2,7 +2,8 @@
 
 Rules:
 - A broker is identified by its node id. The gateway keeps its port for that id while it runs, also if the broker moves or is down.
-- Addresses are learned from the responses that pass, so the gateway needs no credentials of its own. The newest response is right.
+- Addresses are learned from the responses that pass, so the gateway needs no credentials of its own. A later response replaces a broker's
+  address.
 - At most GATEWAY_NODES_MAX ports are opened, however many brokers the cluster names.
 """
 
@@ -25,8 +26,8 @@ class Address(NamedTuple):
 
 
 class AddressBook:
-    """The address book of one gateway. `bootstrap` are the given addresses of the cluster; `open_port` opens the gateway's port for a
-    node id, or raises OSError.
+    """The address book of one gateway. `bootstrap` are the configured addresses of the cluster; `open_port(node_id)` opens the gateway's
+    port for a broker and returns its number, or raises OSError.
     """
 
     def __init__(self, bootstrap: Sequence[Address], open_port: Callable[[int], int]) -> None:
@@ -42,7 +43,9 @@ class AddressBook:
         return dict(self._ports)
 
     def candidates(self, node_id: int | None) -> list[Address]:
-        """Return the addresses to try, in order, for a broker; for None, those of any broker: the given ones, then the known ones."""
+        """Return the addresses to try, in order, for broker `node_id`. With None, return those for any broker: the configured addresses,
+        then the learned ones.
+        """
         if node_id is not None:
             return [self._nodes[node_id]]
         return list(dict.fromkeys([*self._bootstrap, *self._nodes.values()]))

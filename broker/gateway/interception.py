@@ -49,7 +49,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Interception:
-    """The rules and observers of one gateway, and the part of it that they use (`ottla.broker.api.pipeline.Carrier`)."""
+    """The fault rules and observers of one gateway. They use the gateway through this object (`ottla.broker.api.pipeline.Carrier`)."""
 
     def __init__(self, faults: Faults, clock: Clock, timers: Timers, topic_name: Callable[[bytes], str | None]) -> None:
         self.faults = faults

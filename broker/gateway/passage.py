@@ -322,8 +322,9 @@ class Passage:
         self._rewrite()
 
     def _rewrite(self) -> None:
-        """Rewrite the next part of a response. Its request stays the oldest until the response is complete, so no later response is sent
-        before it."""
+        """Rewrite the next part of a response. Its request stays the oldest pending one until the response is complete, so no later
+        response is sent before it. Raises ProtocolError.
+        """
         steps, self._rewriting = self._rewriting, None
         assert steps is not None
         if self._failure is not None:
