@@ -273,7 +273,9 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def throttle(self, ms: int, at_the_end: Callable[[], None] | None = None) -> None:
-        """Handle no request for `ms`, then call `at_the_end`, or resume. The current response is sent at once (KIP-219)."""
+        """Handle no request for `ms` milliseconds, then call `at_the_end` or, by default, handle requests again. The current response is
+        sent at once (KIP-219).
+        """
         if self._transport.is_closing():
             return
         self._session.throttled = True

@@ -81,7 +81,7 @@ class GatewayConnections:
         return GatewayConnection(self, node_id).client
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a task of one connection."""
+        """Start `work` as a task of one connection, and return the task. `close` cancels it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -382,8 +382,10 @@ class GatewayConnection:
         self._process(self._passage.rewrite_more)
 
     async def _dial(self) -> None:
-        """Connect to the first reachable broker among the candidates. If none is reachable, reset the client's connection: clients take an
-        orderly end before the first response for a TLS or SASL listener, and some give up (franz-go)."""
+        """Connect to the first reachable broker among the candidates. If none is reachable, reset the client's connection: if the
+        connection ended without a reset before the first response, clients would suspect a TLS or SASL listener, and some would give up
+        (franz-go).
+        """
         failures = []
         for address in self._shared.book.candidates(self._node_id):
             try:

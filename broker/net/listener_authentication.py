@@ -193,8 +193,8 @@ def _maker(
 
 
 def _bearer(listener: Listener, security: ListenerSecurity, around: AuthenticationContext, entries: Sequence[LoginModule]) -> MakeMechanism:
-    """Return the mechanism with a validator of unsigned or of signed tokens. A setting for signed tokens without their handler stops the
-    start, so that unsigned tokens are not accepted by mistake.
+    """Return the OAUTHBEARER mechanism of a listener, with a validator of unsigned or of signed tokens. Raises SettingsError, also if there
+    are settings for signed tokens but no handler for them: otherwise the listener would accept unsigned tokens by mistake.
     """
     from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokens  # noqa: PLC0415 # rarely used
 

@@ -95,7 +95,7 @@ class NodeClient:
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
         """Send a request and return its response (`Link.call`). `timeout_ms` includes the backoff before a connection attempt and the
-        attempt itself.
+        attempt itself. Raises LinkBroken and UnsupportedByPeer.
         """
         if self._closed:
             raise LinkBroken(f"the link to {self._address} is closed")
@@ -114,7 +114,9 @@ class NodeClient:
             timer.cancel()
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
-        """Return the versions of an API that the peer supports (`Link.versions`)."""
+        """Return the lowest and highest version of an API that the peer supports; None if it lacks the API or was never reached
+        (`Link.versions`).
+        """
         return self._versions.get(api_key)
 
     def close(self) -> None:
@@ -291,8 +293,8 @@ def _fail(pending: _PendingRequest, why: str, kind: type[LinkBroken] = LinkBroke
 
 
 async def _versions_of(wire: Wire) -> Versions:
-    """Return the versions that the peer supports. A peer that does not support our ApiVersions version answers with version 0 and
-    its own maximum (KIP-511).
+    """Request and return the API versions that the peer supports. A peer that does not support our ApiVersions version answers with version
+    0 and its own maximum (KIP-511). Raises LinkBroken.
     """
     version = OPENING_VERSION
     while True:

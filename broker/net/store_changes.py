@@ -84,8 +84,8 @@ class StoreChanges:
     def _renewed(
         self, name: str, tls: ListenerTls, security: ListenerSecurity
     ) -> tuple[tuple[ssl.SSLContext, Stores], ssl.SSLContext | None]:
-        """Return the new server context and, for the inter-broker listener, the new client context. Old and new contexts must be able to
-        connect to each other, so that brokers can be changed one by one. Raises ValueError or OSError.
+        """Return the new server context and its stores and, for the inter-broker listener, the new client context (otherwise None). Old and
+        new contexts must be able to connect to each other, so that brokers can be changed one by one. Raises ValueError or OSError.
         """
         renewed = tls.renewed(security)
         if name not in self._keys:
