@@ -364,7 +364,7 @@ class GroupService:
         return shard.run(shard.machine.delete_offsets(group_id, topics))
 
     def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
-        """Delete an empty group. Raises Rejected."""
+        """Delete an empty group. Return a future that is done when the deletion is durable, None if it is already. Raises Rejected."""
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_group(group_id))
 

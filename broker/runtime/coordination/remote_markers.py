@@ -49,7 +49,9 @@ class RemoteMarkers:
         )
 
     def send(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """Send a marker to the partition's leader; arguments and result are those of a `SendMarker`. Raises Rejected."""
+        """Send a marker to the leader of the partition. Return None if the marker is committed already, or a future that is done when it is
+        committed and fails with Rejected. Raises Rejected if the partition has no leader, or rejects the marker at once.
+        """
         leader = self._catalog.leader_of(place)
         if leader == self._node_id:
             return self._local(place, marker)

@@ -150,7 +150,8 @@ class Shard(Generic[RecordT, MachineT]):
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """Append the records as one batch of an open transaction. They take effect with its marker (`append_marker`).
+        """Append the records as one batch of an open transaction. They take effect with its marker (`append_marker`). Return the response,
+        or a future of it until the records are committed. Raises Rejected if the append fails; then nothing has changed.
 
         A transaction's first batch needs the guard of `Partition.start_verification`.
         """

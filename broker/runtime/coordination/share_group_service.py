@@ -154,8 +154,8 @@ class ShareGroupService:
         return DescribedOffset(partition, start_offset, summary.leader_epoch, lag)
 
     async def _initialize_after(self, response: object, group_id: str, initialization: Initialization) -> None:
-        """Wait for a heartbeat's response, initialize the share partitions, and write to the group which are initialized. Give up if the
-        response failed.
+        """Wait for a heartbeat's response, initialize the share partitions, and record the result in the group. Do nothing if the response
+        failed.
         """
         if isinstance(response, asyncio.Future):
             await asyncio.wait([response])

@@ -94,7 +94,7 @@ class SharePersister:
         return self._begin(WriteOperation(key, state))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete the state, if there is any."""
+        """Delete the state, if there is any. Returns None if that is durable already."""
         return self._begin(DeleteOperation(key))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
@@ -170,7 +170,9 @@ class SharePersister:
         return self._catalog.leader_of((SHARE_GROUP_STATE, partition_of(key.coordinator_key, count))) if count else NO_LEADER
 
     async def _carry(self, node: int, batch: Sequence[PendingQuestion[StateOperation[Any], Any]]) -> None:
-        """Send all operations of the batch that are for the same group as its first one, in one request."""
+        """Send one request to broker `node` with the operations of `batch` on the group of its first operation. The other operations stay
+        pending.
+        """
         from ottla.broker.runtime.coordination.share_messages import parts_of, request_for, result_of  # noqa: PLC0415 # only in a cluster
 
         assert self._peers is not None, "only a cluster broker asks others"

@@ -115,7 +115,7 @@ class ShareStateService:
         return shard.run(Effects((), shard.machine.summary(key)))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete the state, if there is any."""
+        """Delete the state, if there is any. Returns None if that is durable already."""
         shard = self._shard(key)
         return shard.run(shard.machine.delete(key))
 

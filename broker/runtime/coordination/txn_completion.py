@@ -59,7 +59,7 @@ class TransactionShard(Protocol):
     state: ShardState
 
     def write(self, txn: Transaction, /) -> Durable:
-        """Append the new state. Raises Rejected."""
+        """Append the transaction's new state to the shard. Raises Rejected."""
         ...
 
 
@@ -100,8 +100,8 @@ class TxnCompletion:
         return len(self._work)
 
     def begin(self, shard: TransactionShard, txn: Transaction, decided: Durable = None) -> None:
-        """Complete a prepared transaction once its Prepare record is committed: when `decided` completes (None: now). Do nothing if it
-        fails.
+        """Complete a prepared transaction once its Prepare record is committed. `decided` is done at that time, None if it is committed
+        already. If `decided` fails, the transaction is not completed here.
         """
         if decided is None:
             self._prepared(shard, txn)

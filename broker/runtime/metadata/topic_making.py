@@ -84,7 +84,7 @@ class AutoCreation:
         self._being_made: set[str] = set()
 
     def begin(self, names: Iterable[str], create: Creation) -> None:
-        """Start `create` for those topics that it is not creating yet, and return at once. A failure is only logged."""
+        """Start to create the topics with `create`, except those whose creation is under way. Return at once. A failure is only logged."""
         wanted = [name for name in names if name not in self._being_made]
         if not wanted:
             return

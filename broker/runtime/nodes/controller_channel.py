@@ -38,9 +38,10 @@ class ControllerAuthenticationFailed(ControllerUnreachable):
 
 
 class ControllerChannel:
-    """One queue and one connection. `find_controller` returns the active controller, or None while this node does not know it.
+    """One queue of requests and one connection. `find_controller` returns the active controller, or None while this node does not know it.
 
-    A call fails after waiting `retry_timeout_ms` for its turn (None: no limit). A response may take `socket_timeout_ms`.
+    A call fails if no controller has answered `retry_timeout_ms` after its start (None: no limit), including the wait for earlier calls. An
+    attempt whose response takes longer than `socket_timeout_ms` is repeated.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ObserverSettings:
-    """The settings of replication from the quorum; `limits`, `retention` and `snapshots` have docstrings of their own.
+    """The settings of an observer that replicates the metadata log.
 
     `request_timeout_ms` is the lesser of controller.quorum.request.timeout.ms and controller.quorum.fetch.timeout.ms; after it this node
     asks another voter for the leader. `controller_listener` is the first of controller.listener.names.
@@ -142,7 +142,9 @@ class MetadataObserver:
         return self._state.high_watermark
 
     def start(self) -> None:
-        """Start the work. Call once, on the loop. Unsynced records are left to the code that closes the log."""
+        """Start to replicate the metadata log and to publish its committed records. Call once, on the loop. At the end, the code that
+        closes the log syncs its last records; the observer does not.
+        """
         self._nursery.at_close(self._close, self._hang_up)
         self._nursery.every("upkeep of the cluster's metadata log", UPKEEP_MS, self._upkeep)
         self._nursery.start("replication of the cluster's metadata", self._follow, OnFailure.LOST)

@@ -86,10 +86,9 @@ class PendingQuestion(Generic[QuestionT, AnswerT]):
 
 
 class QuestionBatcher(Generic[QuestionT, AnswerT]):
-    """Sends the pending questions for a broker in one request. `name` is the subject of the questions, in log lines.
+    """Sends the pending questions for a broker in one request. `name` describes the questions in log lines.
 
-    `send(node, batch)` sends one request for all questions of `batch`, and settles each or leaves some, but never all, for the next
-    request.
+    `send(node, batch)` sends one request. It must settle or fail at least one question of `batch`; the others go into the next request.
     """
 
     def __init__(

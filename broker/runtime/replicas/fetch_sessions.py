@@ -88,7 +88,9 @@ class FetchTarget:
             (partition.end_watchers if self.session.follower >= 0 else partition.watchers)[self] = self.changed
 
     def changed(self, size: int) -> None:
-        """Mark the target dirty after a change of the watched partition. `size` has the meaning of `partition.Woken`."""
+        """Mark the target dirty after a change of the watched partition. `size` is the number of bytes that became readable, 0 if a waiting
+        fetch must read again, or `partition.LATER` if the change completes no wait.
+        """
         partition, session = self.watched, self.session
         assert partition is not None, "nothing is watched"
         assert session is not None, "a target belongs to a session"
@@ -112,7 +114,7 @@ class FetchTarget:
 
 @dataclass(slots=True)
 class FetchSession:
-    """A client's partitions in read order. A request without a session has one of its own while it waits."""
+    """A client's partitions in read order. A request outside any session uses a temporary one while it waits."""
 
     session_id: int
     uses_topic_ids: bool
@@ -245,7 +247,7 @@ class IncrementalFetchContext:
 
 
 class FullFetchContext:
-    """A full fetch request, which lists all its partitions. It has a session only if it asks for one or has to wait."""
+    """A full fetch request, which lists all its partitions. A session is made only if the request asks for one or has to wait."""
 
     def __init__(
         self, sessions: FetchSessions, targets: Sequence[FetchTarget], make: Callable[[], FetchSession], *, wants_session: bool
@@ -270,7 +272,7 @@ class FullFetchContext:
 
     @property
     def targets(self) -> Sequence[FetchTarget]:
-        """All partitions of the request, in its order."""
+        """All partitions of the request, in the request's order."""
         return self._targets
 
     @property

@@ -75,7 +75,9 @@ class PendingFetch:
         (partition.end_watchers if self._to_the_end else partition.watchers)[self] = self.appended
 
     def appended(self, size: int) -> None:
-        """Count `size` readable bytes. The values 0 and below have the meaning of `partition.Woken`."""
+        """Count `size` more readable bytes; complete the wait when there are enough, or if `size` is 0, which means that the fetch must
+        read again. `partition.LATER` (-1) is ignored.
+        """
         if size < 0:
             return
         self._missing -= size

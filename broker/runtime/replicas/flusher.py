@@ -38,8 +38,9 @@ class Flusher:
     def flush(self, log: PartitionLog, done: Callable[[int], None]) -> asyncio.Future[None]:
         """Sync `log` up to its current end, then call `done(offset)` on the event loop; every record before `offset` is on disk.
 
-        The caller ensures that a log has one flush at a time. The future is only for pacing, its result is handled here. Raises OSError if
-        the sync cannot begin, for instance without a free file descriptor; nothing has changed then.
+        The returned future is done when the sync has ended. The caller may wait for it, and need not look at its result: an error stops the
+        process. The caller ensures that a log has one flush at a time. Raises OSError if the sync cannot begin, for instance without a free
+        file descriptor; nothing has changed then.
         """
         end_offset = log.log_end_offset
         ticket = log.flush_begin()
@@ -61,7 +62,9 @@ class Flusher:
         return sync
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run other blocking file work, such as a checkpoint, on the same threads. The future has its result or exception."""
+        """Run other blocking file work, such as a checkpoint, on the same threads. The returned future has the result or exception of
+        `work`.
+        """
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:

@@ -114,7 +114,7 @@ class Partitions:
         return topic
 
     def remove(self, name: str, index: int) -> Partition | None:
-        """Unregister the partition, served or offline, and fail its pending requests. Returns the partition if it was served."""
+        """Unregister the partition, served or offline, and fail its pending requests. Returns the partition; None if it was not served."""
         topic = self._by_name.get(name)
         if topic is None:
             return None

@@ -1,8 +1,8 @@
 """Writes the records that share groups give up to their dead letter queues (KIP-1191; Kafka's ShareGroupDLQStateManager).
 
 Rules:
-* The broker writes as itself: neither the member nor the producer of the record needs access to the queue. In return a topic is a queue
-  only if its errors.deadletterqueue.group.enable says so, and if its name begins with errors.deadletterqueue.topic.name.prefix.
+* The broker writes with its own rights: neither the member nor the producer of the record needs access to the queue. Therefore a topic can
+  be a queue only if its errors.deadletterqueue.group.enable is true and its name begins with errors.deadletterqueue.topic.name.prefix.
 * A queue that does not exist is created, with the broker's defaults, only with errors.deadletterqueue.auto.create.topics.enable.
 * The dead letters of a partition go to the queue's partition with the same number, modulo the queue's partition count.
 * Dead letters are written in the order in which their records were given up, one range at a time, as with acks=all.
@@ -76,7 +76,7 @@ class DeadLetterQueues:
         self.requests = Counter[str]()
         self.failed = Counter[str]()
         self.records = Counter[str]()
-        """The number of batches for a queue, of those that it refused, and of its records, by group."""
+        """By group: the batches sent to its queue, the batches that failed, and the records that were written."""
         self._partitions = partitions
         self._catalog = catalog
         self._topics = topics
@@ -103,7 +103,9 @@ class DeadLetterQueues:
                 offset = end
 
     async def _write_some(self, group_id: str, source: Partition, letters: DeadLetters, offset: int) -> int:
-        """Write a batch of dead letters from `offset` on. Return the offset after the last one's. Raises Rejected."""
+        """Write a batch of dead letters for records from `offset` on, with retries. Return the offset after the last of these records.
+        Raises Rejected.
+        """
         for attempt in range(ATTEMPTS):
             try:
                 async with self._one_at_a_time:

@@ -6,8 +6,8 @@ Invariants:
   it next, because acquisitions are never persisted.
 * An acknowledgement is answered when its state is persisted. If the write fails, the records belong to their member again.
 * Each share partition has at most one timer, never later than its next expiring lock. It runs on the broker's clock.
-* A record that is given up is written to the group's dead letter queue once it is persisted that it is archiving. Then it is archived,
-  whether or not that succeeded. No acknowledgement waits for either.
+* A record that is given up is first persisted in the state "archiving", then written to the group's dead letter queue, then archived, even
+  if that write failed. No acknowledgement waits for the write or for the archiving.
 * Whatever may let a waiting fetch complete calls `SharePartitionInUse.wake`.
 """
 
@@ -121,7 +121,7 @@ class SharePartitionManager:
         return list(self._in_use.values())
 
     def find(self, key: SharePartitionKey) -> SharePartitionInUse | None:
-        """Return the share partition if it is in use; it may still be loading."""
+        """Return the share partition, which may still be loading; None if it is not in use."""
         return self._in_use.get(key)
 
     # --- loading -----------------------------------------------------------------------------------------------------------------

@@ -68,7 +68,8 @@ class TimerDriver:
 class Lateness:
     """Measures how late the event loop runs a callback that is due `ms` from now.
 
-    Lateness needs the loop's own time to have passed, too: a test that moves the broker's clock forward makes nothing late.
+    The lateness is the lesser of those by the broker's clock and by the loop's, so a test that moves the broker's clock forward makes no
+    callback late.
     """
 
     __slots__ = ("_clock", "_due_ms", "_due_s", "_loop")
