@@ -207,7 +207,7 @@ def denial_line(check: _Check, api_key: int, count: int, verdict: AclVerdict) ->
 
 
 def rule_of(verdict: AclVerdict) -> str:
-    """Return the rule as in Kafka's audit line, for a principal that is not a super user."""
+    """Return the rule that decided, as Kafka's audit line writes it. The principal is not a super user."""
     if verdict.acl is not None:
         return f"MatchingAcl(acl={text_of(verdict.acl)})"
     return "DefaultAllow" if verdict.allowed else "DefaultDeny"

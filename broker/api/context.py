@@ -96,7 +96,7 @@ class Forwarding(Protocol):
 
     @property
     def versions(self) -> Callable[[int], tuple[int, int] | None]:
-        """Returns the versions of an API that the controller serves; None while they are unknown."""
+        """A function that returns the lowest and highest version of an API that the controller serves; None while they are unknown."""
 
     async def forward(self, request: Message, version: int, client_id: str | None, client: Peer) -> Any:
         """Return the controller's response to the request of `client`. Raises VersionNotKnown, Rejected, CloseConnection."""

@@ -72,19 +72,25 @@ class Api(Generic[RequestT]):
     def on_broker(
         self, *, requires: Operation | None = None
     ) -> Callable[[TypedHandler[Services, RequestT, AnswerT]], TypedHandler[Services, RequestT, AnswerT]]:
-        """Return a decorator for the handler at a broker's listener."""
+        """Return a decorator that registers the handler for brokers' listeners. With `requires`, every request requires this operation on
+        the cluster.
+        """
         return partial(self._serve, ListenerType.BROKER, requires)
 
     def on_controller(
         self, *, requires: Operation | None = None
     ) -> Callable[[TypedHandler[ControllerServices, RequestT, AnswerT]], TypedHandler[ControllerServices, RequestT, AnswerT]]:
-        """Return a decorator for the handler at a controller's listener."""
+        """Return a decorator that registers the handler for controllers' listeners. With `requires`, every request requires this operation
+        on the cluster.
+        """
         return partial(self._serve, ListenerType.CONTROLLER, requires)
 
     def on_both(
         self, *, requires: Operation | None = None
     ) -> Callable[[TypedHandler[AnyServices, RequestT, AnswerT]], TypedHandler[AnyServices, RequestT, AnswerT]]:
-        """Return a decorator for a handler that both listeners share."""
+        """Return a decorator that registers the handler for both kinds of listeners. With `requires`, every request requires this operation
+        on the cluster.
+        """
         return partial(self._serve, ListenerType.BROKER | ListenerType.CONTROLLER, requires)
 
     @property

@@ -204,7 +204,7 @@ class Dispatcher:
         return LargeRequests(self._services.clock, self._services.turns, self._compute, self.budget)
 
     def may_be_so_large(self, frame: Buffer) -> bool:
-        """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES."""
+        """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES, the limit of all requests but Produce."""
         return bytes(frame[:2]) == _PRODUCE_KEY
 
     def at_once(self, peer: Peer, data: bytes, at: int) -> tuple[Reply, int] | None:

@@ -35,7 +35,7 @@ D = TypeVar("D", bound=_DescribedGroup)
 
 
 def own_text(rejected: Rejected) -> str | None:
-    """Return the text of a rejection."""
+    """Return the message of a rejection; None if it has none."""
     return rejected.message or None
 
 

@@ -78,7 +78,7 @@ def _idempotent(ctx: Context[CoordinationServices]) -> InitProducerIdResponse | 
 
 
 async def _when_there_is_one(ctx: Context[CoordinationServices]) -> InitProducerIdResponse:
-    """Wait until a block of producer ids is allocated, as the first requests after a start must, and return a response with an id from it."""
+    """Wait until a block of producer ids is allocated, as the first requests after a start must; return a response with an id from it."""
     try:
         await ctx.services.producer_ids.wait()
     except Rejected as rejected:

@@ -32,7 +32,7 @@ COLUMN: Final = "unserved"
 def unserved(like: Likeness) -> Iterator[Change]:
     """Yield each API, feature or setting of the release that Ottla lacks, or offers with fewer versions or levels.
 
-    `before` has the release's value, `after` Ottla's.
+    In a yielded `Change`, `before` is the release's value and `after` is Ottla's.
     """
     yield from changes(like.table, offered(like))
 

@@ -37,7 +37,7 @@ class Carrier(Protocol):
         """Return the name of a topic, or None for an unknown id."""
 
     def forget_producers(self, topic: str, partition: int | None) -> None:
-        """Delete the producer state of a partition, or of all of the topic's for None. Only a broker can."""
+        """Delete the producer state of a partition or, if `partition` is None, of all partitions of the topic. A gateway does nothing."""
 
 
 @dataclass(slots=True)

@@ -111,7 +111,9 @@ def _with(struct: Any, name: str, value: Any) -> Any:
 
 
 def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
-    """Yield `items` in parts of at most about PART_ELEMENTS elements, each with its element count. `path` and `keys` as for `_pieces`."""
+    """Yield `items` in parts of at most about PART_ELEMENTS elements, each with its element count. `path` and `keys` have the meaning that
+    they have for `_pieces`.
+    """
     part: list[Any] = []
     size = 0
     for piece, elements in _pieces(items, path, keys):
@@ -125,7 +127,7 @@ def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]
 
 
 def _pieces(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
-    """Yield groups of elements that `_cut` puts into one part, each with its element count.
+    """Yield groups of elements that must stay together in one part of a request, each group with its element count.
 
     `path` leads from an item to its nested elements. `keys` has the identifying fields for each level. Items with equal keys are merged; of
     nested elements with equal keys only the last two are kept. An item with many nested elements is yielded several times, each time with

@@ -15,11 +15,13 @@ OF_COORDINATION: Final = {
     ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
 }
-"""The texts of a coordinator's own errors. As in Kafka, only some APIs of share groups send them."""
+"""The messages of errors that a coordinator itself raises. As in Kafka, only some APIs of share groups send them."""
 
 
 def text_of(rejected: Rejected) -> str | None:
-    """Return the text of a rejection."""
+    """Return the error message for a rejection, None if it has none. Errors of the coordinator itself have Kafka's messages
+    (`OF_COORDINATION`).
+    """
     return OF_COORDINATION.get(rejected.code, rejected.message) or None
 
 

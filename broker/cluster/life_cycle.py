@@ -152,7 +152,7 @@ class LifeCycle:
             self._ask_now(now_ms)
 
     def cordon(self, is_cordoned: bool, now_ms: int) -> None:
-        """Report whether the broker's directories accept new replicas (KIP-1066)."""
+        """Report with the next heartbeats whether the broker's directories are cordoned, so that they get no new replicas (KIP-1066)."""
         if is_cordoned is self._is_cordoned:
             return
         self._is_cordoned = is_cordoned

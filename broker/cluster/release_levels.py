@@ -49,7 +49,9 @@ def level_name(level: int) -> str:
 
 
 def metadata_level(release: str) -> int:
-    """Return the level of a release (its last: `4.0`, `4.0.1`), or of a level's name (`4.0-IV2`). Raises `UnknownLevel`."""
+    """Return a level of metadata.version. `release` is a release, which stands for its last level (`4.0`, `4.0.1`), or the name of a level
+    (`4.0-IV2`). Raises `UnknownLevel`.
+    """
     name = ".".join(release.split(".")[:2])
     if name in _VERSIONS_OF_RELEASES:
         name = f"{name}-IV{_VERSIONS_OF_RELEASES[name][-1]}"

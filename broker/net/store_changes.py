@@ -31,7 +31,9 @@ logger = logging.getLogger(__name__)
 
 class StoreChanges:
     """The keystores and truststores of a broker's listeners (`authentication`) and of its connections to other nodes (`keys`), by listener
-    name. `wanted` are all dynamic settings of this broker, as text, by full name.
+    name.
+
+    The argument `wanted` of the methods has all dynamic settings of this broker, as text, by full name.
     """
 
     def __init__(

@@ -351,7 +351,12 @@ class GroupService:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Fetched | asyncio.Future[Fetched]:
-        """Return committed offsets by topic, in the requested order. Raises Rejected for the whole group."""
+        """Return committed offsets by topic, in the requested order; for `topics` None, all of the group. Raises Rejected for the whole
+        group.
+
+        With `require_stable`, an offset with a pending transactional commit has an error. The group checks `member_id` and `member_epoch`,
+        if given. An offset committed for another topic id than that in `topic_ids` is ignored: the topic was created again.
+        """
         shard = self.shards.of(group_id)
         wanted = shard.machine.fetch(
             group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch, topic_ids=topic_ids
@@ -376,7 +381,7 @@ class GroupService:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def now(self) -> Now:
-        """Return the current monotonic and wall time."""
+        """Return the current monotonic and wall-clock time in milliseconds."""
         return Now(self._clock.mono_ms(), self._clock.now_ms())
 
     def _shard_of_members(self, group_id: str) -> _Shard:

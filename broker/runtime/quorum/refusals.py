@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 def no_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
-    """Never grant a vote."""
+    """Return a response that does not grant the vote, and names this node as the leader."""
     error, partition = _checked(voter, request)
     if partition is None:
         return k52.VoteResponse(error_code=error)

@@ -190,8 +190,8 @@ class Job:
         return self._interval if isinstance(self._interval, int) else self._interval()
 
     def wake(self) -> None:
-        """Run the work now, unless it is running or its next run is scheduled. Running work must find new items itself before it
-        returns.
+        """Run the work now, unless it is running or a next run is scheduled (a retry or a periodic one). Running work must find new items
+        itself before it returns.
         """
         if self.task is not None and self.task.done():
             self._ended(self.task)  # the loop would call it a turn later, when the new work would have been missed
