@@ -161,7 +161,7 @@ class ReadOnlyAuthorizer(Authorizer):
     """An authorizer that denies every operation that is not a read, even if ACLs allow it, and also to super users."""
 
     def is_super_user(self, peer: Known) -> bool:
-        """Return False: nobody is authorized for everything."""
+        """Return False: on a read-only node nobody is authorized for everything."""
         return False
 
     def allowed_somewhere(self, request: AuthorizableRequest, operation: Operation, resource: Resource) -> bool:
@@ -182,7 +182,7 @@ class DenialLines:
         self._suppressed = 0
 
     def record(self, check: _Check, api_key: int, count: int, verdict: AclVerdict) -> None:
-        """Log a denial, or count it as suppressed."""
+        """Log a denial in the audit log, or count it as suppressed."""
         window_ms = limits.DENIAL_LINES_WINDOW_MS
         window = self._clock.mono_ms() // window_ms
         if window != self._window_ms:
@@ -198,7 +198,9 @@ class DenialLines:
 
 
 def denial_line(check: _Check, api_key: int, count: int, verdict: AclVerdict) -> str:
-    """Return Kafka's audit line (StandardAuthorizerData.buildAuditMessage)."""
+    """Return the line that Kafka's audit log has for a denial (StandardAuthorizerData.buildAuditMessage). `count` is how often the request
+    names the resource.
+    """
     return (
         f"Principal = {_shown(str(check.principal))} is Denied operation = {Operation(check.operation).name} "
         f"from host = {java_host(check.host)} on resource = {Resource(check.resource).java_name}:LITERAL:{_shown(check.name)} "

@@ -112,11 +112,11 @@ class Sent:
 
     @property
     def total(self) -> int:
-        """The bytes of all topics, including deleted ones; it never decreases."""
+        """The bytes of records sent for all topics, including deleted ones; the number never decreases."""
         return self.of_deleted + sum(self.by_topic.values())
 
     def forget(self, topic: TopicImage) -> None:
-        """Move a deleted topic's bytes to the total of deleted topics."""
+        """Add a deleted topic's sent bytes to the total of deleted topics, and remove its entry."""
         self.of_deleted += self.by_topic.pop(topic.name, 0) + self.by_topic.pop(topic.topic_id, 0)
 
 
@@ -128,7 +128,7 @@ class Traffic:
     to_followers: Sent = field(default_factory=Sent)
 
     def forget(self, topic: TopicImage) -> None:
-        """Move a deleted topic's bytes to the totals of deleted topics."""
+        """Add a deleted topic's bytes, those to consumers and those to followers, to the totals of deleted topics."""
         self.to_consumers.forget(topic)
         self.to_followers.forget(topic)
 

@@ -10,7 +10,9 @@ from ottla.broker.groups.topics_view import MayDescribe, every_topic
 
 
 def describable_topics(ctx: Context[NodeServices]) -> MayDescribe:
-    """Return a predicate for topic names, to be evaluated when the expression is resolved."""
+    """Return a predicate that tells whether the request's client may describe the topic of a given name. It can be called after the
+    request, when a group's regular expression is resolved.
+    """
     if ctx.services.authorizer is None:
         return every_topic
     return lambda name: allowed(ctx, Operation.DESCRIBE, Resource.TOPIC, name, quietly=True)

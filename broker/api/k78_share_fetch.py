@@ -104,8 +104,9 @@ async def _later(ctx: Context[ShareGroupServices], wait_ms: int, response: Share
 
 
 def _session(ctx: Context[ShareGroupServices], request: ShareFetchRequest, group_id: str, member_id: str) -> tuple[ShareSession, Named]:
-    """Begin, continue or end the share session that the request's epoch names. Return it, and the partitions to fetch in order with their
-    topic names (None for an unknown id); none if the session ends. Raises Rejected."""
+    """Begin, continue or end the share session, as the request's epoch says. Return the session, and the partitions to fetch in order with
+    their topic names (None for an unknown id); no partitions if the session ends. Raises Rejected.
+    """
     shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     listed: Named = [
         (TopicPartition(topic.topic_id, partition.partition_index), topic_name(ctx, topic.topic_id))

@@ -23,7 +23,7 @@ class LocalForwarding:
         self._broker = broker
 
     def versions(self, _: int) -> tuple[int, int] | None:
-        """Return None: the controller limits no version, because it is of the same release."""
+        """Return None: the controller in this process is of the broker's release, so it limits the versions of no API."""
         return None
 
     async def forward(self, request: Message, version: int, client_id: str | None, client: Peer) -> Any:

@@ -28,7 +28,7 @@ FORWARDABLE: Final = frozenset(api.key for api in APIS if api.forwarded is not F
 
 @dataclass(frozen=True)
 class Route:
-    """The route of one API at one listener. Versions are inclusive. `load` imports the handler."""
+    """The route of one API at one listener: the versions that are served (both ends inclusive), and `load`, which imports the handler."""
 
     min_version: int
     max_version: int

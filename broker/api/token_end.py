@@ -29,7 +29,9 @@ Decide = Callable[[MetadataImage, TokenRules, Principal, RequestT, int], Effects
 
 
 async def forward_end(ctx: Context[ClusterServices], request: RequestT, response: type[ResponseT]) -> ResponseT:
-    """Check whether the client may use tokens, and forward the request."""
+    """Check whether the client may use delegation tokens, and forward its RenewDelegationToken or ExpireDelegationToken request to the
+    controller.
+    """
     try:
         check_may_ask(ctx.peer)
     except Rejected as error:

@@ -72,7 +72,7 @@ class AclVerdict(NamedTuple):
 
 
 class AclIndex:
-    """A set of ACLs. With `ranges`, hosts can be address ranges."""
+    """A set of ACLs, indexed by resource and principal. With `ranges`, the host of an ACL can be an address range in CIDR notation."""
 
     def __init__(self, acls: Iterable[Acl], *, ranges: bool = False) -> None:
         self._literal: dict[tuple[int, str], _OfPrincipals] = {}
@@ -87,7 +87,7 @@ class AclIndex:
             self.add(acl)
 
     def add(self, acl: Acl) -> None:
-        """Add an ACL."""
+        """Add an ACL to the index."""
         if self._knows_ranges and (network := address_range(acl.host)) is not None:
             self._ranges[acl.host] = network
         kind, length = acl.resource_type, len(acl.resource_name)
@@ -97,7 +97,7 @@ class AclIndex:
             places.setdefault(place, {}).setdefault(acl.principal, {})[id(acl)] = acl
 
     def remove(self, acl: Acl) -> None:
-        """Remove an ACL: the object that was added."""
+        """Remove an ACL from the index. `acl` must be the object that was added."""
         for places, place in self._places(acl):
             of_principals = places[place]
             del of_principals[acl.principal][id(acl)]

@@ -76,12 +76,12 @@ class Catalog:
 
     @property
     def features(self) -> Mapping[str, int]:
-        """The finalized levels above 0, by feature."""
+        """The finalized feature levels above 0, by feature name."""
         return self.image.features
 
     @property
     def next_producer_id(self) -> int:
-        """The first producer id that is in no allocated block."""
+        """The first producer id that is in no block allocated to a broker."""
         return max(self.image.next_producer_id, 0)
 
     def apply(self, records: Iterable[MetadataRecord]) -> ImageChanges:

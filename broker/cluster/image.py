@@ -120,7 +120,7 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether the broker may lead and be in an ISR: it is neither fenced nor shutting down."""
+        """Whether this broker may lead and be in an ISR: it is neither fenced nor shutting down."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online(self, directory: bytes) -> bool:

@@ -52,7 +52,7 @@ class ImageChanges(NamedTuple):
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
-    """Return the difference. Reads both images whole, but skips shared parts."""
+    """Return the difference between two images, part by part. Every part is compared entry by entry, unless the images share the object."""
     configs = map_difference(before.configs, after.configs)
     return ImageChanges(
         features=map_difference(before.features, after.features),

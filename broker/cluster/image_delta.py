@@ -65,31 +65,31 @@ class MapDelta(Generic[K, V]):
         self.changed: dict[K, V | None] = {}
 
     def get(self, key: K) -> V | None:
-        """Return the current value, or None."""
+        """Return the key's current value, changed or from the base map; None if there is none."""
         return self.changed[key] if key in self.changed else self.base.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Set the key's value."""
+        """Set the key's value in the changes; the base map stays unchanged."""
         self.changed[key] = value
 
     def drop(self, key: K) -> None:
-        """Remove the key, if it exists."""
+        """Remove the key in the changes, if it exists; the base map stays unchanged."""
         if key in self.base:
             self.changed[key] = None
         else:
             self.changed.pop(key, None)
 
     def items(self) -> list[tuple[K, V]]:
-        """Return the current keys and values."""
+        """Return the keys and values of the base map with the changes applied."""
         unchanged = [(key, value) for key, value in self.base.items() if key not in self.changed]
         return unchanged + [(key, value) for key, value in self.changed.items() if value is not None]
 
     def differing(self) -> dict[K, V | None]:
-        """Return the changes against the base: new values, None for removed keys."""
+        """Return the changes against the base map: new values by key, None for a removed key."""
         return {key: value for key, value in self.changed.items() if not same(self.base.get(key), value)}
 
     def finish(self) -> Mapping[K, V]:
-        """Return the map with the changes; the base itself if there are none."""
+        """Return a new map with the changes applied; the base map itself if there are none."""
         differing = self.differing()
         if not differing:
             return self.base
@@ -112,7 +112,7 @@ class TopicDelta:
         self.partitions: MapDelta[int, PartitionRegistration] = MapDelta(image.partitions)
 
     def finish(self) -> TopicImage:
-        """Return the topic with the changes; the same object if there are none."""
+        """Return a new topic with its partitions' changes applied; the same object if there are none."""
         partitions = self.partitions.finish()
         return self.image if partitions is self.image.partitions else self.image._replace(partitions=partitions)
 
@@ -136,14 +136,14 @@ class ImageDelta:
         self._tokens = MapDelta(image.delegation_tokens)
 
     def apply(self, record: MetadataRecord) -> None:
-        """Apply one record. Raises `InconsistentRecord`."""
+        """Apply one metadata record to the delta. Raises `InconsistentRecord`; the delta is then unusable."""
         change = _APPLIED.get(type(record))
         if change is None:
             raise InconsistentRecord(f"{type(record).__name__} cannot be part of an image")
         change(self, record)
 
     def finish(self) -> MetadataImage:
-        """Return the next image."""
+        """Return the next image: the base image with all applied records."""
         return MetadataImage(
             features=self._features.finish(),
             brokers=self._brokers.finish(),

@@ -58,7 +58,7 @@ class ImageFeed:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the loaded part of the log ends inside a transaction."""
+        """Whether the loaded part of the log ends inside a metadata transaction (KIP-868)."""
         return self._loader.in_transaction
 
     def load(self, batches: Buffer, committed: int | None) -> list[Published]:

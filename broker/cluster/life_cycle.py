@@ -34,7 +34,7 @@ _CORDONED_LEVEL: Final = 30
 
 
 class State(IntEnum):
-    """Kafka's `BrokerState`, with the same numbers."""
+    """The state of a broker process: Kafka's `BrokerState`, with the same numbers."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -75,7 +75,7 @@ class Incarnation:
     is_resumed: bool = False
 
     def registration(self) -> BrokerRegistrationRequest:
-        """Return the registration request."""
+        """Return the BrokerRegistration request of this incarnation."""
         return BrokerRegistrationRequest(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
@@ -90,7 +90,7 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The settings of intervals and timeouts, in ms."""
+    """The intervals and timeouts of a broker's life cycle, in ms."""
 
     heartbeat_interval_ms: int = 2_000
     registration_timeout_ms: int = 60_000
@@ -125,7 +125,7 @@ class LifeCycle:
         """Failed directories, each with the deadline for reporting it to the controller; None once it was reported."""
 
     def start(self, now_ms: int) -> None:
-        """Start to register."""
+        """Start to register the broker with the controller."""
         self._move(State.STARTING)
         self._patience_ends_ms = now_ms + self._pace.registration_timeout_ms
         self._ask_in(0, now_ms)
@@ -138,7 +138,7 @@ class LifeCycle:
         self._ask_now(now_ms)
 
     def begin_controlled_shutdown(self, now_ms: int) -> None:
-        """Ask the controller to move this broker's leaderships; a broker that does not run yet just ends."""
+        """Ask the controller to move this broker's leaderships to others. If the broker is not running yet, end the life cycle at once."""
         if self.state is State.RUNNING:
             self._move(State.PENDING_CONTROLLED_SHUTDOWN)
             self._ask_now(now_ms)
@@ -165,7 +165,7 @@ class LifeCycle:
         self._ask_now(now_ms)
 
     def end(self) -> None:
-        """End the life cycle: no further request is sent."""
+        """End the broker's life cycle: no further request is sent to the controller."""
         if self.state is not State.SHUTTING_DOWN:
             self._move(State.SHUTTING_DOWN)
         self.due_ms = None
@@ -195,7 +195,7 @@ class LifeCycle:
         return list(in_order_of_ids(self._incarnation.directories)) if self._is_cordoned else []
 
     def answered(self, response: Response | None, now_ms: int) -> None:
-        """Handle the response to `next_request`; None if it failed or timed out."""
+        """Handle the response to the request of `next_request`; `response` is None if the request failed or timed out."""
         request, self._under_way = self._under_way, None
         assert request is not None, "a response without a request"
         if self.state is State.SHUTTING_DOWN:

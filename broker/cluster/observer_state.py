@@ -66,7 +66,7 @@ class ObserverLimits(NamedTuple):
 
 
 class ObservedLog(Protocol):
-    """The methods of `ottla.broker.storage.raft_log.RaftLog` that are used here."""
+    """The methods of `ottla.broker.storage.raft_log.RaftLog` that an observer's decisions use."""
 
     @property
     def end_offset(self) -> int: ...
@@ -83,26 +83,28 @@ class ObservedLog(Protocol):
 
 
 class SendRequest(NamedTuple):
-    """Send this request; then call `answered` or `failed`."""
+    """The action to send a request to a node; then call `answered` or `failed`."""
 
     peer: QuorumNode
     request: FetchRequest | k59.FetchSnapshotRequest
 
 
 class WaitUntil(NamedTuple):
-    """Send nothing before this time, in monotonic ms."""
+    """The action to send no request before a time in monotonic ms."""
 
     until_ms: int
 
 
 class SaveElection(NamedTuple):
-    """Write the election state to disk before anything else."""
+    """The action to write the election state to disk, before any other action."""
 
     election: Election
 
 
 class AppendRecords(NamedTuple):
-    """Append the batches, except those of an epoch greater than `epoch` (KAFKA-18723); then call `appended` with the high watermark."""
+    """The action to append batches to the log, except those of an epoch greater than `epoch` (KAFKA-18723); then call `appended` with the
+    leader's high watermark.
+    """
 
     records: Buffer
     epoch: int
@@ -110,31 +112,32 @@ class AppendRecords(NamedTuple):
 
 
 class TruncateTo(NamedTuple):
-    """Delete the records from `offset` on."""
+    """The action to delete the log's records from `offset` on."""
 
     offset: int
 
 
 class BeginDownload(NamedTuple):
-    """Start to download a snapshot; when it is complete, the log will begin at its end offset."""
+    """The action to start the download of a snapshot. When it is complete, the log begins at the snapshot's end offset."""
 
     snapshot: SnapshotId
 
 
 class WritePart(NamedTuple):
-    """Write the next bytes of the snapshot. After the last ones, complete it atomically, start the log anew at its end offset, and call
-    `appended` with that offset."""
+    """The action to write the next bytes of the snapshot. After the last ones, complete the snapshot atomically, start the log anew at its
+    end offset, and call `appended` with that offset.
+    """
 
     data: Buffer
     is_last: bool
 
 
 class DropDownload(NamedTuple):
-    """Discard the snapshot under download."""
+    """The action to discard the snapshot that is being downloaded."""
 
 
 class LogWarning(NamedTuple):
-    """Log this text for the operator."""
+    """The action to log a warning for the operator."""
 
     text: str
 
@@ -248,12 +251,12 @@ class ObserverState:
     # --- responses -----------------------------------------------------------------------------------------------------------------
 
     def failed(self, peer: QuorumNode, now_ms: int) -> None:
-        """Handle a request without a response."""
+        """Record that a request to `peer` got no response: do not contact it during a backoff that doubles with each failure."""
         times = self._failures[peer] = self._failures.get(peer, 0) + 1
         self._backoff_until_ms[peer] = now_ms + min(self._limits.backoff_ms << min(times - 1, 16), self._limits.backoff_max_ms)
 
     def back_off(self, peer: QuorumNode, now_ms: int) -> None:
-        """Do not contact `peer` during a backoff, because its response was useless."""
+        """Do not contact `peer` during a backoff (controller.quorum.retry.backoff.ms), because its response was useless."""
         self._backoff_until_ms[peer] = now_ms + self._limits.backoff_ms
 
     def answered(self, peer: QuorumNode, response: FetchResponse | k59.FetchSnapshotResponse, now_ms: int) -> list[Action]:

@@ -36,7 +36,7 @@ DIRECTORIES: Final = 17
 ELIGIBLE_LEADER_REPLICAS: Final = 23
 CORDONED_DIRECTORIES: Final = 30
 CONTROLLER_UNREGISTRATION: Final = 33
-"""The levels at which these things can be written first."""
+"""The levels of metadata.version from which on these records, or fields of records, can be written."""
 
 _PARTITION: Final = ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1), (0, 0))
 
@@ -63,7 +63,7 @@ class NotWritable(ValueError):
 
 
 def version_of(record: MetadataRecord, metadata_level: int) -> int:
-    """Return the version in which `record` is written at this level. Raises `NotWritable`."""
+    """Return the version in which `record` is written at this level of metadata.version. Raises `NotWritable`."""
     if isinstance(record, BrokerRegistrationChangeRecord):
         version = _change_version(record)
         needed = {2: DIRECTORIES, 3: CORDONED_DIRECTORIES}.get(version, 0)

@@ -94,7 +94,7 @@ def broker_of(record: RegisterBrokerRecord) -> BrokerRegistration:
 
 
 def changed_broker(before: BrokerRegistration, record: BrokerRegistrationChangeRecord) -> BrokerRegistration:
-    """Return the registration after the change. Raises `InconsistentRecord` for undefined values."""
+    """Return a broker's registration after the change that `record` describes. Raises `InconsistentRecord` for undefined values."""
     if record.fenced not in _FENCED or record.in_controlled_shutdown not in _IN_CONTROLLED_SHUTDOWN:
         raise InconsistentRecord(f"a registration change with undefined values: {record}")
     fenced, in_shutdown = _FENCED[record.fenced], _IN_CONTROLLED_SHUTDOWN[record.in_controlled_shutdown]
@@ -133,7 +133,7 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionRegistrati
 
 
 def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
-    """Return the record that describes the registration."""
+    """Return the record that describes a broker's registration."""
     return RegisterBrokerRecord(
         broker_id=broker.broker_id,
         is_migrating_zk_broker=broker.is_migrating_zk_broker,
@@ -150,7 +150,7 @@ def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
 
 
 def controller_record(controller: ControllerRegistration) -> RegisterControllerRecord:
-    """Return the record that describes the registration."""
+    """Return the record that describes a controller's registration."""
     return RegisterControllerRecord(
         controller_id=controller.controller_id,
         incarnation_id=controller.incarnation_id,

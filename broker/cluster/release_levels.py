@@ -44,7 +44,7 @@ class UnknownLevel(ValueError):
 
 
 def level_name(level: int) -> str:
-    """Return a level's name: `4.3-IV0` for 30."""
+    """Return the name of a level of metadata.version: `4.3-IV0` for 30."""
     return NAMES[level - _LOWEST]
 
 

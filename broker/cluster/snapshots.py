@@ -167,7 +167,7 @@ def _whole_batches(data: memoryview) -> Iterator[tuple[BatchHeader, Iterator[Rec
 
 
 def _fill(values: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Divide the values into batches."""
+    """Divide encoded records into batches, each filled as Kafka's batches are."""
     source = iter(values)
     batch: list[bytes] = []
     size = HEADER_BYTES

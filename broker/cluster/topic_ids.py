@@ -26,7 +26,7 @@ def id_text(topic_id: bytes) -> str:
 
 
 def id_of(text: str) -> bytes:
-    """Return the id of 22 characters. Raises ValueError."""
+    """Return the 16 bytes of a topic id from its text of 22 characters. Raises ValueError."""
     topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     if len(topic_id) != len(ZERO_ID):
         raise ValueError(f"{text!r} is no topic id")

@@ -96,7 +96,9 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
 
 
 def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[MetadataRecord, list[Deleted]]:
-    """Delete the ACLs that match. Raises `Rejected(INVALID_REQUEST)` if one request deletes too many."""
+    """Delete the ACLs that match any of the filters. Return one result per filter. Raises `Rejected(INVALID_REQUEST)` if one request
+    deletes too many.
+    """
     removed: dict[bytes, MetadataRecord] = {}
     results: list[Deleted] = []
     for wanted in filters:

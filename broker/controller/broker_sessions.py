@@ -30,7 +30,7 @@ class BrokerState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the broker is fenced, or may shut down now, so that it neither leads nor is in an ISR."""
+        """Whether a broker in this state neither leads nor is in an ISR: it is fenced, or may shut down now."""
         return self in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
 
 
@@ -60,7 +60,7 @@ class BrokerSessions:
     # --- contact -----------------------------------------------------------------------------------------------------------------
 
     def touch(self, contact: Contact, now_ms: int) -> None:
-        """Extend a session; call it when a heartbeat arrives, before it is queued."""
+        """Extend a broker's session. Call this when a heartbeat arrives, before the heartbeat is queued."""
         self._contacts.pop(contact, None)
         self._contacts[contact] = now_ms
 
@@ -72,11 +72,11 @@ class BrokerSessions:
         self._contacts = {contact: min(at_ms + ms, now_ms) for contact, at_ms in self._contacts.items()}
 
     def forget(self, contact: Contact) -> None:
-        """End a session."""
+        """End the session of a broker's epoch."""
         self._contacts.pop(contact, None)
 
     def is_valid(self, contact: Contact, now_ms: int) -> bool:
-        """Return whether the session has not timed out."""
+        """Return whether the broker has a session with this epoch that has not timed out."""
         at_ms = self._contacts.get(contact)
         return at_ms is not None and not self._is_over(at_ms, now_ms)
 
@@ -109,7 +109,7 @@ class BrokerSessions:
             self._reports[broker_id] = report._replace(shutdown_offset=offset)
 
     def remove(self, broker_id: int) -> None:
-        """Remove a broker that was unregistered or restarted."""
+        """Remove the reported state of a broker that was unregistered or restarted."""
         self._reports.pop(broker_id, None)
 
     def state(self, broker_id: int) -> BrokerState:

@@ -36,7 +36,9 @@ REMOVED_AT_ONCE_MAX: Final = 1000
 
 
 class TokenRules(NamedTuple):
-    """`delegation.token.secret.key`, `….max.lifetime.ms`, `….expiry.time.ms`."""
+    """The settings of delegation tokens: `delegation.token.secret.key`, `delegation.token.max.lifetime.ms` and
+    `delegation.token.expiry.time.ms`.
+    """
 
     secret: str | None = None
     max_lifetime_ms: int = 604_800_000
@@ -44,7 +46,7 @@ class TokenRules(NamedTuple):
 
 
 def rules_of(settings: BrokerSettings) -> TokenRules:
-    """Return the rules in a node's settings; an empty secret counts as none."""
+    """Return a node's settings of delegation tokens. An empty secret counts as none."""
     return TokenRules(
         settings.delegation_token_secret_key or None,
         settings.delegation_token_max_lifetime_ms,
@@ -53,7 +55,7 @@ def rules_of(settings: BrokerSettings) -> TokenRules:
 
 
 class NewToken(NamedTuple):
-    """A token and its HMAC."""
+    """A created delegation token and its HMAC."""
 
     record: DelegationTokenRecord
     hmac: bytes
@@ -68,7 +70,7 @@ def create_token(
     *,
     random_bytes: Callable[[int], bytes],
 ) -> Effects[MetadataRecord, NewToken]:
-    """Create a token for the named owner, or else for the requester. Raises Rejected."""
+    """Create a delegation token for the owner that the request names, or else for the requester. Raises Rejected."""
     secret = _secret(image, rules)
     owner = owner_of(request, requester)
     lifetime_ms = min(request.max_lifetime_ms, rules.max_lifetime_ms) if request.max_lifetime_ms > 0 else rules.max_lifetime_ms

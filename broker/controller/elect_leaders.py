@@ -79,7 +79,7 @@ def elect_unclean_leaders(state: ControllerState) -> Effects[MetadataRecord, boo
 
 
 def has_preferred_leader(partition: PartitionRegistration) -> bool:
-    """Return whether the first replica is the leader."""
+    """Return whether the partition's leader is its preferred replica, the first in the replica list."""
     return partition.leader == next(iter(partition.replicas), NO_LEADER)
 
 

@@ -33,7 +33,7 @@ _NEEDS: Final[Mapping[str, int]] = {ELR_VERSION: ELIGIBLE_LEADER_REPLICAS}
 
 
 class UpgradeType(IntEnum):
-    """The kind of change that a request allows (KIP-778)."""
+    """The kind of feature change that a request allows (KIP-778)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2

@@ -38,7 +38,7 @@ class Beat:
 
     @property
     def should_shut_down(self) -> bool:
-        """Whether the broker may shut down now."""
+        """Whether the broker may shut down now; the field of the same name in the response."""
         return self.state is BrokerState.SHUTDOWN_NOW
 
 

@@ -45,13 +45,17 @@ class _AffectedBrokers(NamedTuple):
 
 
 def broker_fenced(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """Fence a broker: its session timed out, or it stops."""
+    """Return the records that remove a broker from all ISRs and from leadership, and fence it, because its session has timed out or it
+    stops.
+    """
     epoch = state.image.brokers[broker_id].epoch
     return [*broker_gone(state, broker_id), BrokerRegistrationChangeRecord(broker_id, epoch, fenced=FENCE)]
 
 
 def broker_unfenced(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """Unfence a broker: it has caught up with the metadata."""
+    """Return the records that unfence a broker, because it has caught up with the metadata, and make it leader of partitions without a
+    leader if it may lead them.
+    """
     epoch = state.image.brokers[broker_id].epoch
     return [
         BrokerRegistrationChangeRecord(broker_id, epoch, fenced=UNFENCE),
@@ -60,7 +64,7 @@ def broker_unfenced(state: ControllerState, broker_id: int) -> list[MetadataReco
 
 
 def broker_unregistered(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """Unregister a broker."""
+    """Return the records that remove a broker from all ISRs, ELRs and leadership, and unregister it."""
     return [
         *broker_gone(state, broker_id),
         *_changes(state, lambda partition: broker_id in partition.elr, _AffectedBrokers(removed=broker_id)),
@@ -69,14 +73,15 @@ def broker_unregistered(state: ControllerState, broker_id: int) -> list[Metadata
 
 
 def broker_shutting_down(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """Start a broker's controlled shutdown: its leaderships move away before it stops."""
+    """Return the records that start a broker's controlled shutdown: its leaderships move to other brokers before it stops."""
     broker = state.image.brokers[broker_id]
     shutdown = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
     return [*(shutdown if not broker.in_controlled_shutdown else ()), *broker_gone(state, broker_id)]
 
 
 def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -> list[MetadataRecord]:
-    """Remove the broker's former incarnation from all ISRs, before the registration of the new one is written.
+    """Return the records that remove the broker's former incarnation from all ISRs and from leadership. They precede the registration of
+    the new incarnation.
 
     After an unclean shutdown the broker may lack records, and is not an eligible leader any more (KIP-966).
     """
@@ -89,7 +94,7 @@ def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -
 
 
 def broker_gone(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """Remove the broker from all ISRs."""
+    """Return the records that remove a broker from all ISRs and from leadership."""
     return _changes(state, lambda partition: broker_id in partition.isr, _AffectedBrokers(removed=broker_id))
 
 

@@ -28,7 +28,7 @@ EPOCH_KEPT_BY_SHRINKING: Final = 12
 
 
 class ElectionKind(Enum):
-    """Which replicas may be elected."""
+    """The kind of a leader election: which replicas may become leader."""
 
     ONLINE = auto()
     """The leader stays if it may; otherwise the first ISR member becomes leader."""

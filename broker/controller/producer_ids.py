@@ -21,7 +21,7 @@ BLOCK_SIZE: Final = 1000
 
 
 def allocate_block(catalog: Catalog, node_id: int, broker_epoch: int = -1) -> Effects[MetadataRecord, range]:
-    """Allocate the next block to broker `node_id`. Raises Rejected if all 2^63 ids are used up."""
+    """Allocate the next block of producer ids to broker `node_id`. Raises Rejected if all 2^63 ids are used up."""
     start = catalog.next_producer_id
     if start > INT64_MAX - BLOCK_SIZE:
         raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producer ids.")
@@ -30,6 +30,6 @@ def allocate_block(catalog: Catalog, node_id: int, broker_epoch: int = -1) -> Ef
 
 
 def allocate_block_to(state: ControllerState, broker_id: int, broker_epoch: int) -> Effects[MetadataRecord, range]:
-    """Allocate the next block to a cluster broker. Raises Rejected: STALE_BROKER_EPOCH, or if all ids are used up."""
+    """Allocate the next block of producer ids to a cluster broker. Raises Rejected: STALE_BROKER_EPOCH, or if all ids are used up."""
     state.broker(broker_id, broker_epoch)
     return allocate_block(state.catalog, broker_id, broker_epoch)

@@ -45,7 +45,7 @@ _PORTS: Final = range(1, 2**16)
 
 
 class _Named(Protocol):
-    """A listener in a request."""
+    """A listener in a BrokerRegistration or ControllerRegistration request."""
 
     name: str
     host: str
@@ -54,7 +54,7 @@ class _Named(Protocol):
 
 
 class _Ranged(Protocol):
-    """A feature in a request."""
+    """A feature, with its supported levels, in a BrokerRegistration or ControllerRegistration request."""
 
     name: str
     min_supported_version: int

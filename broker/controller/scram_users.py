@@ -65,7 +65,7 @@ def alter_scram_users(
 
 
 def _check(image: MetadataImage, change: Change) -> None:
-    """Raise Rejected for an invalid change."""
+    """Raise Rejected if a user's SCRAM credential cannot be created or deleted as the request asks."""
     if image.features.get(METADATA_VERSION, 0) < SCRAM:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not change.name:

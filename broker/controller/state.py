@@ -44,9 +44,9 @@ _MARKS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionR
 
 @dataclass(frozen=True, slots=True)
 class SoftEffects(Effects[MetadataRecord, ResponseT]):
-    """Effects that also change in-memory state: `settle` is called with the offset of the last record after all were applied.
+    """Effects that also change in-memory state: after all records were applied, `settle` is called with the offset of the last one.
 
-    Without records it gets the offset of the log's last record.
+    Without records, `settle` gets the offset of the log's last record.
     """
 
     settle: Callable[[int], None]
@@ -119,7 +119,7 @@ class ControllerState:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata, with every decision applied."""
+        """The metadata image after every decision so far, committed or not."""
         return self.catalog.image
 
     @property

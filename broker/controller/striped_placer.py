@@ -22,7 +22,7 @@ RandomBelow = Callable[[int], int]
 
 
 class UsableBroker(NamedTuple):
-    """A broker that can get replicas."""
+    """A broker on which replicas of new partitions can be placed."""
 
     broker_id: int
     rack: str | None
@@ -89,7 +89,7 @@ class _Rack:
 
 
 class _Racks:
-    """The racks, taken round-robin: each partition starts with the next rack."""
+    """The racks of the cluster, taken round-robin: the placement of each new partition starts one rack further."""
 
     def __init__(self, brokers: Iterable[UsableBroker], below: RandomBelow) -> None:
         self._below = below

@@ -39,7 +39,7 @@ class AddressBook:
 
     @property
     def ports(self) -> dict[int, int]:
-        """The gateway's port of each broker, by node id."""
+        """The port that the gateway has opened for each broker, by node id."""
         return dict(self._ports)
 
     def candidates(self, node_id: int | None) -> list[Address]:
@@ -98,5 +98,5 @@ class ClientsView:
         return self._book.exchange(self._own_host, node_id, host, port)
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Store a topic's id and name (`AddressBook.learn`)."""
+        """Store a topic's id and name, which a response of the cluster has named (`AddressBook.learn`)."""
         self._book.learn(topic_id, name)

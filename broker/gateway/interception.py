@@ -152,7 +152,7 @@ class InterceptedRequest:
         return self._response(arrival, call)
 
     def answered(self, frame: memoryview, view: AddressView) -> None:
-        """Process the cluster's response to the oldest pending `ask`."""
+        """Complete the oldest pending `ask` with the cluster's response in `frame`."""
         future = self._pending.pop(0)
         if not future.done():
             future.set_result((frame, view))
@@ -185,7 +185,7 @@ class InterceptedRequest:
         self._pending.clear()
 
     def over(self) -> None:
-        """Call `on_over`, unless that was done: the request needs the cluster no longer."""
+        """Call `on_over`, if it was not called yet, because the request no longer needs the connection to the cluster."""
         on_over, self._on_over = self._on_over, None
         if on_over is not None:
             on_over(self)

@@ -64,8 +64,8 @@ class _InFlightRequest:
 
 
 class Passage:
-    """The bytes of one connection, the gateway's `number`th. `on_change` is called when an intercepted request has continued on its own:
-    the caller then writes the output, and checks `needs_cluster`.
+    """The bytes of one connection, the gateway's `number`th. `on_change` is called when an intercepted request has made progress although
+    no bytes arrived: the caller then writes the output, and checks `needs_cluster`.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Passage:
         return self._requests.held_bytes + self._responses.held_bytes + self._rewriting_bytes
 
     def from_client(self, data: Buffer) -> None:
-        """Process bytes of the client. Raises ProtocolError, after which the connection has to end."""
+        """Process bytes received from the client. Raises ProtocolError, after which the connection has to end."""
         self._is_fed = True
         try:
             self._requests.feed(data, self._to_cluster)
@@ -146,7 +146,7 @@ class Passage:
             self._is_fed = False
 
     def from_cluster(self, data: Buffer) -> None:
-        """Process bytes of the cluster. Raises ProtocolError, after which the connection has to end."""
+        """Process bytes received from the cluster. Raises ProtocolError, after which the connection has to end."""
         self._is_fed = True
         try:
             self._responses.feed(data, self._to_client)
@@ -279,7 +279,7 @@ class Passage:
             self.ends = True
 
     def resume(self) -> None:
-        """Continue with the client's next request, after `on_change`. Raises ProtocolError."""
+        """Continue with the client's next request when `on_change` has reported progress of an intercepted one. Raises ProtocolError."""
         self._is_fed = True
         try:
             self._requests.resume(self._to_cluster)

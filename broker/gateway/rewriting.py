@@ -34,7 +34,7 @@ class AddressView(Protocol):
         """Store a broker's address in the cluster, and return the gateway's address for that broker. Raises ProtocolError."""
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Store a topic's id and name."""
+        """Store a topic's id and name, which a response of the cluster has named."""
 
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def is_understood(api_key: int, version: int) -> bool:
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Run all steps now, on this thread, and return the result."""
+    """Run all steps of a rewriting now, on this thread, and return the result."""
     result = None
     try:
         while True:

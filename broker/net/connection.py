@@ -90,7 +90,7 @@ class Shared:
         return self._empty
 
     def forget(self, connection: Connection) -> None:
-        """Remove a closed connection."""
+        """Remove a closed connection from the open connections."""
         self.connections.pop(connection, None)
         self.starved.pop(connection, None)
         if not self.connections and self._empty is not None and not self._empty.done():
@@ -314,7 +314,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Release everything that the connection holds, and notify its observers."""
+        """Release everything that the closed connection holds, and call its `on_closed` callbacks."""
         shared = self._shared
         self._session.lost()
         self._release_output()
@@ -353,12 +353,12 @@ class Connection(asyncio.Protocol):
         return abs(self._last_counted[0] - unhandled) + abs(self._last_counted[1] - output)
 
     def stop_reading(self) -> None:
-        """Stop gracefully: answer the requests in flight, then close."""
+        """Stop the connection gracefully: answer the requests in flight, then close."""
         self._session.stop_reading()
         self.flush()
 
     def abort(self) -> None:
-        """Close at once, without waiting for unsent output."""
+        """Close the connection at once, without waiting for unsent output."""
         self._session.lost()
         self._transport.abort()
 

@@ -115,7 +115,7 @@ class Gateway:
 
     @property
     def ports(self) -> list[int]:
-        """The port for any broker, then those of the brokers that are known, by node id."""
+        """The gateway's ports: the one for any broker, then those of the known brokers, by node id."""
         return [self._port, *(port for _, port in sorted(self.book.ports.items()))]
 
     def greeting(self) -> str:

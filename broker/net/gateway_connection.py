@@ -163,7 +163,7 @@ class _Side(asyncio.Protocol):
             self._connection.lost()
 
     def release(self) -> None:
-        """Drop the reference to the connection, which has ended."""
+        """Drop the reference from this side to its connection, which has ended."""
         self._connection = None
 
     def write(self, buffers: list[Any]) -> None:
@@ -306,7 +306,7 @@ class GatewayConnection:
         self._account()
 
     def _release(self) -> None:
-        """Cancel the tasks that still run, and drop the references that form cycles."""
+        """Cancel the tasks of this connection that still run, and drop the references that form cycles."""
         for running in (self._ending, self._dialling, self._rewriting):
             if running is not None:
                 running.cancel()
@@ -320,7 +320,7 @@ class GatewayConnection:
         return self._passage.held_bytes + self.client.unsent() + self._cluster.unsent()
 
     def moved_bytes(self) -> int:
-        """Return by how much `held_bytes` changed since the last call."""
+        """Return by how much `held_bytes` changed since the last call of this method."""
         before, self._last_held = self._last_held, self.held_bytes()
         return abs(self._last_held - before)
 

@@ -152,7 +152,7 @@ class FetchedKeys:
 
 
 class _SameScheme(HTTPRedirectHandler):
-    """Follow no redirect from https to http, as in Java."""
+    """A redirect handler that follows no redirect from https to http, as in Java."""
 
     def redirect_request(self, request: Request, *args: Any) -> Request | None:
         made = super().redirect_request(request, *args)

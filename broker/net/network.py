@@ -18,7 +18,7 @@ class BoundAddress(Protocol):
 
     @property
     def port(self) -> int:
-        """The port, also if port 0 was requested."""
+        """The bound port, also if port 0 was requested."""
         ...
 
     async def accept(self, make: MakeProtocol, backlog: int) -> None:
@@ -31,7 +31,7 @@ class BoundAddress(Protocol):
 
 
 class Network(Protocol):
-    """Binds addresses and connects to them."""
+    """A network: binds addresses, and connects to them."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
         """Bind an address (port 0: any port). Raises OSError if it is not available."""

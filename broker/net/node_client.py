@@ -155,7 +155,7 @@ class NodeClient:
         self._opened(wire)
 
     async def _reach(self, wire: Wire) -> None:
-        """Connect the wire. Raises OSError or LinkBroken."""
+        """Establish the connection of `wire`. Raises OSError or LinkBroken."""
         await self._network.connect(self.node.host, self.node.port, lambda: wire)
 
     def _opened(self, wire: Wire) -> None:
@@ -176,7 +176,7 @@ class NodeClient:
         return self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
     def _send(self, wire: Wire, pending: _PendingRequest) -> None:
-        """Send a request at the highest common version. If there is none, fail it at once."""
+        """Send a pending request at the highest version that both nodes support. If there is none, fail the request at once."""
         if pending.answer.done():
             return
         request = pending.request

@@ -166,13 +166,15 @@ class TlsTransport:
         self.is_closing, self.abort = tls.is_closing, tls.abort
 
     def pause_reading(self) -> None:
-        """Stop delivering data."""
+        """Stop delivering received data to the connection."""
         self._is_paused = True
         self._tls.pause_reading()
         self._plain.pause_reading()
 
     def resume_reading(self) -> None:
-        """Resume. TLS delivers its decrypted data first; TCP is read again from the loop's next turn on."""
+        """Deliver received data to the connection again. TLS delivers its decrypted data first; TCP is read again from the loop's next turn
+        on.
+        """
         self._is_paused = False
         self._tls.resume_reading()
         asyncio.get_running_loop().call_soon(self._read_on)
@@ -182,7 +184,7 @@ class TlsTransport:
             self._plain.resume_reading()
 
     def close(self) -> None:
-        """Close after the unsent output is written and the peer has closed its side."""
+        """Close the transport after the unsent output is written and the peer has closed its side."""
         self._plain.resume_reading()
         self._tls.close()
 
@@ -205,7 +207,7 @@ class TlsTransport:
             self._tls.write(b"".join(small))
 
     def get_write_buffer_size(self) -> int:
-        """Return the number of bytes that the operating system has not accepted."""
+        """Return the number of written bytes that the operating system has not accepted yet."""
         return self._tls.get_write_buffer_size() + self._plain.get_write_buffer_size()
 
 

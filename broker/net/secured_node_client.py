@@ -119,7 +119,9 @@ class SecuredNodeClient(NodeClient):
         self._opened(wire)
 
     def _closed_by_peer(self, why: str) -> None:
-        """Fail after the peer's last response has been processed, because it may explain why the peer closed the connection."""
+        """Break the connection, because the peer has closed it; during the setup only in the loop's next turn, after the peer's last
+        response was processed, which may explain the reason.
+        """
         opening = self._opening
         if opening is None:
             self._break(why)

@@ -84,12 +84,12 @@ class Server:
         shared.timers.schedule(shared.mono_ms() + every, sweep)
 
     def close(self) -> None:
-        """Stop accepting and reading; requests in flight are still answered."""
+        """Stop accepting connections and reading from them; requests in flight are still answered."""
         for connection in self._last_connections():
             connection.stop_reading()
 
     def abort(self) -> None:
-        """Close everything at once; requests in flight are not answered."""
+        """Close all listeners and connections at once; requests in flight are not answered."""
         for connection in self._last_connections():
             connection.abort()
 
@@ -104,7 +104,7 @@ class Server:
                 connection.abort()
 
     def _last_connections(self) -> list[Connection]:
-        """Stop accepting and return the remaining connections."""
+        """Stop accepting connections, and return those that are still open."""
         for place in self._places:
             place.close()
         if self._shared is None:

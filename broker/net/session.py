@@ -107,7 +107,7 @@ class Session:
         """Set by the shell while a quota throttles the client (KIP-219)."""
 
     def serve(self, handle: Handle, at_once: AtOnce, max_request_bytes: int) -> None:
-        """Replace the handlers and the frame limit, from the next frame on."""
+        """Replace the session's handlers and its limit for a frame's size, from the next frame on."""
         self._handle, self._at_once = handle, at_once
         self._reader.max_bytes = max_request_bytes
 

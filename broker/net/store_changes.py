@@ -43,7 +43,7 @@ class StoreChanges:
         self._authentication = {name: at_listener.tls for name, at_listener in authentication.items() if at_listener.tls is not None}
 
     def check(self, wanted: Mapping[str, str]) -> None:
-        """Validate new store settings without applying them. Raises Rejected(INVALID_REQUEST)."""
+        """Validate new keystore and truststore settings without applying them. Raises Rejected(INVALID_REQUEST)."""
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
@@ -55,7 +55,7 @@ class StoreChanges:
                     raise Rejected(ErrorCode.INVALID_REQUEST, text) from error
 
     def take(self, wanted: Mapping[str, str]) -> None:
-        """Apply new store settings, and read modified files again. On an error, log it and keep the previous stores."""
+        """Apply new keystore and truststore settings, and read modified files again. On an error, log it and keep the previous stores."""
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)

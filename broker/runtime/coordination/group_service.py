@@ -492,7 +492,7 @@ def new_member_id(prefix: str, random_bytes: Callable[[int], bytes]) -> str:
 
 
 def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
-    """Return an id for a member that sent none (version 0 of ConsumerGroupHeartbeat)."""
+    """Return a member id for a client that sent none (version 0 of ConsumerGroupHeartbeat)."""
     from uuid import UUID  # noqa: PLC0415 # keeps it out of the start-up time
 
     return str(UUID(bytes=random_bytes(16), version=4))

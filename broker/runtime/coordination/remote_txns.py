@@ -68,7 +68,7 @@ class RemoteTxns:
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=False))
 
     def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
-        """Ask whether each partition belongs to the open transaction; changes nothing."""
+        """Ask the coordinator whether each partition belongs to the open transaction. Nothing is changed."""
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=True))

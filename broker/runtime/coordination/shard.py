@@ -84,7 +84,7 @@ class Machine(Protocol[RecordT_contra]):
 
 
 class ShardState(Enum):
-    """The state of a shard."""
+    """The state of a shard: whether its partition is loaded and served."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -273,7 +273,7 @@ class Shard(Generic[RecordT, MachineT]):
 
 
 def failure_of(done: asyncio.Future[None]) -> Rejected | None:
-    """Return the error of a completed write; None if its records are committed."""
+    """Return the error with which the future of a write has completed; None if its records are committed."""
     if done.cancelled():
         return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = done.exception()

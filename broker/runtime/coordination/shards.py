@@ -133,11 +133,11 @@ class Shards(Generic[ShardT]):
 
     @property
     def exist(self) -> bool:
-        """Whether the topic exists."""
+        """Whether the internal topic of these shards exists."""
         return self._partition_count() > 0
 
     async def create_topic(self) -> None:
-        """Create the topic. Raises Rejected."""
+        """Create the internal topic of these shards. Raises Rejected."""
         await self._create_topic(self._topic)
 
     def of(self, key: str) -> ShardT:

@@ -41,7 +41,7 @@ _CLASSES: Final[dict[type[StateOperation[Any]], _Classes]] = {
 
 
 def request_for(operations: Sequence[StateOperation[Any]]) -> Message:
-    """Return the request that carries these operations."""
+    """Return the request that carries these operations, which are of one kind and on one group."""
     classes = _CLASSES[type(operations[0])]
     topics: dict[bytes, list[Any]] = {}
     for operation in operations:

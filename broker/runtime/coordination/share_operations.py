@@ -25,7 +25,7 @@ class StateOperation(ABC, Generic[ResultT]):
 
 @dataclass(frozen=True, slots=True)
 class InitializeOperation(StateOperation[None]):
-    """Initializes the state with a state epoch and a start offset (InitializeShareGroupState)."""
+    """Initializes a share partition's state with a state epoch and a start offset (InitializeShareGroupState)."""
 
     state_epoch: int
     start_offset: int
@@ -36,7 +36,7 @@ class InitializeOperation(StateOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class ReadOperation(StateOperation[ReadState]):
-    """Reads the state and stores the partition's leader epoch (ReadShareGroupState)."""
+    """Reads a share partition's state and stores the partition's leader epoch (ReadShareGroupState)."""
 
     leader_epoch: int
 
@@ -46,7 +46,7 @@ class ReadOperation(StateOperation[ReadState]):
 
 @dataclass(frozen=True, slots=True)
 class WriteOperation(StateOperation[None]):
-    """Writes the changed delivery states (WriteShareGroupState)."""
+    """Writes the changed delivery states of a share partition (WriteShareGroupState)."""
 
     state: WrittenState
 
@@ -56,7 +56,7 @@ class WriteOperation(StateOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOperation(StateOperation[None]):
-    """Deletes the state (DeleteShareGroupState)."""
+    """Deletes a share partition's state (DeleteShareGroupState)."""
 
     def run(self, persister: Persister) -> asyncio.Future[None] | None:
         return persister.delete(self.key)
@@ -64,7 +64,9 @@ class DeleteOperation(StateOperation[None]):
 
 @dataclass(frozen=True, slots=True)
 class SummaryOperation(StateOperation[StateSummary]):
-    """Reads the state's start offset, state epoch and leader epoch, without its delivery states (ReadShareGroupStateSummary)."""
+    """Reads the start offset, state epoch and leader epoch of a share partition's state, without its delivery states
+    (ReadShareGroupStateSummary).
+    """
 
     def run(self, persister: Persister) -> StateSummary | asyncio.Future[StateSummary]:
         return persister.summary(self.key)

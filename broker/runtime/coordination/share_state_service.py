@@ -81,7 +81,7 @@ class ShareStateService:
         await self.shards.load()
 
     def stop(self) -> None:
-        """Stop all work."""
+        """Stop the share coordinator: end all its shards."""
         self.shards.stop()
 
     def find(self, key: SharePartitionKey) -> ShareState | None:

@@ -35,7 +35,9 @@ class LocalMarkers:
         self._groups = groups
 
     def write(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """Write one marker. Raises Rejected; then nothing was written."""
+        """Write a transaction marker to a partition that this broker leads. Return None if it is committed already, or a future that is
+        done when it is. Raises Rejected; then nothing was written.
+        """
         topic, index = place
         if topic == CONSUMER_OFFSETS:
             return self._groups.write_marker(index, marker)

@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The response to a producer: an error, or the producer id and epoch to use from now on."""
+    """The coordinator's response to a producer: an error, or the producer id and epoch to use from now on."""
 
     error: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
@@ -117,7 +117,7 @@ class TxnService:
         await self.shards.load()
 
     def stop(self) -> None:
-        """Stop all work; the next start continues what is unfinished."""
+        """Stop the transaction coordinator; the next start continues unfinished transactions."""
         self.shards.stop()
         self._completion.stop()
 
@@ -159,7 +159,7 @@ class TxnService:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """Open the transaction or add partitions to it."""
+        """Open the transaction or add partitions to it. Return the error code, or a future of it until the change is committed."""
         now_ms = self._clock.now_ms()
         return self._run(
             transactional_id,
@@ -172,7 +172,7 @@ class TxnService:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
     ) -> Verified | asyncio.Future[Verified]:
-        """Return for each partition whether it belongs to the open transaction; changes nothing."""
+        """Return for each partition NONE if it belongs to the open transaction, otherwise an error. Nothing is changed."""
         if not transactional_id:
             return decide.verify_partitions(None, transactional_id, producer_id, epoch, partitions)
         try:
@@ -186,7 +186,7 @@ class TxnService:
     def end_txn(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
     ) -> Answer | asyncio.Future[Answer]:
-        """Commit or abort. The response waits until the decision is committed, not for the markers."""
+        """Commit or abort the transaction. The response waits until the decision is committed, not for the markers."""
         return self._run(
             transactional_id,
             _answer,

@@ -45,11 +45,15 @@ class TxnPartitions(Protocol):
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> Answer:
-        """Open the transaction or add partitions to it. A future fails with Rejected."""
+        """Open the transaction or add partitions to it. Return one error code for all partitions or one for each, or a future of that,
+        which fails with Rejected if the coordinator cannot be reached.
+        """
         ...
 
     def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
-        """Return for each partition whether it belongs to the open transaction; changes nothing. A future fails with Rejected."""
+        """Return the error code of each partition: NONE if it belongs to the open transaction. Nothing is changed. A returned future fails
+        with Rejected if the coordinator cannot be reached.
+        """
         ...
 
 

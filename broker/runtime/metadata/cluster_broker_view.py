@@ -19,7 +19,7 @@ NO_CONTROLLER: Final = -1
 
 
 class ClusterBrokerView(ClusterView):
-    """The view of a cluster broker. `choose` picks one of several brokers at random."""
+    """The cluster as a cluster broker reports it to clients. `choose` picks one of several brokers at random."""
 
     def __init__(self, catalog: Catalog, partitions: Partitions, node_id: int, *, choose: Callable[[Sequence[int]], int]) -> None:
         super().__init__(catalog, partitions, node_id)

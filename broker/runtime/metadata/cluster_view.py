@@ -69,7 +69,7 @@ class ClusterView:
 
     @property
     def controller_id(self) -> int:
-        """The node that clients take for the controller; -1 if there is none."""
+        """The id of the node that responses name as the controller; -1 if there is none."""
         return self._node_id
 
     def brokers(self, at: ClientListener) -> list[BrokerNode]:

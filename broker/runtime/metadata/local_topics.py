@@ -38,7 +38,7 @@ class LocalTopics:
         self._auto_creation = AutoCreation(nursery)
 
     async def allocate_producer_ids(self) -> range:
-        """Return a block of producer ids that no other request got. Raises Rejected if none are left."""
+        """Return a block of producer ids that was never returned before. Raises Rejected if none are left."""
         decide = partial(allocate_block_to, broker_id=self._settings.node_id, broker_epoch=self._broker_epoch)
         return await self._active.run(decide)
 

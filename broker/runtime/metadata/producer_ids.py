@@ -41,7 +41,7 @@ class ProducerIds:
         self._asking: asyncio.Future[None] | None = None
 
     def take(self) -> int:
-        """Return an id that was never returned before. Raises NoProducerId."""
+        """Return a producer id that was never returned before. Raises NoProducerId."""
         if self._next == self._end:
             self._begin_block()
         given = self._next

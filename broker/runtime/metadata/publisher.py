@@ -296,7 +296,7 @@ class Publisher:
                 await asyncio.sleep(0)
 
     def _is_known(self, replica: LocalReplica) -> bool:
-        """Return whether the replica has a directory, or is known to be offline."""
+        """Return whether the replica has a log directory, or is known to be offline."""
         key = (replica.topic.name, replica.index)
         served = self._partitions.by_name(replica.topic.name)
         return key in self._log_dir.logs or key in self._log_dir.failed or (served is not None and replica.index in served.offline)
@@ -336,7 +336,7 @@ class Publisher:
             self._log_dir.removal_checkpoint()()
 
     def _log_config_at_start(self, name: str, known: dict[frozenset[tuple[str, str]], LogConfig]) -> LogConfig:
-        """Return a topic's configuration. Topics with the same overrides (most have none) share one object, by `known`."""
+        """Return a topic's log configuration. Topics with the same overrides (most have none) share one object, which is cached in `known`."""
         overrides = self._catalog.configs(ResourceType.TOPIC, name)
         for key in overrides.keys() - usable_overrides(overrides, self._settings).keys():
             logger.warning("topic %s: %s=%s is not a valid setting and is ignored", name, key, overrides[key])
@@ -346,7 +346,7 @@ class Publisher:
         return known[found]
 
     def _take_over(self, log: PartitionLog, config: LogConfig) -> None:
-        """Apply the settings in force to a log found at the start."""
+        """Apply the topic's and the broker's settings to a log that the start has found on disk."""
         log.config = config
         self._set_producer_settings(log)
         log.expire_producers(self._nursery.clock.now_ms())  # only now: the expiration may be a dynamic setting, known since the replay

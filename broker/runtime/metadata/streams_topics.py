@@ -20,7 +20,7 @@ CONTROLLERS_CHOICE = -1
 
 
 class _Failure(NamedTuple):
-    """Why a topic could not be created, and until when (monotonic ms) that is remembered."""
+    """The reason for which a topic could not be created, and the monotonic ms until which it is kept."""
 
     until_ms: int
     reason: str

@@ -89,7 +89,7 @@ class ControllerChannel:
             self._next()
 
     async def _turn(self, deadline_ms: int | None) -> None:
-        """Wait until the calls before this one have ended. Raises ControllerUnreachable."""
+        """Wait until all earlier calls of this channel have ended. Raises ControllerUnreachable."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.append(turn)
         self._next()

@@ -74,7 +74,7 @@ class DirectoryAssignments:
             self._worker.wake()
 
     def _lies_elsewhere(self, tp: TopicIdPartition) -> bool:
-        """Return whether metadata places this broker's replica in another directory."""
+        """Return whether metadata places this broker's replica of the partition in another directory than the one in which it is."""
         image = self._catalog.image
         topic = image.topics.get(tp[0])
         partition = None if topic is None else topic.partitions.get(tp[1])

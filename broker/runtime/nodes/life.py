@@ -83,7 +83,7 @@ class BrokerLife:
         return self._life.epoch
 
     def start(self) -> None:
-        """Start to register."""
+        """Start to register the broker with the controller."""
         logger.info("Incarnation %s of broker %d is starting", self._incarnation.incarnation_id.hex(), self._incarnation.broker_id)
         self._nursery.at_close(self._end, self._end)
         self._life.start(self._clock.mono_ms())
@@ -123,7 +123,7 @@ class BrokerLife:
         return not late
 
     def _end(self) -> None:
-        """Send nothing more."""
+        """Send no further request to the controller."""
         self._life.end()
         self._turn()
 
@@ -209,7 +209,7 @@ def pace_of(settings: BrokerSettings) -> Pace:
 
 
 def _milestone() -> asyncio.Future[None]:
-    """Return a future whose exception need not be retrieved."""
+    """Return a future of which asyncio logs no warning if it fails and nothing retrieves the exception."""
     made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     made.add_done_callback(lambda done: done.cancelled() or done.exception())
     return made

@@ -128,7 +128,7 @@ class MetadataObserver:
 
     @property
     def end_offset(self) -> int:
-        """The end of the local copy of the log, committed or not."""
+        """The end offset of the local copy of the metadata log, committed or not."""
         return self._log.end_offset
 
     @property
@@ -268,7 +268,9 @@ class MetadataObserver:
             await asyncio.sleep(0)
 
     async def _load(self) -> list[Published]:
-        """Read and decode the next committed records."""
+        """Read the next committed records from the local copy of the metadata log, or the newest snapshot if the log has them no longer.
+        Return the images to publish.
+        """
         newest = self._log.snapshots.newest
         if newest is not None and self._feed.next_offset < self._log.start_offset:
             return await self._load_snapshot(newest)

@@ -37,7 +37,7 @@ class Peers:
         self._links: dict[int, tuple[Node, Link]] = {}
 
     def has(self, node: int) -> bool:
-        """Return whether the broker can be contacted."""
+        """Return whether broker `node` can be contacted: it is registered and not fenced."""
         return self._address_of(node) is not None
 
     async def call(self, node: int, request: Message) -> Any:
@@ -74,12 +74,12 @@ class PendingQuestion(Generic[QuestionT, AnswerT]):
     answer: asyncio.Future[AnswerT]
 
     def settle(self, answer: AnswerT) -> None:
-        """Complete the future with `answer`."""
+        """Complete the question's future with `answer`."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def fail(self, error: Exception) -> None:
-        """Fail the future with `error`."""
+        """Fail the question's future with `error`."""
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()  # marks it as retrieved: asyncio must not log it if the waiter was cancelled

@@ -49,11 +49,11 @@ class LocalMetadata:
 
     @property
     def kraft_version(self) -> int:
-        """The finalized kraft.version."""
+        """The finalized level of kraft.version."""
         return self._quorum.voter.quorum.kraft_version
 
     def start(self) -> None:
-        """Start to publish. Call once, on the loop."""
+        """Start to publish the committed images. Call once, on the loop."""
         first = self._quorum.newest
         if first.provenance.offset > self.applied_offset:
             self._enqueue(first._replace(changes=difference(EMPTY, first.image)))

@@ -107,7 +107,7 @@ class QuorumController:
 
     @cached_property
     def serving(self) -> QuorumServing:
-        """Answers the requests of other nodes about the log, and DescribeQuorum."""
+        """The object that answers the requests of other nodes about the metadata log, and DescribeQuorum."""
         from ottla.broker.runtime.quorum.serving import QuorumServing  # noqa: PLC0415 # a standalone node rarely needs it
 
         return QuorumServing(self.voter, self._clock, self._nursery.timers)

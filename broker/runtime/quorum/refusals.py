@@ -44,7 +44,7 @@ def no_other_end(voter: SoleVoter, request: k54.EndQuorumEpochRequest) -> k54.En
 
 
 def no_voter_updated() -> UpdateRaftVoterResponse:
-    """Reject any change of a voter."""
+    """Reject UpdateRaftVoter with UNSUPPORTED_VERSION."""
     return UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
 
 

@@ -59,7 +59,7 @@ class Reader:
 
 
 class QuorumServing:
-    """Answers requests about the log of one voter."""
+    """Answers Fetch, FetchSnapshot and DescribeQuorum for the metadata log of one voter."""
 
     def __init__(self, voter: SoleVoter, clock: Clock, timers: Timers) -> None:
         self._voter = voter
@@ -72,7 +72,7 @@ class QuorumServing:
     # --- Fetch -------------------------------------------------------------------------------------------------------------------
 
     def fetch(self, request: k01.FetchRequest) -> k01.FetchResponse | Awaitable[k01.FetchResponse]:
-        """Return the response, or an awaitable that waits for new records up to the request's max wait."""
+        """Return the response to a Fetch of the metadata log, or an awaitable that waits for new records up to the request's max wait."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k01.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         fetch_partition = _only_partition(request)
@@ -148,7 +148,7 @@ class QuorumServing:
     # --- FetchSnapshot -----------------------------------------------------------------------------------------------------------
 
     def fetch_snapshot(self, request: k59.FetchSnapshotRequest) -> k59.FetchSnapshotResponse:
-        """Return a part of a snapshot."""
+        """Return the requested part of a metadata snapshot, or the error."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k59.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         places = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]

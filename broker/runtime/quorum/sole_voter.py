@@ -141,7 +141,7 @@ class SoleVoter:
 
     @property
     def quorum(self) -> Quorum:
-        """The quorum's voters and kraft.version, as the log has them."""
+        """The quorum's voters and kraft.version, from the control records of the log."""
         return self._feed.quorum
 
     @property
@@ -231,7 +231,7 @@ class SoleVoter:
         return base_offset
 
     def sync(self) -> None:
-        """Commit everything in the log. Blocks; only for a start. Raises FsyncFailed, OSError."""
+        """Sync the metadata log, and so commit everything in it. Blocks; only for a start. Raises FsyncFailed, OSError."""
         self.raft_log.log.flush()
         self._on_disk(self.end_offset)
 

@@ -15,7 +15,7 @@ from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 
 
 class VoterIds(NamedTuple):
-    """The ids of the quorum's voter."""
+    """The cluster id, node id and directory id of the quorum's only voter."""
 
     cluster_id: str
     node_id: int
@@ -23,8 +23,8 @@ class VoterIds(NamedTuple):
 
 
 def no_voter_added(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Reject AddRaftVoter: DUPLICATE_VOTER for this node's id; INVALID_REQUEST, INCONSISTENT_CLUSTER_ID or UNSUPPORTED_VERSION
-    otherwise.
+    """Reject AddRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter or listener, DUPLICATE_VOTER for this node's id;
+    otherwise UNSUPPORTED_VERSION.
     """
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
@@ -39,7 +39,9 @@ def no_voter_added(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterRe
 
 
 def no_voter_removed(me: VoterIds, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Reject RemoveRaftVoter: VOTER_NOT_FOUND for any other voter; UNSUPPORTED_VERSION for this node."""
+    """Reject RemoveRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter, VOTER_NOT_FOUND for another voter than this
+    node; otherwise UNSUPPORTED_VERSION.
+    """
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
         code, message = ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter"

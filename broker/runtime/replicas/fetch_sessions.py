@@ -147,13 +147,13 @@ class FetchSession:
         return self.privileged, len(self.targets), self.session_id
 
     def add(self, target: FetchTarget) -> None:
-        """Add a target at the end of the order."""
+        """Add a target to the session, at the end of the read order."""
         target.session, target.order = self, next(self._orders)
         self.targets[target.key] = target
         self.dirty.add(target)
 
     def move_to_end(self, target: FetchTarget) -> None:
-        """Move the target to the end of the order, if it is still in the session."""
+        """Move the target to the end of the read order, if it is still in the session."""
         if self.targets.pop(target.key, None) is not None:
             self.targets[target.key] = target
             target.order = next(self._orders)
@@ -171,7 +171,7 @@ class FetchSession:
             self.dirty.discard(target)
 
     def pending(self) -> list[FetchTarget]:
-        """Return the dirty targets in read order."""
+        """Return the session's dirty targets in read order."""
         return sorted(self.dirty, key=_order) if len(self.dirty) > 1 else list(self.dirty)
 
     def mark_clean(self, target: FetchTarget) -> None:
@@ -183,7 +183,7 @@ class FetchSession:
                 target.idle_progress.rest(self.pulse)
 
     def close(self) -> None:
-        """Stop all watches. A pending request responds with the data that it has."""
+        """Stop all watches of the session. A pending request responds with the data that it has."""
         if self.waiter is not None:
             self.waiter.give_up()
         for target in self.targets.values():
@@ -213,7 +213,7 @@ class IncrementalFetchContext:
 
     @property
     def targets(self) -> Sequence[FetchTarget]:
-        """The targets to read now, in order."""
+        """The dirty partitions of the session, which this request has to read, in read order."""
         return self._session.pending()
 
     @property
@@ -263,7 +263,7 @@ class FullFetchContext:
 
     @property
     def session(self) -> FetchSession:
-        """The session, which is made on first use."""
+        """The request's session; it is made when this property is first used."""
         if self._own is None:
             self._own = self._make()
             for target in self._targets:

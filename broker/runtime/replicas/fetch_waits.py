@@ -85,12 +85,12 @@ class PendingFetch:
             self._future.set_result(True)
 
     def give_up(self) -> None:
-        """Complete the wait, so that the fetch responds with the data that it has."""
+        """Complete the wait of a fetch, so that the fetch responds with the data that it has."""
         if not self._future.done():
             self._future.set_result(False)
 
     def detach(self) -> None:
-        """Stop counting, and remove all watchers."""
+        """Stop counting readable bytes for this fetch, and remove its watchers from the partitions."""
         if self._session.waiter is self:
             self._session.waiter = None
         for partition in self._joined:

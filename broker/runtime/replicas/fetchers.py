@@ -128,7 +128,7 @@ def _key(partition: Partition) -> PartitionKey:
 
 
 class _Fetcher:
-    """One connection to one leader."""
+    """One connection to one leader, over which the partitions that hash to it are fetched."""
 
     def __init__(self, leader: int, following: Following, lines: StateLines) -> None:
         self._leader = leader
@@ -307,7 +307,7 @@ class _Fetcher:
         return True
 
     def _carry_out(self, key: PartitionKey, action: Action, data: PartitionData | None = None) -> None:
-        """Apply the action to the partition's log. `data` is required for an action that appends."""
+        """Apply an action of `replication.fetch_plan` to the partition's log. `data` is required for an action that appends."""
         partition = self.partitions.get(key)
         if partition is None or partition.removed or partition.leads:
             self._plan.forget(key)

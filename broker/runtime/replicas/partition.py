@@ -145,7 +145,7 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """The current leader epoch."""
+        """The partition's current leader epoch."""
         return self.replica.leader_epoch
 
     @property
@@ -290,7 +290,7 @@ class Partition:
         return bool(effects & FETCH)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Apply a new topic configuration."""
+        """Apply a new topic configuration to the log, and the new min.insync.replicas to the replica."""
         self.log.config = config
         self._moved(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
 
@@ -346,13 +346,13 @@ class Partition:
             self._behind.pop(self, None)
 
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
-        """Handle the controller's response to the replica's proposal."""
+        """Handle the controller's response to an ISR change that this leader has proposed (AlterPartition)."""
         self._moved(self.replica.answered(proposal, answer, self._clock.mono_ms()))
         self._behind[self] = None
         self._wake_followers(LATER)  # a replica that left the ISR must be read again, because it may rejoin
 
     def low_watermark(self) -> int:
-        """Return the lowest log start offset of all live replicas."""
+        """Return the partition's low watermark: the lowest log start offset of all live replicas."""
         return self.replica.low_watermark(self.log.log_start_offset)
 
     def when_deleted(self, offset: int) -> asyncio.Future[None] | None:
@@ -398,7 +398,9 @@ class Partition:
         return None if log.log_end_offset == before else log.epochs.latest
 
     def apply_leader_offsets(self, high_watermark: int, log_start: int) -> None:
-        """Apply the leader's high watermark and log start offset, limited to the end of this log. Raises Rejected."""
+        """Apply the leader's high watermark and log start offset, limited to the end of this log. Raises Rejected if the log start offset
+        cannot be moved.
+        """
         log = self.log
         self._moved(self.replica.update_high_watermark(max(high_watermark, log.log_start_offset)))
         if log.log_start_offset < log_start <= log.high_watermark:
@@ -460,7 +462,7 @@ class Partition:
     # --- syncs -------------------------------------------------------------------------------------------------------------------
 
     def flush_if_due(self) -> None:
-        """Start a sync if unsynced records are older than flush.ms."""
+        """Start a sync of the log if its unsynced records are older than flush.ms."""
         if self._unsynced_since_ms and self._clock.mono_ms() - self._unsynced_since_ms >= self.log.config.flush_ms:
             self.flush()
 

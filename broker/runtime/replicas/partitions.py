@@ -35,7 +35,7 @@ class Appended:
 
     @staticmethod
     def by(partition: Partition) -> Appended:
-        """Return the counts of one partition."""
+        """Return the records and bytes that this broker has appended to one partition as its leader."""
         return Appended(partition.messages_in, partition.bytes_in)
 
 
@@ -55,7 +55,7 @@ class TopicPartitions:
 
     @property
     def appended(self) -> Appended:
-        """The counts of all present and removed partitions of the topic, which never decrease."""
+        """The records and bytes appended to all present and removed partitions of the topic; they never decrease."""
         partitions, before = self.partitions.values(), self.appended_before
         return Appended(
             before.messages + sum([partition.messages_in for partition in partitions]),
@@ -73,7 +73,7 @@ class TopicPartitions:
 
 
 class Partitions:
-    """The registry. `membership` is None on a standalone node."""
+    """The registry of this broker's partitions. `membership` is None on a standalone node."""
 
     def __init__(self, flusher: Flusher, clock: Clock, membership: Membership | None = None) -> None:
         self._flusher = flusher
@@ -159,7 +159,7 @@ class Partitions:
         return list(self._by_name)
 
     def appended(self) -> tuple[dict[str, Appended], Appended]:
-        """Return the counts by topic, and their total including removed topics. The total never decreases."""
+        """Return the appended records and bytes by topic, and their total including removed topics. The total never decreases."""
         by_topic = {name: topic.appended for name, topic in self._by_name.items()}
         return by_topic, sum(by_topic.values(), self._appended_before)
 

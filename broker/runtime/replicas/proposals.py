@@ -46,7 +46,7 @@ class Channel(Protocol):
 
 
 class Proposals:
-    """All pending and in-flight proposals. `channel` connects to the controller."""
+    """All ISR changes that leaders on this broker have proposed, pending or in flight. `channel` connects to the controller."""
 
     def __init__(self, channel: Channel, node: int, brokers: Brokers, nursery: Nursery) -> None:
         self._channel = channel
@@ -63,20 +63,20 @@ class Proposals:
         self._worker.wake()
 
     async def _work(self) -> None:
-        """Send proposals until none is pending."""
+        """Send the pending ISR proposals to the controller until none is left."""
         while in_flight := self._take():
             if not self._settle(in_flight, await self._ask(in_flight)):
                 await pause(self._nursery.timers, self._nursery.clock, RETRY_MS)
 
     def _take(self) -> dict[PartitionKey, tuple[Partition, Proposal]]:
-        """Return the proposals for the next request. They stay pending until they have a result."""
+        """Return the ISR proposals for the next AlterPartition request. They stay pending until they have a result."""
         proposed = {key: (partition, partition.replica.proposal) for key, partition in self._pending.items()}
         in_flight = {key: (partition, proposal) for key, (partition, proposal) in proposed.items() if proposal is not None}
         self._pending = {key: partition for key, (partition, _) in in_flight.items()}
         return in_flight
 
     async def _ask(self, in_flight: Mapping[PartitionKey, tuple[Partition, Proposal]]) -> AlterPartitionResponse | None:
-        """Send the proposals and return the response, or None if the whole request must be repeated."""
+        """Send an AlterPartition request with the proposals. Return the response, or None if the whole request must be repeated."""
         proposals = sorted((key, proposal) for key, (_, proposal) in in_flight.items())
         topics = [
             TopicData(topic_id, [_partition_data(index, proposal) for (_, index), proposal in those])
@@ -95,7 +95,7 @@ class Proposals:
         return response
 
     def _settle(self, in_flight: Mapping[PartitionKey, tuple[Partition, Proposal]], response: AlterPartitionResponse | None) -> bool:
-        """Pass the results to their partitions. Returns whether none of these proposals has to be sent again."""
+        """Pass each result of the response to its partition. Return whether no proposal of the request has to be sent again."""
         if response is None:
             return False
         results = {(topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions}

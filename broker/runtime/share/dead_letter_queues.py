@@ -156,7 +156,7 @@ class DeadLetterQueues:
         return await self._topics.ensure(name)
 
     async def _append(self, topic: TopicImage, index: int, batch: bytes) -> None:
-        """Append a batch at the partition's leader: this broker or another. Raises Rejected."""
+        """Append a batch of dead letters at the leader of the queue's partition: this broker or another. Raises Rejected."""
         settings, leader = self._broker_configs.settings, self._catalog.leader_of((topic.name, index))
         if leader == settings.node_id or self._peers is None:
             await _append(self._partitions.get(topic.topic_id, index), batch)
@@ -180,7 +180,7 @@ def _next_batch(
 
 
 def _read(source: Partition, offset: int) -> bytes:
-    """Return batches of the log from `offset` on; empty bytes if they cannot be read."""
+    """Return batches of the source partition's log from `offset` on; empty bytes if they cannot be read."""
     try:
         return bytes(source.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records)
     except Rejected:

@@ -44,7 +44,7 @@ Callbacks = dict[object, Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class ShareFetch:
-    """One member's fetch. `partitions` are in the order in which they are read."""
+    """One ShareFetch of a group's member. `partitions` are in the order in which they are read."""
 
     group_id: str
     member_id: str

@@ -76,7 +76,7 @@ class SharePartitionInUse:
         self.waiting: dict[object, Callable[[], object]] = {}
 
     def wake(self) -> None:
-        """Resume the waiting fetches: they read again."""
+        """Resume the fetches that wait for this share partition: they read again."""
         for woken in list(self.waiting.values()):
             woken()
 
@@ -117,7 +117,7 @@ class SharePartitionManager:
         return len(self._in_use)
 
     def in_use(self) -> list[SharePartitionInUse]:
-        """Return the share partitions in use."""
+        """Return all share partitions that are in use on this broker."""
         return list(self._in_use.values())
 
     def find(self, key: SharePartitionKey) -> SharePartitionInUse | None:
@@ -184,8 +184,9 @@ class SharePartitionManager:
         return offset
 
     def _failed(self, shared: SharePartitionInUse, error: Rejected) -> Rejected:
-        """Drop a share partition because of `error`, unless an earlier error has dropped it. Return the first error: its fetches fail
-        with that."""
+        """Drop a share partition because of `error`, unless an earlier error has dropped it. Return the error with which it was dropped;
+        its fetches fail with that error.
+        """
         if shared.failure is None:
             shared.failure = error
             self._forget(shared)
@@ -273,7 +274,7 @@ class SharePartitionManager:
     # --- locks -------------------------------------------------------------------------------------------------------------------
 
     def watch_locks(self, shared: SharePartitionInUse) -> None:
-        """Schedule the timer for the acquisition lock that expires first."""
+        """Schedule the share partition's timer for the acquisition lock that expires first."""
         deadline = shared.state.next_lock_deadline_ms
         timer = shared.timer
         if deadline is None or shared.failure is not None or (timer is not None and timer.active and timer.deadline_ms <= deadline):
@@ -335,7 +336,7 @@ class SharePartitionManager:
     # --- sessions and leadership -------------------------------------------------------------------------------------------------
 
     def release(self, session: ShareSession) -> None:
-        """End a session and release the records of its member."""
+        """End a share session, and release the records that its member has acquired."""
         self.sessions.remove(session.group_id, session.member_id)
         for topic_id, index in session.partitions:
             shared = self._in_use.get(SharePartitionKey(session.group_id, topic_id, index))

@@ -21,7 +21,9 @@ from ottla.broker.runtime.upkeep.turns import Turns
 
 @dataclass(frozen=True, slots=True)
 class ShareServices:
-    """The components. `state` is the share coordinator, `groups` are the share groups, `partitions` the share partitions of this broker."""
+    """The components of share groups on a broker. `state` is the share coordinator, `groups` are the share groups that this broker
+    coordinates, `partitions` the share partitions that it leads.
+    """
 
     state: ShareStateService
     persister: SharePersister
@@ -35,7 +37,9 @@ class ShareServices:
         await self.state.load()
 
     def stop(self) -> None:
-        """Complete pending fetches and stop all work; leaders and coordinators of the next start continue from the log."""
+        """Complete pending share fetches, and stop all work of share groups. After the next start, leaders and coordinators continue from
+        the log.
+        """
         self.fetches.release_all()
         self.partitions.stop()
         self.state.stop()
@@ -44,7 +48,7 @@ class ShareServices:
 def share_services(
     metadata: MetadataParts, settings: BrokerSettings, nursery: Nursery, *, groups: GroupService, turns: Turns
 ) -> ShareServices:
-    """Build the components and register them for metadata changes."""
+    """Build the components of share groups, and register them for metadata changes."""
     catalog, partitions, publisher = metadata.catalog, metadata.partitions, metadata.publisher
     clock, timers = nursery.clock, nursery.timers
     peers = None if metadata.other_brokers is None else metadata.other_brokers.share_peers()

@@ -52,7 +52,7 @@ class Background:
         self._cleaner: LogCleanerManager | None = None
 
     def start(self) -> None:
-        """Schedule every job."""
+        """Schedule every background job of the broker."""
         every, settings, partitions, clock = self._nursery.every, self._settings, self._partitions, self._clock
         self._on_each(
             "retention",

@@ -32,7 +32,7 @@ Work = Callable[[], "Coroutine[Any, Any, Any] | None"]
 
 
 class OnFailure(Enum):
-    """The consequence when work raises."""
+    """The consequence of an exception in background work."""
 
     RETRY = "it is retried"
     GIVE_UP = "it is given up"
@@ -53,7 +53,7 @@ class Nursery:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, name: str, work: Work, on_failure: OnFailure = OnFailure.RETRY) -> Job:
-        """Start `work` now."""
+        """Start `work` now, and return its job."""
         job = Job(self, name, work, on_failure)
         job.wake()
         return job
@@ -185,7 +185,7 @@ class Job:
         """The run under way."""
 
     def interval_ms(self) -> int:
-        """Return the milliseconds from the end of a run to the start of the next."""
+        """Return the milliseconds from the end of a run of this job to the start of the next."""
         assert self._interval is not None, "only periodic work has an interval"
         return self._interval if isinstance(self._interval, int) else self._interval()
 
@@ -199,13 +199,13 @@ class Job:
             self._begin()
 
     def wake_in(self, ms: int) -> None:
-        """Run the work after `ms`."""
+        """Run the job's work after `ms` milliseconds."""
         if not self._nursery._closed:
             self._nursery._owned[self] = None
             self._timer = self._nursery.timers.schedule(self._nursery.clock.mono_ms() + ms, self._begin)
 
     def cancel(self) -> None:
-        """Cancel the current run and all later ones."""
+        """Cancel the job's current run and all later ones."""
         self._over = True
         self._nursery._owned.pop(self, None)
         if self._timer is not None:
@@ -216,7 +216,7 @@ class Job:
     crash = cancel
 
     async def stop(self) -> None:
-        """Cancel the work and wait until it has ended."""
+        """Cancel the job's work and wait until it has ended."""
         self.cancel()
         if self.task is not None:
             await asyncio.wait([self.task])

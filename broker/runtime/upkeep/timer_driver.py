@@ -102,7 +102,7 @@ class Deadline:
         self._wait(ms)
 
     def cancel(self) -> None:
-        """Cancel the callback."""
+        """Cancel the deadline: its callback is not called."""
         self._timer.cancel()
 
     def _wait(self, ms: int) -> None:

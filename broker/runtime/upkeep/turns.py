@@ -13,7 +13,7 @@ _SLICE_NS: Final = limits.SLICE_MS * 1_000_000
 
 
 class Turns:
-    """The computations of one node, in a queue."""
+    """The long computations of one node that take turns on the event loop, in a queue."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
