@@ -336,7 +336,7 @@ class Publisher:
             self._log_dir.removal_checkpoint()()
 
     def _log_config_at_start(self, name: str, known: dict[frozenset[tuple[str, str]], LogConfig]) -> LogConfig:
-        """Return a topic's log configuration. Topics with the same overrides (most have none) share one object, which is cached in `known`."""
+        """Return a topic's log configuration. Topics with the same overrides (most have none) share one object, by means of `known`."""
         overrides = self._catalog.configs(ResourceType.TOPIC, name)
         for key in overrides.keys() - usable_overrides(overrides, self._settings).keys():
             logger.warning("topic %s: %s=%s is not a valid setting and is ignored", name, key, overrides[key])

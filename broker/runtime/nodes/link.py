@@ -26,12 +26,8 @@ class Link(Protocol):
     """One connection to one address. The first call connects and fetches the peer's API versions; a call after a break does so again."""
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
-        """Send `request` and return its response. The version is the highest that both sides know and that is not above `version` (None:
-        any).
-
-        Responses arrive in the order of the calls. If one takes longer than `timeout_ms`, the connection is closed and all pending calls
-        fail. Raises LinkBroken and UnsupportedByPeer.
-        """
+        """Return the response, in the highest version that both nodes know and that is not above `version`. If a response takes longer than
+        `timeout_ms`, the connection is closed and all pending calls fail with LinkBroken. Raises LinkBroken and UnsupportedByPeer."""
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
         """Return the lowest and highest version of the peer, as last fetched; None if it lacks the API or was never reached."""

@@ -398,9 +398,7 @@ class Partition:
         return None if log.log_end_offset == before else log.epochs.latest
 
     def apply_leader_offsets(self, high_watermark: int, log_start: int) -> None:
-        """Apply the leader's high watermark and log start offset, limited to the end of this log. Raises Rejected if the log start offset
-        cannot be moved.
-        """
+        """Apply the leader's high watermark and log start offset, limited to this log's end. Raises Rejected after a disk error."""
         log = self.log
         self._moved(self.replica.update_high_watermark(max(high_watermark, log.log_start_offset)))
         if log.log_start_offset < log_start <= log.high_watermark:
