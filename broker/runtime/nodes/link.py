@@ -23,7 +23,7 @@ class UnsupportedByPeer(Exception):
 
 
 class Link(Protocol):
-    """One connection to one address. The first call connects and fetches the peer's API versions; a call after a break does so again."""
+    """A connection to one address; responses arrive in the order of calls. A call connects if needed, and then fetches the API versions."""
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
         """Return the response, in the highest version that both nodes know and that is not above `version`. If a response takes longer than
