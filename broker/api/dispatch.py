@@ -50,7 +50,9 @@ peer_logger = logging.getLogger(PEERS)
 
 
 def _dismiss(coroutine: object) -> None:
-    """Close the coroutines that `coroutine`, if it has not started, would await: Python warns of each one that is never awaited."""
+    """Close the coroutines among the arguments of `coroutine`, if it has not started, because Python warns of each coroutine that is never
+    awaited.
+    """
     if not isinstance(coroutine, CoroutineType) or inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
         return
     for inner in inspect.getcoroutinelocals(coroutine).values():

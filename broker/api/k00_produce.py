@@ -135,8 +135,8 @@ def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceR
 
 
 def _may_write_transactions(ctx: Context[PartitionServices], request: ProduceRequest) -> bool:
-    """Return whether the client may use the transactional id. Kafka also checks it for batches that a later one of the same
-    partition replaces.
+    """Return whether the client may use the request's transactional id. As in Kafka, this is also checked if a later entry of the same
+    partition replaces the transactional batch.
     """
     transactional_id = request.transactional_id
     return transactional_id is not None and allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
@@ -155,7 +155,7 @@ def _handle(
 def _handle_what_is_allowed(
     ctx: Context[PartitionServices], request: ProduceRequest, may_be_transactional: bool
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Reject topics to which the client may not write, as if they did not exist, and handle the others."""
+    """Reject topics to which the client may not write with TOPIC_AUTHORIZATION_FAILED, whether or not they exist, and handle the others."""
     names = [_name_of(ctx, topic) for topic in request.topic_data]
     hidden = denied(ctx, Operation.WRITE, Resource.TOPIC, [name for name in names if name is not None])
     if not hidden:

@@ -40,7 +40,9 @@ async def forward_end(ctx: Context[ClusterServices], request: RequestT, response
 
 
 async def change_end(ctx: Context[ControllerServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
-    """Check whether the client may use tokens, run `decide`, and return a `response` with the new expiry time or the error."""
+    """Check whether the client may use delegation tokens, run `decide`, and return a `response` with the token's new expiry time or the
+    error.
+    """
     services, requester = ctx.services, ctx.peer.principal
     try:
         check_may_ask(ctx.peer)

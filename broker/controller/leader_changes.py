@@ -99,8 +99,9 @@ def broker_gone(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
 
 
 def directories_failed(state: ControllerState, broker_id: int, failed: Collection[bytes]) -> list[MetadataRecord]:
-    """Remove the replicas in a broker's failed directories from ISRs and leadership, and these directories from its registration. Return
-    no records for directories that are no longer registered."""
+    """Return the records that remove the replicas in a broker's failed directories from ISRs and leadership, and these directories from its
+    registration; none for directories that are no longer registered.
+    """
     broker = state.image.brokers[broker_id]
     records: list[MetadataRecord] = []
     for directory in broker.directories:
@@ -113,7 +114,9 @@ def directories_failed(state: ControllerState, broker_id: int, failed: Collectio
 
 
 def replicas_lost(state: ControllerState, broker_id: int, places: Collection[tuple[bytes, int]]) -> list[MetadataRecord]:
-    """Remove the broker's replicas of these partitions (topic id, index) from ISRs and leadership, because their directory is offline."""
+    """Return the records that remove the broker's replicas of these partitions (topic id, index) from ISRs and leadership, because their
+    directory is offline.
+    """
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():
         chosen = [index for index in topic.partitions if (topic.topic_id, index) in places]

@@ -119,7 +119,9 @@ class Gateway:
         return [self._port, *(port for _, port in sorted(self.book.ports.items()))]
 
     def greeting(self) -> str:
-        """Return the message to print after the start. If `quiet`, print it to standard error and return an empty one."""
+        """Return the message to print after the start. A gateway made with `quiet` prints it to standard error instead, and returns an
+        empty one.
+        """
         cluster = ",".join(host_and_port(*address) for address in self.settings.cluster)
         at = host_and_port(self.settings.host, self._port)
         line = f"Ottla's gateway to {cluster} is listening on {at} (brokers get their ports when a client asks for them)"
@@ -130,7 +132,9 @@ class Gateway:
         return ""
 
     def _open_port(self, node_id: int) -> int:
-        """Open a port for a broker, the one of its node id if it is free, and return its number. Raises OSError."""
+        """Open a port for a broker and return its number: the first port plus one plus the node id if that is free, otherwise any. Raises
+        OSError.
+        """
         if self._is_stopping:
             raise OSError(errno.ECANCELED, "the gateway stops")
         host = self.settings.host

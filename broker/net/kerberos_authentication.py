@@ -32,16 +32,16 @@ peer_logger = logging.getLogger(PEERS)
 
 
 def kerberos(listener: str, security: ListenerSecurity, file: str | None) -> Callable[[Sequence[LoginModule]], MakeMechanism]:
-    """Return a function that makes a listener's GSSAPI mechanism from its login modules; `file` is a krb5.conf. Both raise
-    SettingsError.
+    """Return a function that makes a listener's GSSAPI mechanism from its login modules. `file` is the path of a krb5.conf (None: the
+    default). This function and the returned one raise SettingsError.
     """
     _look_for_library(f"sasl.enabled.mechanisms=GSSAPI at {listener}", file)
     return partial(_log_ins, listener, security)
 
 
 def initiator(listener: str, security: ListenerSecurity, file: str | None) -> Callable[[Sequence[LoginModule]], Callable[[str], Tokens]]:
-    """Return a function that makes, from a listener's login modules, the tokens for connections to other nodes. Both raise
-    SettingsError.
+    """Return a function that takes a listener's login modules and returns the source of tokens for connections to other nodes. `file` is
+    the path of a krb5.conf (None: the default). This function and the returned one raise SettingsError.
     """
     _look_for_library(f"GSSAPI between nodes, at {listener},", file)
     return partial(_log_ins_elsewhere, listener, security)

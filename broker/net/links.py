@@ -45,7 +45,7 @@ def links_of(
     random: Random,
 ) -> NodeLinks:
     """Return the connections of a cluster broker. `authentication` is the security of its own listeners, by name. Raises SettingsError if
-    the broker has no credentials for a listener of other nodes, or fails `_check_own_listener`.
+    the broker has no credentials for a listener of other nodes, or cannot complete a TLS handshake with its own inter-broker listener.
     """
     first_ms, max_ms = settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
     leader_ms = settings.replica_socket_timeout_ms

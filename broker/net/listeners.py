@@ -32,8 +32,8 @@ _KAFKAS_MECHANISM: Final = "GSSAPI"
 
 
 class InterNodeListener(NamedTuple):
-    """A listener to which a broker connects on other nodes, and the SASL mechanism that it uses there. `setting` is the name of the setting
-    that selects the listener, `mechanism_setting` of the one that selects the mechanism.
+    """A listener to which a broker connects on other nodes, and the SASL mechanism that it uses there. `setting` and `mechanism_setting`
+    are the names of the settings that select the listener and the mechanism.
     """
 
     name: str
@@ -58,8 +58,8 @@ def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
 
 
 def _at_voters_address(settings: BrokerSettings, listener: Listener) -> Listener:
-    """Return the first controller listener with this node's address in controller.quorum.voters, if it is bound to every address and not
-    advertised (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
+    """Return the listener. The first controller listener, if it is bound to every address and not advertised, gets this node's address in
+    controller.quorum.voters as its advertised address (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
     """
     first = settings.controller_listener_names[0].upper()
     if listener.name != first or listener.advertised_host is not None or listener.host not in ANYWHERE:

@@ -55,7 +55,9 @@ class ConnectTimeouts:
     setup_max_ms: int = 30_000
 
     def after(self, failures: int, jitter: float) -> int:
-        """Return the timeout after `failures` consecutive timeouts, times `jitter`, which is around 1 (KAFKA ExponentialBackoff)."""
+        """Return the timeout in ms after `failures` consecutive timeouts, multiplied by `jitter`, a number near 1 (KAFKA
+        ExponentialBackoff).
+        """
         if self.setup_ms >= self.setup_max_ms:
             return self.setup_ms
         return min(round(min(self.setup_ms << min(failures, 20), self.setup_max_ms) * jitter), self.setup_max_ms)

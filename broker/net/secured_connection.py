@@ -81,7 +81,9 @@ class SecuredConnection(Connection):
             self._early.append(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Release the connection; later calls do nothing. First handle the backlog: TLS reports the end together with the last bytes."""
+        """Handle the backlog, because TLS reports the end together with the last bytes; then release the connection. Later calls do
+        nothing.
+        """
         if self._is_lost:
             return
         if error is None and self._session.runnable:

@@ -170,7 +170,9 @@ class Session:
             self._begun_late = bool(reader.held_bytes)
 
     def _answer_at_once(self, data: bytes) -> Buffer:
-        """Answer requests with `at_once`, until it returns None for one or the turn is over. Return the remaining bytes."""
+        """Answer requests with `at_once`, until it returns None for a request, output is at its limit, or the turn is over. Return the
+        remaining bytes.
+        """
         at, end, turn_end_ns = 0, len(data), 0
         for _ in range(limits.REQUESTS_PER_TURN):
             if self._out_bytes >= limits.WRITE_HIGH_BYTES or self.throttled:

@@ -18,7 +18,9 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 
 
 class OtherBrokers:
-    """Makes the clients that send requests to other brokers. `peers` is called once per client and returns its own connections."""
+    """Makes the clients that send requests to other brokers. `peers` is called once for each client, and returns new links, which only that
+    client uses.
+    """
 
     def __init__(self, catalog: Catalog, node_id: int, peers: Callable[[], Peers], nursery: Nursery) -> None:
         self._catalog = catalog

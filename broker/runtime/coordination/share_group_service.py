@@ -94,8 +94,8 @@ class ShareGroupService:
         return failures
 
     async def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[Mapping[bytes, Rejected | None], Sequence[str]]:
-        """Delete the group's state for whole topics. Return by topic id an error, or None if it was deleted, and the names of topics
-        without state. Raises Rejected for the whole request.
+        """Delete the group's state for whole topics. Return a map from the ids of topics with state to an error (None: the state was
+        deleted), and the names of topics without state. Raises Rejected for the whole request.
         """
         deletion = await self._write(group_id, lambda shares: shares.delete_offsets(group_id, topics, self._groups.now()))
         failures = await self._delete(group_id, deletion.topics)

@@ -82,23 +82,25 @@ class SharePersister:
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
-        """Initialize the state with a state epoch, a start offset and no delivery states. Returns None if it is durable already."""
+        """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Returns None if that is durable
+        already.
+        """
         return self._begin(InitializeOperation(key, state_epoch, start_offset))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return the state and store `leader_epoch`: writes with a lower leader epoch are then rejected."""
+        """Return a share partition's state and store `leader_epoch`: writes with a lower leader epoch are then rejected."""
         return self._begin(ReadOperation(key, leader_epoch))
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write the state. Returns None if it is durable already."""
+        """Write changes of a share partition's state. Returns None if they are durable already."""
         return self._begin(WriteOperation(key, state))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete the state, if there is any. Returns None if that is durable already."""
+        """Delete a share partition's state, if there is any. Returns None if that is durable already."""
         return self._begin(DeleteOperation(key))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return the state without its delivery states: the start offset, the state epoch and the leader epoch."""
+        """Return a share partition's start offset, state epoch and leader epoch, without its delivery states."""
         return self._begin(SummaryOperation(key))
 
     def _end(self) -> None:

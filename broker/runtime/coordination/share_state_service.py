@@ -73,7 +73,9 @@ class ShareStateService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Load all state. Return when it is loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
+        """Load the share state that this broker coordinates. Return when all is loaded or after LOAD_BEFORE_SERVING_MS; the rest loads
+        while clients are served.
+        """
         settings = self._settings
         self.shards.sweep_every("pruning of share state", settings.share_coordinator_state_topic_prune_interval_ms, self._prune)
         cold_ms = settings.share_coordinator_cold_partition_snapshot_interval_ms
@@ -94,28 +96,30 @@ class ShareStateService:
     # --- requests -------------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
-        """Initialize the state with a state epoch, a start offset and no delivery states. Returns None if it is durable already."""
+        """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Returns None if that is durable
+        already.
+        """
         shard = self._shard(key)
         return shard.run(shard.machine.initialize(key, state_epoch, start_offset, self._clock.now_ms()))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return the state and store `leader_epoch`: writes with a lower leader epoch are then rejected."""
+        """Return a share partition's state and store `leader_epoch`: writes with a lower leader epoch are then rejected."""
         shard = self._shard(key)
         return shard.run(shard.machine.read(key, leader_epoch, self._clock.now_ms()))
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write the state. Returns None if it is durable already."""
+        """Write changes of a share partition's state. Returns None if they are durable already."""
         shard = self._shard(key)
         self.writes += 1
         return shard.run(shard.machine.write(key, state, self._clock.now_ms()))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return the state without its delivery states: the start offset, the state epoch and the leader epoch."""
+        """Return a share partition's start offset, state epoch and leader epoch, without its delivery states."""
         shard = self._shard(key)
         return shard.run(Effects((), shard.machine.summary(key)))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete the state, if there is any. Returns None if that is durable already."""
+        """Delete a share partition's state, if there is any. Returns None if that is durable already."""
         shard = self._shard(key)
         return shard.run(shard.machine.delete(key))
 

@@ -108,7 +108,9 @@ class TxnService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Load all ids. Return when they are loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
+        """Load the transactional ids that this broker coordinates. Return when all are loaded or after LOAD_BEFORE_SERVING_MS; the rest
+        loads while clients are served.
+        """
         settings = self._settings
         interval_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._nursery.every("abort of timed-out transactions", interval_ms, self._abort_timed_out)
@@ -205,7 +207,9 @@ class TxnService:
     def _run(
         self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
     ) -> T | asyncio.Future[T]:
-        """Decide, append, apply, and respond when committed. A decision without records still waits for earlier writes."""
+        """Call `decided` with the stored transaction, append and apply its decision, and return `reply` of it, or a future until it is
+        committed. A decision without records still waits for earlier writes.
+        """
         if not transactional_id:
             return reply(decide.Decision(ErrorCode.INVALID_REQUEST))
         try:

@@ -71,7 +71,7 @@ class Writer:
 
 
 class TxnVerification:
-    """Verifies batches with the coordinator.
+    """Verifies transactional batches with the transaction coordinator before they are appended.
 
     `pause` waits for a number of milliseconds on the broker's clock. `coordinator_is_local` is true on a standalone node.
     """

@@ -110,8 +110,8 @@ class Publisher:
     # --- applying metadata -------------------------------------------------------------------------------------------------------
 
     async def take(self, published: Published) -> None:
-        """Put an image into the catalog and apply its changes. Other tasks run meanwhile; the caller awaits each call before the next
-        one.
+        """Publish an image in this broker: put it into the catalog and apply its changes. Other tasks run meanwhile. The caller must await
+        each call before the next one.
         """
         if self._opened:
             self._catalog.publish(published.image, published.changes)
@@ -255,7 +255,9 @@ class Publisher:
             self.fetchers.follow(partition, registered.leader)
 
     def _partition(self, replica: LocalReplica) -> Partition | None:
-        """Return the partition and serve it from now on; None if it is offline. Raises Rejected if its log cannot be created or written."""
+        """Return the replica's partition, which is served from now on; None if it is offline. Raises Rejected if its log cannot be created
+        or written.
+        """
         name, topic_id, index = replica.topic.name, replica.topic.topic_id, replica.index
         served = self._partitions.by_name(name)
         if served is not None and index in served.partitions:

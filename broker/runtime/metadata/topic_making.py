@@ -29,8 +29,8 @@ class Client(Protocol):
 
 
 class Requester(NamedTuple):
-    """The client whose request causes a creation. `charge` charges a number of partitions to its quota and raises Rejected if that is used
-    up; only a controller in this process calls it.
+    """The client whose request causes a topic's creation. `charge` charges a number of partitions to the client's quota, and raises
+    Rejected if the quota is used up; only a controller in this process calls it.
     """
 
     client: Client

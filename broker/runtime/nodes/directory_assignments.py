@@ -44,7 +44,9 @@ TopicIdPartition = tuple[bytes, int]
 
 
 class DirectoryAssignments:
-    """Reports for broker `node` with its single log directory `directory`. `broker_epoch` returns the epoch of its registration."""
+    """Reports the replicas in `directory`, the single log directory of broker `node`. `broker_epoch` returns the epoch of the broker's
+    registration.
+    """
 
     def __init__(
         self,

@@ -46,7 +46,9 @@ _NAMES_SHOWN: Final = 5
 
 
 class QuorumController:
-    """The controller. `endpoints` are the controller listeners with their actual ports; a standalone node has none."""
+    """The controller of a single-voter quorum. `endpoints` are the controller listeners with their actual ports; a standalone node has
+    none.
+    """
 
     def __init__(
         self,

@@ -97,7 +97,8 @@ def _unread(log: RaftLog, feed: ImageFeed) -> Iterator[bytes]:
 
 
 class SoleVoter:
-    """The voter and its log. `log` is partition 0 of `__cluster_metadata`. `is_named` is true if controller.quorum.voters names this node.
+    """The quorum's only voter, and its log. `log` is partition 0 of `__cluster_metadata`. `is_named` is true if controller.quorum.voters
+    names this node.
 
     `on_published` is called with each committed image, in log order. `open` reads the log, unless it was `read` in advance.
     """
@@ -199,8 +200,8 @@ class SoleVoter:
         self._write(control_batch([elected, *self._voters_to_tell()], self.end_offset, self.epoch, now_ms))
 
     def _voters_to_tell(self) -> list[KRaftVersionRecord | VotersRecord]:
-        """Return the KRaftVersion and Voters records that begin an epoch. They are needed with kraft.version 1, for an empty log and after
-        a change of an endpoint.
+        """Return the KRaftVersion and Voters records with which this epoch begins: at kraft.version 1 if the log is empty or an endpoint
+        has changed, otherwise none.
         """
         quorum, me = self.quorum, self.me
         if quorum.kraft_version == 0 or self.is_alone:

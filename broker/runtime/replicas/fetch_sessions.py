@@ -101,7 +101,9 @@ class FetchTarget:
             session.waiter.appended(size)
 
     def stop_watching(self) -> None:
-        """Stop watching the partition. A follower's later fetches then no longer count as fetches of it until it is read again."""
+        """Stop watching the partition. Later requests of a follower's session then no longer count as fetches of this partition, until it
+        is read again.
+        """
         if self.watched is not None:
             self.watched.watchers.pop(self, None)
             self.watched.end_watchers.pop(self, None)

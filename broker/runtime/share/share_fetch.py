@@ -180,7 +180,9 @@ class ShareFetches:
     # --- waiting -----------------------------------------------------------------------------------------------------------------
 
     def _park(self, fetch: _Fetch) -> asyncio.Future[bool]:
-        """Return a future that completes with True after a change of a partition or share partition, with False at the deadline."""
+        """Return a future that completes with True after a change of one of the fetch's partitions or share partitions, with False at the
+        deadline.
+        """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         watched = list(fetch.in_use.values())
         timer = self._timers.schedule(fetch.deadline, lambda: _resolve(future, changed=False))
