@@ -18,9 +18,7 @@ from ottla.broker.runtime.upkeep.nursery import Nursery
 
 
 class OtherBrokers:
-    """Makes the clients that send requests to other brokers. `peers` is called once for each client, and returns new links, which only that
-    client uses.
-    """
+    """Makes the clients that send requests to other brokers. `peers` is called once per client and returns that client's own links."""
 
     def __init__(self, catalog: Catalog, node_id: int, peers: Callable[[], Peers], nursery: Nursery) -> None:
         self._catalog = catalog
