@@ -62,7 +62,7 @@ class _Settings:
 
 
 def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers) -> SignedTokens:
-    """Return the validator of a listener's signed tokens. Blocks while it fetches the keys. Raises SettingsError, also for a failed fetch."""
+    """Return the validator of a listener's signed tokens. Blocks while it fetches keys. Raises SettingsError, also for a failed fetch."""
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
     assert isinstance(audiences, tuple)
