@@ -56,7 +56,7 @@ NOT_AVAILABLE_SINCE = 5
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look up all offsets."""
+    """Look up the offset for each requested timestamp."""
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
     named = Counter((topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions)
     return ListOffsetsResponse(

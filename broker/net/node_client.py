@@ -1,8 +1,8 @@
 """A connection to another node over the network, which implements `ottla.broker.runtime.nodes.link.Link`.
 
-Rules: no request is sent twice, and none is stored for later. When the connection breaks, every pending call fails. The next call
-connects again, after a pause that grows with each failure (Kafka's NetworkClient and ClusterConnectionStates). All time is the broker's
-clock.
+Rules: no request is sent twice. A request waits at most until its connection is established; when a connection or its attempt breaks, every
+pending call fails. The next call connects again, after a pause that grows with each failure (Kafka's NetworkClient and
+ClusterConnectionStates). All time is the broker's clock.
 """
 
 from __future__ import annotations
