@@ -1,8 +1,8 @@
 """Cuts a copy of a data directory at an earlier moment of its logs.
 
 Invariants:
-- A log keeps the batches before the first one whose newest record is later than the moment. Times are those of records: of producers in
-  topics with CreateTime, of the broker in internal topics and in the metadata log.
+- A log keeps the batches before the first one whose newest record is later than the moment. The time of a record is its timestamp, which
+  the producer sets in topics with CreateTime, and the broker in internal topics and in the metadata log.
 - The metadata log is cut, too, so topics, settings, ACLs and users are those of the moment. A moment before its oldest record is refused.
 - Records that retention, compaction or a deletion removed after the moment are not restored.
 - The copy has the state of a data directory after a clean shutdown.
@@ -28,7 +28,7 @@ _METADATA: Final[Key] = (CLUSTER_METADATA, 0)
 
 
 class AtOffset(NamedTuple):
-    """The moment at which the log of a partition ended at `offset`."""
+    """A moment given as an offset: the moment at which the end offset of one partition's log became `offset`."""
 
     topic: str
     partition: int

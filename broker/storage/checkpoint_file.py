@@ -46,7 +46,7 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
 
 
 def number(word: str, line: int) -> int:
-    """Parse a number. Raises `CorruptCheckpoint`."""
+    """Parse the number in `word`. `line` is the line's number in the file, for the message. Raises `CorruptCheckpoint`."""
     try:
         return int(word)
     except ValueError as e:

@@ -127,14 +127,16 @@ class OffsetMap:
 
 
 class LastOfProducer(NamedTuple):
-    """A producer's last data offset and epoch in the log; `offset` is -1 if the log has only a marker of this epoch."""
+    """A producer id's last epoch in the log, and its last data offset; `offset` is -1 if the log has only a marker of this epoch."""
 
     offset: int
     epoch: int
 
 
 class CleaningRules(NamedTuple):
-    """The parameters of one pass over a log. Times in ms; `end_offset` is one past the range to clean."""
+    """The parameters of one cleaning pass over a log. Times are in ms; `latest` has the latest offset of each key (by `key_digest`);
+    `end_offset` is one past the last offset to clean.
+    """
 
     latest: Mapping[bytes, int]
     end_offset: int

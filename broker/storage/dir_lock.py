@@ -1,7 +1,8 @@
 """The file `.lock`: one broker per directory, Ottla or Apache Kafka.
 
-Java uses fcntl record locks: a process loses them when it closes any descriptor of the file, and two of one process do not conflict.
-Where the system has open-file-description locks, they are used instead; they have neither fault and conflict with Java's locks.
+Java uses fcntl record locks. A process loses such a lock when it closes any descriptor of the file, and two locks of one process do not
+conflict. Where the system has open-file-description locks, they are used instead: they have neither of these defects, and conflict with
+Java's locks.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class FsyncFailed(OSError):
 
 
 def storage_error(what: str, error: Exception) -> Rejected:
-    """Return the error of a response to a request that failed with a disk error: KAFKA_STORAGE_ERROR."""
+    """Return the `Rejected` (KAFKA_STORAGE_ERROR) for a request that failed with a disk error. `what` names the failed operation."""
     return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
 

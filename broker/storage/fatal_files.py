@@ -16,9 +16,10 @@ _WATCHED: Final = tuple(name for name in vars(Files) if not name.startswith("_")
 
 
 class FatalFiles(Files):
-    """Wraps `files` and calls `on_failure`, which may be set later, once: with the first `OSError`, on the thread that got it.
+    """Wraps `files` and calls `on_failure` once, with the first `OSError`, on the thread on which the error occurred.
 
-    A FileNotFoundError counts only if `root`, the data directory, is missing, too.
+    `on_failure` may be set after construction; errors before that are not reported. A FileNotFoundError counts as a failure only if `root`,
+    the data directory, is missing, too.
     """
 
     def __init__(self, root: Path, files: Files) -> None:

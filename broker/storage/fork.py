@@ -294,7 +294,9 @@ def _copy_node(node: _Node, target: Path, report: ForkReport, *, links: bool) ->
 
 
 def _in_order(partition: _Partition) -> Iterator[str]:
-    """Yield the files' names in the order of copying, `.log` files last: an index or a snapshot may end before the log, not after it."""
+    """Yield the names of the partition's files in the order of copying, `.log` files last: an index or snapshot may cover less than the
+    log, but not more.
+    """
     yield from sorted(partition.files, key=lambda name: (".log" in name, name))
 
 

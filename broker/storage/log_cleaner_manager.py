@@ -35,8 +35,8 @@ class LogCleanerManager:
     def clean_dirtiest(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Iterator[Blocking | None]:
         """Clean the log with the greatest dirty ratio among those that need it, in slices.
 
-        A yielded callable blocks: the caller runs it on any thread before the next slice. It and the generator raise `OSError`, including
-        `FsyncFailed`.
+        A yielded callable blocks: the caller runs it on any thread before the next slice. The generator and these callables raise
+        `OSError`, including `FsyncFailed`.
         """
         key = self._choose(logs, now_ms)
         if key is None:

@@ -355,10 +355,10 @@ class LogDir:
         return self._renamed or any(not found.keys() <= here for found in self._found.values())
 
     def due_deletions(self, now_ms: int) -> Iterator[Write]:
-        """Yield functions that remove deleted partitions and files from the disk, once their delay is over. Call each of them once.
+        """Yield functions that remove deleted partitions and files from the disk, once their delay is over. Call each function once.
 
-        A partition's delay starts with the first call of this method after its deletion. It also ends if the clock was set back. A
-        directory whose removal fails is removed after the next start.
+        A partition's delay (log.segment.delete.delay.ms) starts with the first call of `due_deletions` after its deletion. The delay also
+        ends if the clock was set back. A directory whose removal fails is removed after the next start.
         """
         for key in list(self._with_files_to_delete):
             log = self.logs.get(key)

@@ -29,7 +29,9 @@ _LENGTH: Final = struct.Struct(">i")
 
 
 class FetchDataInfo(NamedTuple):
-    """Bytes read from `segment`, ending at byte `end_position`. `on_older_segment`: the reader's upper offset is in a later segment."""
+    """The result of a read: bytes of `segment` that end at its byte `end_position`. `on_older_segment` is true if the offset up to which
+    the reader may read lies in a later segment.
+    """
 
     records: bytes
     segment: Segment
@@ -125,9 +127,9 @@ class LogReader:
         return None
 
     def with_max_timestamp(self) -> TimestampOffset | None:
-        """Return the record with the log's greatest timestamp, by the segments' recorded maxima (UnifiedLog.fetchOffsetByTimestamp).
+        """Return the record with the log's greatest timestamp, found by the segments' recorded maxima (UnifiedLog.fetchOffsetByTimestamp).
 
-        The record may be below the log start, while its segment still exists. None if compaction has removed that record.
+        The record may be below the log start offset, as long as its segment still exists. Return None if compaction has removed the record.
         """
         segment = max(self.segments, key=lambda segment: segment.max_timestamp)
         newest = segment.max_timestamp

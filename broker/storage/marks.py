@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mark:
-    """A state that `rewind` returns to."""
+    """A saved state of the data directory, to which a broker can be rewound. `now_ms` is the broker's time at the mark."""
 
     directory: Path
     now_ms: int
@@ -51,8 +51,8 @@ class Mark:
 class Marks(Generic[T]):
     """The marks of the broker that uses `data_dir`. They are removed by `discard`, or at the end of the process.
 
-    `preopen` opens a copy as the next data directory, on a thread, given the time of the mark; no file may stay open. It may raise
-    LogDirRefused or OSError.
+    `preopen(copy, now_ms)` runs on a thread and opens the copy of a mark that will be the next data directory; `now_ms` is the time of the
+    mark. It must leave no file open, and may raise LogDirRefused or OSError.
     """
 
     def __init__(self, data_dir: Path, preopen: Callable[[Path, int], T] | None = None) -> None:
@@ -78,7 +78,10 @@ class Marks(Generic[T]):
         histories: Sequence[tuple[int, int, int]] = (),
         incarnations: Mapping[int, bytes] | None = None,
     ) -> Mark:
-        """Make a mark: fork the data directory, which must be saved (`LogDir.save`) and not change meanwhile. Raises ForkRefused."""
+        """Make a mark: fork the data directory, which must be saved (`LogDir.save`) and must not change meanwhile. Raises ForkRefused.
+
+        `mark_as_clean` is called with the finished fork. `histories` and `incarnations` are stored in the mark.
+        """
         self._made += 1
         mark = Mark(self._root / f"{self._made}", now_ms, histories, incarnations or {})
         fork(self._data_dir, mark.directory, finish=mark_as_clean)
@@ -91,7 +94,7 @@ class Marks(Generic[T]):
         await asyncio.wrap_future(self._copies[mark])
 
     def remove(self, mark: Mark) -> None:
-        """Forget a mark, and remove its files on the thread that makes the copies."""
+        """Remove a mark and its files. The thread that makes the copies deletes the files."""
         self.copy_again()
         copy = self._copies.pop(mark)
 
@@ -103,8 +106,9 @@ class Marks(Generic[T]):
         self._pool.submit(clear)  # on the thread that makes the copy, after it
 
     def restore(self, mark: Mark) -> T | None:
-        """Replace the data directory, which no broker may be using, by a copy of the mark. Return what `preopen` returned for that copy,
-        None if the copy was not opened in advance. Call `copy_again` when the broker has started. Raises ForkRefused, OSError."""
+        """Replace the data directory, which no broker may be using, by a copy of the mark. Return the result of `preopen` for that copy, or
+        None if the copy was not opened in advance. Call `copy_again` once the broker has started. Raises ForkRefused, OSError.
+        """
         self.copy_again()
         copy = self._copies[mark].result()
         opened = self._opened.pop(mark, None)
@@ -113,8 +117,11 @@ class Marks(Generic[T]):
         return opened
 
     def copy_again(self) -> None:
-        """Let the thread make the copies that rewinds have used up. Its work slows down the start of a broker in this process. If no one
-        calls this after a rewind, because the start failed, the mark's next use does."""
+        """Start to make new copies of the marks whose copies `restore` has used, on the thread.
+
+        Call this after the broker's start, because copying slows down a start in the same process. If it is not called after `restore`,
+        because the start failed, the next `prepared`, `remove` or `restore` calls it.
+        """
         while self._discarded:
             mark, discarded = self._discarded.popitem()
             self._copies[mark] = self._pool.submit(self._copied, mark, discarded)

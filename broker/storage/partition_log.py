@@ -276,7 +276,9 @@ class PartitionLog:
         index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Append the leader's batches unchanged. Raise `Rejected` for a corrupt one or one below the log's end; those before it stay."""
+        """Append the leader's batches unchanged. Raise `Rejected` at a corrupt batch or one below the log end; the batches before it stay
+        in the log.
+        """
         self._check_online()
         first = last = -1
         for header, batch, marker in leaders_batches(data, leader_epoch):

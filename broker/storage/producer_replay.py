@@ -122,9 +122,8 @@ def recall_window(entry: ProducerStateEntry, segments: SegmentList) -> None:
 
 
 def _back_from(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
-    """Yield the headers of the batches before `offset`, newest first. It reads the stretches between index entries, last one first.
-
-    Raises `CorruptBatch`.
+    """Yield the headers of the batches before `offset`, newest first. The log is read backwards, one range between two index entries at a
+    time. Raises `CorruptBatch`.
     """
     for segment in segments.before(offset):
         end = offset

@@ -1,6 +1,7 @@
 """`quorum-state`: the KRaft epoch, leader and vote that a node stores across restarts (Kafka's FileQuorumStateStore, ElectionState).
 
-The file is one line of JSON. It is written in version 0 or 1, as `kraft.version`; both are read. An observer never votes.
+The file is one line of JSON. Versions 0 and 1 can be read; the version written is that of the feature `kraft.version`. An observer never
+votes.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def any_header(data: bytes, at: int = 0) -> BatchHeader:
 
 
 class Segment:
-    """A segment. `created_ms` is the time when the segment was created or loaded; `jitter_ms` is its random part of segment.ms.
+    """A segment. `created_ms` is the time when the segment was created or loaded. `jitter_ms` is subtracted from segment.ms: a random
+    number below segment.jitter.ms.
 
     With `make_directory` the segment is only in memory: its first write calls `make_directory` and creates the files.
     """
@@ -460,7 +461,7 @@ class Segment:
             index.save()
 
     def paths(self) -> list[Path]:
-        """Return the segment's files, the one with the batches first; the transaction index may not exist."""
+        """Return the paths of the segment's files, the `.log` file first. The transaction index among them may not exist."""
         return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
     def release(self) -> None:

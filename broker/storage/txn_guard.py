@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class VerificationGuard:
-    """One request to a coordinator to verify a transaction, valid until the producer's first batch, or a marker, is written.
+    """The verification of a producer's transaction in one partition: one request to the coordinator. The guard is valid until the
+    producer's first batch, or a marker, is written.
 
-    A guard is equal only to itself, so a response that arrives after its transaction's end cannot begin another transaction.
+    A guard is equal only to itself, so a response that arrives after the end of its transaction cannot begin another transaction.
 
-    `adds` is true for producers of transaction version 2, whose partition the request adds to the transaction. `lowest_sequence` is the
-    least sequence of the batches that wait for the response. No batch above it may be written first, because the batch with the lowest
-    sequence would then always be rejected as out of order.
+    `adds` is true for producers of transaction version 2, for which the request also adds the partition to the transaction.
+    `lowest_sequence` is the lowest sequence of the batches that wait for the response. No batch with a higher sequence may be written
+    first, because the batch with the lowest sequence would then always be rejected as out of order.
     """
 
     started_ms: int
