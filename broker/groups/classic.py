@@ -149,7 +149,9 @@ class ClassicGroup:
         )
 
     def next_deadline(self) -> int | None:
-        """Return the monotonic time in ms at which `expire` has to be called, or None. A heartbeat only makes it later."""
+        """Return the monotonic time in ms of the earliest deadline, at which `expire` has to be called; None without deadlines. A heartbeat
+        never makes the earliest deadline earlier.
+        """
         deadlines = [m.session_deadline_ms for m in self.members if m.session_deadline_ms is not None]
         deadlines += self.pending.values()
         deadlines += [deadline for deadline in (self._join_deadline_ms, self._sync_deadline_ms) if deadline is not None]
@@ -351,7 +353,7 @@ class ClassicGroup:
             self._complete_join(now, outcome)
 
     def note_new_member(self) -> None:
-        """If an empty group's initial rebalance delay is running, let it be extended, because a new member has joined."""
+        """Record that a member has joined. If the initial rebalance delay of an empty group is running, the delay is then extended."""
         if self._initial_delay_left_ms is not None:
             self._joined_during_initial_delay = True
 

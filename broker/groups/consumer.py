@@ -56,7 +56,9 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         return self._holders.get((topic_id, partition))
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Return whether a partition of the member's target assignment that is not yet assigned to it is held by a member."""
+        """Return whether a partition of the member's target assignment that is not yet assigned to this member is still held by a member
+        (another one, or this one until it confirms the revocation).
+        """
         return any(
             not self.is_free(topic_id, partition)
             for topic_id, partitions in self.target(member.member_id).items()

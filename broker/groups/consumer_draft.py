@@ -176,7 +176,9 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         return after
 
     def keep_session(self, member: ConsumerMember) -> None:
-        """Restart a member's session timeout: a classic protocol member has its own, others have the group's."""
+        """Restart a member's session timeout. A member of the classic protocol has its own timeout (from JoinGroup); all others have the
+        group's.
+        """
         timeout_ms = self.config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
         self.start_session(member.member_id, timeout_ms)
 

@@ -41,7 +41,9 @@ Epochs = Mapping[tuple[bytes, int], int]
 
 
 class MemberState(IntEnum):
-    """A member's state on the way to its target assignment, numbered as in the record."""
+    """A member's state on the way to its target assignment (Kafka's MemberState). The numbers are those of the field `State` in
+    ConsumerGroupCurrentMemberAssignmentValue.
+    """
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1

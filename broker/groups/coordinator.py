@@ -299,8 +299,9 @@ class GroupCoordinator:
         """Return the committed offsets of `topics`; None means all partitions with an offset. An unknown group has no offsets, without an
         error.
 
-        An offset committed for another topic id than that in `topic_ids` is ignored: the topic was recreated. Raises Rejected if a consumer
-        or streams group rejects member id and epoch, and GROUP_ID_NOT_FOUND for a share group unless `topics` is None (then it has none).
+        An offset committed for another topic id than that in `topic_ids` is ignored, because the topic was recreated. Raises Rejected if a
+        consumer or streams group rejects member id and epoch. For a share group, raises Rejected(GROUP_ID_NOT_FOUND) if `topics` is given,
+        and returns no offsets if it is None.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup) and topics is not None:

@@ -4,7 +4,8 @@ Invariants:
 
 * A deadline names a member and does nothing by itself. When it comes, the caller checks that the member still exists and, for a rebalance,
   that it is still in the epoch it had to leave. After a failed write, the group sets the deadlines of its members again.
-* `next_ms` is never later than the next deadline. Extending a deadline, as each heartbeat does, leaves it unchanged.
+* `next_ms` is never later than the earliest deadline. It may be earlier: extending a deadline, as each heartbeat does, does not change
+  `next_ms`.
 """
 
 from __future__ import annotations

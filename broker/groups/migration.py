@@ -4,7 +4,7 @@ Invariants:
 
 * The first consumer protocol member that joins a classic group of consumers converts it. The other members stay, as classic protocol
   members with their last assignments; those waiting in a join or sync must rejoin. A group whose assignor uses user data is not
-  converted, because that would be lost.
+  converted, because the user data would be lost.
 * When the last consumer protocol member leaves or is removed, the others become a classic group again, whose generation is the group's
   epoch, and rebalance. If the last consumer protocol member is a static one that rejoins with the classic protocol, the classic group
   rebalances only if a member has not reached its target assignment or the target assignment is older than the group epoch. The

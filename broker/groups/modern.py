@@ -177,7 +177,9 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether offsets of a group with members may be deleted, except of subscribed topics."""
+        """True: while the group has members, an administrator may delete its offsets of topics that no member subscribes to. (In a classic
+        group only members of protocol type `consumer` allow that.)
+        """
         return True
 
     @property

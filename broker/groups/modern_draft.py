@@ -27,7 +27,9 @@ from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
 
 
 class RecordClasses(NamedTuple):
-    """The record classes of one kind of group, for the records that all kinds write. `target` returns the value of a target assignment."""
+    """The classes of the records that consumer, share and streams groups all write, for one kind of group. Each makes a key or a value;
+    `target` makes the value of a member's target assignment.
+    """
 
     epoch_key: Callable[[str], Key]
     member_key: Callable[[str, str], Key]
@@ -47,12 +49,14 @@ class ModernConfig(Protocol):
     def assignment_interval_ms(self) -> int: ...
     @property
     def delays_assignments(self) -> bool:
-        """Whether there are assignment intervals, as since Kafka 4.3, with which epochs are counted differently."""
+        """Whether groups have an assignment interval (Kafka 4.3 and later). The epochs of groups are counted differently with it: see
+        `Likeness.delays_assignments`.
+        """
         ...
 
     @property
     def assigns_empty(self) -> bool:
-        """Whether the target assignment of a group that becomes empty gets the group's new epoch at once (Kafka 4.4)."""
+        """Whether the target assignment of a group that becomes empty gets the group's new epoch at once (as in Kafka 4.4)."""
         ...
 
 
@@ -127,8 +131,9 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
 
     @property
     def next_epoch(self) -> int:
-        """The target epoch after `update_target`: the group epoch, or the present one if the assignment interval since
-        the last computation has not passed."""
+        """The epoch that the target assignment will have after `update_target`: the group epoch, or the target assignment's present epoch
+        while the assignment interval since its last computation has not passed.
+        """
         group, interval_ms = self.group, self.config.assignment_interval_ms
         computed_ms = group.assignment_timestamp_ms
         waits = bool(computed_ms and interval_ms) and self.now.wall_ms < computed_ms + interval_ms

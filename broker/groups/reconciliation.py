@@ -25,8 +25,9 @@ from ottla.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A member's target assignment and its epoch. `is_free` tells whether no member holds a partition. `subscribed` has
-    the ids of the member's subscribed topics; `subscription_changed`: the request being processed has changed them."""
+    """A member's target assignment and its epoch. `is_free` returns whether no member holds a partition. `subscribed` has the ids of the
+    member's subscribed topics; `subscription_changed` is true if the request being processed has changed the subscription.
+    """
 
     epoch: int
     assignment: Assignment

@@ -342,8 +342,9 @@ def _assign(draft: StreamsDraft, status: list[tuple[int, str]]) -> None:
 
 
 def _endpoints(draft: StreamsDraft, member: StreamsMember) -> list[EndpointToPartitions]:
-    """Return the endpoint of each member that has one, with the input partitions of its active and standby tasks; `member`'s is the last.
-    While the existing topics do not fit the topology, the endpoints have no partitions."""
+    """Return the endpoint of each member that has one, with the input partitions of its active and standby tasks. The endpoint of `member`
+    comes last. While the existing topics do not fit the topology, the endpoints have no partitions.
+    """
     subtopologies = draft.configured.subtopologies
     others = [one for member_id, one in draft.group.members.items() if member_id != member.member_id]
     found = []

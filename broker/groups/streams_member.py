@@ -31,7 +31,9 @@ TaskEpochs = Mapping[tuple[str, int], int]
 
 
 class StreamsMemberState(IntEnum):
-    """A member's state on the way to its target assignment, numbered as in the record."""
+    """A member's state on the way to its target assignment (Kafka's streams MemberState). The numbers are those of the field `State` in
+    StreamsGroupCurrentMemberAssignmentValue.
+    """
 
     STABLE = 1
     UNREVOKED_TASKS = 2
