@@ -214,7 +214,9 @@ class _Acquiring:
     # --- new records -------------------------------------------------------------------------------------------------------------
 
     def _acquire_new(self, first: int, last: int) -> None:
-        """Acquire records that are not in flight, up to the end of the batch in which the limit is reached."""
+        """Acquire the records from `first` to `last` that are not in flight. If `max_records` is reached within a batch of the log,
+        acquire that batch to its end; with a strict `record_limit`, the rest of the batch becomes available to other members instead.
+        """
         partition = self.partition
         first = max(first, partition.start_offset if partition.in_flight else partition.end_offset)
         if first > last:

@@ -145,7 +145,7 @@ class InFlightState:
 
 
 class Run:
-    """Consecutive records of a batch in flight that have the same state."""
+    """Consecutive records of one `InFlightBatch` that have the same delivery state. `last_offset` is included."""
 
     __slots__ = ("first_offset", "last_offset", "state")
 

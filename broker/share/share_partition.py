@@ -114,7 +114,9 @@ class SharePartition:
 
     @property
     def in_flight_count(self) -> int:
-        """The offsets from start to end offset, a number limited by group.share.partition.max.record.locks; 0 if none is in flight."""
+        """The number of offsets from the start offset to the end offset, both included, which group.share.partition.max.record.locks
+        limits; 0 if no record is in flight.
+        """
         return self.end_offset - self.start_offset + 1 if self.in_flight else 0
 
     @property
@@ -167,7 +169,9 @@ class SharePartition:
     # --- locks -------------------------------------------------------------------------------------------------------------------
 
     def lock(self, first_offset: int, last_offset: int, now_ms: int) -> int:
-        """Return the lock deadline in ms of records that are acquired or renewed now, and let `expire_locks` check them then."""
+        """Return the lock deadline (ms) of records that are acquired or renewed at `now_ms`, and register it, so that `expire_locks` checks
+        the records when the deadline has come.
+        """
         if len(self._locks) >= self._max_locks:
             self._locks = [lock for lock in self._locks if self._is_current(*lock)]
             heapq.heapify(self._locks)

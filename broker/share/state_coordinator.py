@@ -144,10 +144,10 @@ class ShareStateCoordinator:
         return [ShareRecord(key, None) for key in self.states if key.topic_id == topic_id]
 
     def cold_snapshots(self, interval_ms: int, now_ms: int) -> list[ShareRecord]:
-        """Return snapshots of the share partitions whose last one is at least `interval_ms` old (Kafka's snapshotColdPartitions).
+        """Return new snapshots of the share partitions whose last snapshot is at least `interval_ms` old (Kafka's snapshotColdPartitions).
 
-        Return none if the last snapshot of every share partition is already one of these: requests have then written no snapshot since, so
-        there is hardly anything to delete.
+        Return no snapshot if the last snapshot of every share partition is already a periodic one: no request has then written a snapshot
+        since, so new snapshots would make hardly any record redundant.
         """
         if all(state.requested_snapshot_ms != state.written_ms for state in self.states.values()):
             return []
