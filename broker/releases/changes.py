@@ -19,7 +19,7 @@ _METADATA: Final = "metadata.version"
 
 
 class Change(NamedTuple):
-    """One difference. A value is None if the release does not have the name."""
+    """One difference between two releases. `before` or `after` is None if that release does not have the name."""
 
     kind: str
     name: str

@@ -71,7 +71,7 @@ _OF_THIS_NODE: Final = frozenset(
 
 
 class Likeness:
-    """The release that a broker is like. There is one object for each release."""
+    """The behaviour of the Apache Kafka release that a broker is like. There is one object for each release."""
 
     def __init__(self, release: str) -> None:
         first, *later = releases(release).values()
@@ -93,7 +93,9 @@ class Likeness:
 
     @property
     def describes_client_metrics(self) -> bool:
-        """Whether client metrics subscriptions are described with types, defaults and synonyms, which came with 4.1."""
+        """Whether DescribeConfigs returns client metrics subscriptions with types, defaults and synonyms, as since 4.1. Before, it returned
+        only the settings that were set.
+        """
         return self._order >= _TYPED_CLIENT_METRICS
 
     @property
@@ -110,7 +112,9 @@ class Likeness:
 
     @property
     def describes_requested_log_dirs_only(self) -> bool:
-        """Whether DescribeLogDirs omits topics that the request does not name. Before 3.7 they had no partitions in the response."""
+        """Whether DescribeLogDirs omits topics that the request does not name, as since 3.7. Before, the response listed such topics
+        without partitions.
+        """
         return self._order >= _LOG_DIRS_FILTERED
 
     @property
@@ -120,42 +124,49 @@ class Likeness:
 
     @property
     def has_zstd_for_all(self) -> bool:
-        """Whether every Fetch returns records of topics with `compression.type=zstd`. Before 4.0 those below version 10 were rejected."""
+        """Whether every Fetch returns records of topics with `compression.type=zstd`, as since 4.0. Before, a Fetch below version 10 for
+        such a topic was rejected.
+        """
         return self._order >= _ZSTD_FOR_ALL
 
     @property
     def has_logger_errors(self) -> bool:
-        """Whether IncrementalAlterConfigs answers an unknown logger or level with INVALID_CONFIG, and a logger resource without a name with
-        INVALID_REQUEST. Before 3.2 the former was INVALID_REQUEST, and the latter meant the broker that was asked.
+        """Whether IncrementalAlterConfigs rejects an unknown logger or level with INVALID_CONFIG, and a logger resource without a name with
+        INVALID_REQUEST. Before 3.2, an unknown logger or level got INVALID_REQUEST, and an empty name meant the broker that received the
+        request.
         """
         return self._order >= _LOGGER_ERRORS
 
     @property
     def accepts_append_time(self) -> bool:
-        """Whether a topic with CreateTime accepts batches that say LogAppendTime, as since the release that split the setting of allowed
-        timestamps into two.
+        """Whether a topic with CreateTime accepts batches whose timestamp type is LogAppendTime. That is so since
+        message.timestamp.before.max.ms and message.timestamp.after.max.ms replaced message.timestamp.difference.max.ms (KIP-937).
         """
         return "message.timestamp.after.max.ms" in self.table.topic_settings
 
     def has_special_timestamp(self, since_version: int) -> bool:
-        """Return whether the release knows a special timestamp of ListOffsets, given the version that brought it."""
+        """Return whether the release knows a special timestamp of ListOffsets (such as -3), which the request's version `since_version`
+        introduced.
+        """
         return since_version <= self.table.apis["ListOffsets"][1]
 
     @property
     def checks_special_timestamps(self) -> bool:
-        """Whether ListOffsets rejects special timestamps that the request's version does not have. Before 3.9 those that the release knew
-        were special in all versions, and any other negative timestamp was an ordinary one.
+        """Whether ListOffsets rejects a special timestamp (such as -3) that the request's version does not have. Before 3.9, the release
+        accepted every special timestamp it knew in all versions, and looked up any other negative timestamp like an ordinary one.
         """
         return self._order >= _SPECIAL_TIMESTAMPS_CHECKED
 
     @property
     def updates_features_together(self) -> bool:
-        """Whether UpdateFeatures changes all features of a request or none. Before 4.0 each feature had a result of its own."""
+        """Whether UpdateFeatures changes all features of a request or none. Before 4.0, each feature was changed or rejected separately."""
         return self._order >= _FEATURES_TOGETHER
 
     @property
     def asks_again_after_errors(self) -> bool:
-        """Whether a client may get its metrics subscription at once after an error about it. Before 4.0 every early get was throttled."""
+        """Whether a client may get its metrics subscription again at once after an error about the subscription. Before 4.0, every
+        GetTelemetrySubscriptions within the push interval was throttled.
+        """
         return self._order >= _TELEMETRY_MENDED
 
     @property
@@ -165,23 +176,25 @@ class Likeness:
 
     @property
     def decompresses_client_metrics(self) -> bool:
-        """Whether pushed client metrics have to be decompressible. Kafka 3.7 gives them to its plugins as they are."""
+        """Whether pushed client metrics that cannot be decompressed are rejected. Kafka 3.7 passes them to its plug-ins compressed."""
         return self._order >= _METRICS_DECOMPRESSED
 
     @property
     def denies_metadata_topic(self) -> bool:
-        """Whether nobody is authorized to create `__cluster_metadata`. Since 3.9 such a request is invalid instead."""
+        """Whether a request to create `__cluster_metadata` is rejected as unauthorized, for every user. Since 3.9 it is rejected as invalid
+        instead.
+        """
         return self._order < _METADATA_TOPIC_PROHIBITED
 
     @property
     def has_states_of_any_case(self) -> bool:
-        """Whether ListGroups ignores the case of its filter of states."""
+        """Whether ListGroups ignores upper and lower case in its filter of group states."""
         return self._order >= _STATES_OF_ANY_CASE
 
     @property
     def knows_absent_groups(self) -> bool:
-        """Whether OffsetCommit can be answered with GROUP_ID_NOT_FOUND. Before 4.0 the coordinator of classic groups answered every
-        generation of an unknown group with ILLEGAL_GENERATION.
+        """Whether OffsetCommit 9 and later rejects an unknown group with GROUP_ID_NOT_FOUND. Before 4.0, a commit with a generation to an
+        unknown group got ILLEGAL_GENERATION.
         """
         return self._order >= _ABSENT_GROUPS
 
@@ -197,39 +210,39 @@ class Likeness:
 
     @property
     def has_strict_share_states(self) -> bool:
-        """Whether the share coordinator rejects leader and state epochs of -1 and keeps counts of completed deliveries, as the release that
-        brought share.version 2 does.
+        """Whether the share coordinator rejects requests with leader or state epoch -1, and never lowers the count of completed deliveries,
+        as since the release that introduced share.version 2 (4.4).
         """
         return self.table.features.get(SHARE_VERSION, (0, 0, 0))[1] >= _EPOCHS_CHECKED
 
     @property
     def requires_token_claims(self) -> bool:
-        """Whether signed tokens are validated only with an expected audience and issuer, unless a setting allows any."""
+        """Whether a signed token is valid only with an expected audience and an expected issuer, unless a setting allows any."""
         return "sasl.oauthbearer.allow.unverified.audience" in self.table.broker_settings
 
     @property
     def delays_assignments(self) -> bool:
-        """Whether groups have assignment intervals. Then the epochs of groups begin at 1 instead of 0, and that of a share group is bumped
-        for partitions that are initialized and not assigned only if its target assignment is not about to be computed.
+        """Whether groups have assignment intervals, as since 4.3. The epochs of groups then begin at 1 instead of 0. The epoch of a share
+        group with initialized but unassigned partitions is then bumped only if its target assignment is already that of the present epoch.
         """
         return "group.consumer.assignment.interval.ms" in self.table.broker_settings
 
     @property
     def accepts_late_commits(self) -> bool:
-        """Whether members of groups may commit offsets with older epochs than their own (KIP-1251)."""
+        """Whether group members may commit offsets with an older member epoch than their present one (KIP-1251)."""
         return self._order >= _LATE_COMMITS
 
     @property
     def ends_removed_expressions(self) -> bool:
-        """Whether a member of a consumer group that removes its regular expression loses the partitions. In 4.0 it kept them until the
-        group's next change.
+        """Whether a consumer group member that removes its regular expression loses the partitions of the matching topics. In 4.0 it kept
+        them until the next change of the group.
         """
         return self._order >= _REMOVED_EXPRESSIONS_END
 
     @property
     def ends_subscriptions_at_once(self) -> bool:
-        """Whether a member of a consumer group loses partitions with the heartbeat that ends its subscription to them. Before 4.2 it kept
-        them until the next target assignment, for which a new regular expression has to be resolved first.
+        """Whether a consumer group member loses the partitions of a topic with the heartbeat that ends its subscription to the topic.
+        Before 4.2 it kept them until the next target assignment, which also waited for the resolution of new regular expressions.
         """
         return self._order >= _SUBSCRIPTIONS_END_AT_ONCE
 
@@ -240,16 +253,18 @@ class Likeness:
 
     @property
     def assigns_empty_groups(self) -> bool:
-        """Whether the assignment of a group that becomes empty gets the group's epoch, as in the release that brought TxnOffsetCommit 6."""
+        """Whether the target assignment of a group that becomes empty gets the group's new epoch at once, as since 4.4."""
         return self.table.apis.get("TxnOffsetCommit", (0, 0))[1] >= _BY_IDS
 
     @property
     def extends_streams_groups(self) -> bool:
-        """Whether members of streams groups may be static and report the offsets of their tasks."""
+        """Whether members of streams groups may be static and report the changelog offsets of their tasks, as since 4.4."""
         return self.table.apis.get("StreamsGroupHeartbeat", (0, 0))[1] >= _EXTENDED
 
     def versions(self, api: str, first: int, last: int) -> tuple[int, int] | None:
-        """Return which of the versions `first` to `last` of an API the release serves, or None. `api` is its name in Kafka's schemas."""
+        """Return the first and last of the API versions `first` to `last` that the release serves; None if it serves none. `api` is the
+        API's name in Kafka's schemas.
+        """
         served = self.table.apis.get(api)
         if served is None:
             return None
@@ -257,22 +272,25 @@ class Likeness:
         return (first, last) if first <= last else None
 
     def levels(self, feature: str, lowest: int, highest: int) -> tuple[int, int] | None:
-        """Return which of the levels of a feature the release supports, or None if it does not have the feature."""
+        """Return the lowest and highest of the levels `lowest` to `highest` of a feature that the release supports, or None if it does not
+        have the feature.
+        """
         if feature not in self.table.features:
             return None
         low, high, _ = self.table.features[feature]
         return max(lowest, low), min(highest, high)
 
     def new_level(self, feature: str, own: int) -> int:
-        """Return a feature's level in a new directory, at most `own`. Releases with ZooKeeper have no `metadata.version`: the level of the
-        metadata log, which clients cannot see, is then `own`.
+        """Return the level of a feature in a new data directory: the release's, at most `own` (Ottla's highest).
+
+        ZooKeeper releases have no `metadata.version`; the level of the metadata log, which clients cannot see, is then `own`.
         """
         if feature not in self.table.features:
             return own if feature == METADATA_VERSION else 0
         return min(own, self.table.features[feature][2])
 
     def above(self, levels: Mapping[str, int]) -> Iterator[str]:
-        """Yield each feature of a directory that is above what the release supports, in words."""
+        """Yield a text for each feature whose level in a data directory is above the levels that the release supports."""
         for name, level in sorted(levels.items()):
             highest = self.table.features.get(name, (0, 0, 0))[1]
             if level > highest and not (name == METADATA_VERSION and name not in self.table.features):
@@ -281,7 +299,9 @@ class Likeness:
                 )
 
     def default(self, setting: str, own: str | None) -> str | None:
-        """Return a broker setting's default in the release, given Ottla's, which stays if it is not Kafka's."""
+        """Return the release's default of a broker setting. `own` is Ottla's default; it is returned if it differs from Kafka's newest
+        default.
+        """
         if setting not in self._defaults or own != self._newest_settings[setting]:
             return own
         return self._defaults[setting]

@@ -54,8 +54,8 @@ def releases(since: str = _OLDEST) -> Mapping[str, ReleaseTable]:
 
 
 def table_of(name: str) -> ReleaseTable:
-    """Return the table of a release (`3.9`) or of a version of it (`3.9.0`, for which that of its last patch stands). Raises
-    `UnknownRelease`.
+    """Return the table of a release (`3.9`) or of one of its patches (`3.9.0`; the table is the one recorded from the release's last
+    patch). Raises `UnknownRelease`.
     """
     release = ".".join(name.split(".")[:2])
     if release not in releases():
