@@ -66,7 +66,9 @@ class MovableClock(Clock):
             listener()
 
     def rewind_to(self, now_ms: int) -> None:
-        """Make `now_ms` the wall time. The monotonic clock moves by as much, also back: only while nothing runs on this clock."""
+        """Set the wall time to `now_ms`, and move the monotonic time by the same difference, possibly backwards. Call it only while nothing
+        runs on this clock.
+        """
         self._ahead_ms += now_ms - self.now_ms()
 
     def add_listener(self, listener: Callable[[], object]) -> None:

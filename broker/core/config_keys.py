@@ -65,13 +65,14 @@ class Synonym:
 
 
 class ConfigKey(NamedTuple):
-    """One configuration key. A `default` of None means "not set". `synonyms` (topic and group keys only) are tried in order
-    before `default`.
+    """One configuration key. A `default` of None means "not set". `synonyms` (topic and group keys only) are tried in order before
+    `default`.
 
     * An `internal` key can be set at the start but DescribeConfigs does not return it.
     * A key without `has_effect` is stored and described, but changes nothing here.
     * A `member` key has an effect only in a cluster.
-    * `in_cluster` is Kafka's default, for a cluster broker, where a standalone node could not satisfy it and `default` differs.
+    * `in_cluster` is Kafka's default, which a cluster broker uses; `default` then differs, because a standalone node could not satisfy
+      Kafka's (such as three replicas). If `in_cluster` is None, `default` applies to both.
     * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
       DescribeConfigs does not return it.
     """

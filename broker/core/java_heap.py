@@ -9,7 +9,9 @@ T = TypeVar("T")
 
 
 class JavaHeap(Generic[T]):
-    """A binary heap. An item's key must not change while the item is in the heap."""
+    """A binary heap with the algorithm of `java.util.PriorityQueue`, so that equal items are returned in Java's order. An item's key must
+    not change while the item is in the heap.
+    """
 
     def __init__(self, items: Iterable[T], key: Callable[[T], float]) -> None:
         self._key = key

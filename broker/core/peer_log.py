@@ -43,7 +43,9 @@ class PeerLines(logging.Filter):
         return suppressed if seen < limits.PEER_LINES else None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Apply `admit` to a record. The last line before suppression and the first line after it say so."""
+        """Apply `admit` to a record. Append to the last line before suppression that further lines are not written, and to the first line
+        after it how many were suppressed.
+        """
         kind = str(record.msg)
         suppressed = self.admit(kind, record.created)
         if suppressed is None:

@@ -77,8 +77,11 @@ def load(
     tolerant: bool = False,
     like: str | None = None,
 ) -> Loaded:
-    """Read all sources. Raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` and `KAFKA_OPTS` are used. `of_image`
-    has the settings of `KAFKA_…` variables; it overrides the file. `like` is a release of Apache Kafka whose defaults are used.
+    """Return the settings from all sources, of which a later one wins: `file`, `of_image`, `env`, `cli`. Raises SettingsError.
+
+    `of_image` has the settings of a Kafka image's `KAFKA_…` variables. `env` is the whole environment, of which only `OTTLA_…` and
+    `KAFKA_OPTS` are used. With `tolerant`, unknown names are warnings instead of errors. `like` is the release of Apache Kafka whose
+    defaults are used (None: DEFAULT_RELEASE).
     """
     mistakes: list[str] = []
     unknown: list[str] = []
