@@ -26,7 +26,7 @@ Continue = Callable[[], object]
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A held request, response or coordinator step. `what` describes it for people; `go_on` continues it."""
+    """A held request, response or coordinator step. `what` describes it for people; calling `go_on` continues it."""
 
     rule: FaultRule
     what: str
@@ -186,8 +186,9 @@ class Faults:
         return bool(self.observers) or any(rule.matches(subject) or rule.may_hit_answer(subject) for rule in self.rules)
 
     def met_by(self, subject: Subject) -> list[FaultRule]:
-        """Return the rules that hit this request. Of rules that exclude each other only the first is hit, so that every counted hit is
-        real."""
+        """Return the rules that hit this request, and count the hits. Of rules that exclude each other, only the first is hit, so that a
+        rule's hits are the faults that really happened.
+        """
         spared = subject.client_id in self.spared
         hit: list[FaultRule] = []
         taken: set[str] = set()

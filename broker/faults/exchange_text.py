@@ -30,7 +30,9 @@ def subject_text(exchange: Exchange) -> str:
 
 
 def joined(texts: list[str], transactional_id: str | None) -> str:
-    """Return the first items as one text, with the number of the others, after the transactional id if there is one."""
+    """Return the first PLACES_MAX of `texts` as one text, which ends with the number of omitted ones. It begins with the transactional id,
+    if one is given.
+    """
     more = len(texts) - PLACES_MAX
     text = "; ".join(each[:TEXT_CHARS] for each in texts[:PLACES_MAX]) + (f"; and {more} more" if more > 0 else "")
     return text if not transactional_id else f"transaction {transactional_id[:TEXT_CHARS]}; {text}"

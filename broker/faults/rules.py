@@ -239,8 +239,9 @@ class FaultRule:
         return self.topic is not None or self.partition is not None
 
     def wants_group(self, group: str | None) -> bool:
-        """Return whether the rule applies to this group of a response. None (a response without group names) is true: the rule has already
-        matched the request's group."""
+        """Return whether the rule applies to this group of a response. Return True for None, which stands for a response without group
+        names: the rule has then already matched the group of the request.
+        """
         return group is None or _any(self.group, {group})
 
     def wants(self, topic: str | None, partition: int | None) -> bool:

@@ -5,8 +5,8 @@ Rules:
 - Of byte fields (records, salts, password hashes, HMACs of delegation tokens) only the length is logged.
 - Setting values are logged for topics and other resources without secrets. Brokers' setting values, which may be passwords, are masked.
 - A peer's text is cut and its control characters are escaped, so that each exchange is one line.
-- A document is complete, unless it has a limit (the console's, and a file's while WIRE_LOG_WAITING lines, or messages of
-  WIRE_LOG_WAITING_BYTES, wait): then long lists and texts are cut, and each cut is marked.
+- A JSON document in a file is complete, unless the writing thread is behind (WIRE_LOG_WAITING lines, or messages of
+  WIRE_LOG_WAITING_BYTES, wait for it). Then, and always in the console, long lists and texts are cut, and each cut is marked.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ class LogFilter:
 
 
 class WireLog:
-    """An observer that writes a line for each exchange that a `LogFilter` of the same arguments wants. `write` gets each line without a
-    line break, from one thread at a time.
+    """An observer that writes a line for each exchange that passes a `LogFilter` with the arguments `wanted`, `errors_only` and
+    `slower_than_ms`. `write` gets each line without a line break, from one thread at a time.
 
-    The line of a long message is made and written by a thread, after the lines of later exchanges. If WIRE_LOG_WAITING of them wait, or
-    their messages have WIRE_LOG_WAITING_BYTES, the next one is made at once, without the response's size and with cut fields.
+    The line of a long message is made and written by a thread, possibly after the lines of later exchanges. While WIRE_LOG_WAITING such
+    lines, or messages of WIRE_LOG_WAITING_BYTES, wait for the thread, the line of the next long message is made at once, without the
+    response's size and with cut fields.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class WireLog:
         return (measures or self._as_json) and exchange.response is not None and is_long(exchange.response)
 
     def _takes(self, exchange: Exchange) -> bool:
-        """Return whether the line of an exchange may wait for the thread, and count it."""
+        """Return whether the thread will make the line of this exchange; if so, count the exchange as waiting. False if too many wait."""
         waiting, more = self._taken_bytes - self._written_bytes, _bytes(exchange)
         if (waiting and waiting + more > limits.WIRE_LOG_WAITING_BYTES) or not self._waiting_slots.acquire(blocking=False):
             return False
@@ -146,8 +147,10 @@ def line(exchange: Exchange) -> str:
 
 
 def document(exchange: Exchange, chars: int | None = None) -> dict[str, Any]:
-    """Return an exchange as a JSON document, with all decoded fields; with `chars`, with about as many characters of each message, and
-    integers that JavaScript would round as text.
+    """Return an exchange as a JSON document with all decoded fields.
+
+    With `chars`, lists and texts are cut, so that each message has about that many characters, and integers above 2^53, which JavaScript
+    would round, are texts.
     """
     subject = exchange.subject
     return {
