@@ -14,9 +14,9 @@ from ottla.broker.testing.broker_thread import InProcessNode
 
 
 class InProcessController(InProcessNode[ControllerNode]):
-    """The controller. `settings_of` makes its settings from its own assignments, `environment_of` its environment from its clock.
+    """The controller. `settings_of` makes its settings from name-value assignments; `environment_of` makes its environment from its clock.
 
-    While it is stopped, brokers continue to serve, but no metadata changes.
+    While the controller is stopped, brokers continue to serve, but no metadata changes.
     """
 
     def __init__(

@@ -34,7 +34,8 @@ class InProcessGateway(InProcessNode[Gateway]):
     """A gateway to the cluster whose bootstrap servers are `to`. Use as a context manager, or call `start` and `stop`.
 
     `faults` is a rule of `ottla gateway --fault`, or several. `port` 0 chooses free ports. `command_config` is a file with client security
-    settings: TLS towards the cluster, and how `assert_exactly_once` reads it. `settings` replaces the gateway's other settings.
+    settings: the gateway takes its TLS settings to connect to the cluster, and `assert_exactly_once` reads the cluster's logs with them.
+    `settings` replaces the gateway's other settings.
     """
 
     def __init__(
