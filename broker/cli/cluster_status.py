@@ -34,7 +34,9 @@ def group() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """A controller. `lag` is the number of metadata records that it has not replicated yet, None before its first fetch."""
+    """A controller. `leads`: it is the active controller. `lag` is the number of metadata records that it has not replicated yet; None
+    before its first fetch.
+    """
 
     id: int
     address: str | None
@@ -44,7 +46,9 @@ class ControllerStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """A broker. `lag` has the meaning that it has for a controller. `out_of_sync` counts its replicas that are not in the ISR."""
+    """A broker. `leads` counts the partitions that it leads, `out_of_sync` its replicas that are not in the ISR. `lag` is the number of
+    metadata records that it has not replicated yet; None before its first fetch.
+    """
 
     id: int
     address: str

@@ -46,8 +46,9 @@ READY = (
 
 @dataclass(frozen=True, slots=True)
 class KafkaReplacement:
-    """The options of a start that replaces Apache Kafka's (its container image, `kafka-server-start`). In such a start an unknown setting
-    is only a warning, and the lines READY are printed."""
+    """The options of a start in place of Apache Kafka's (its container image, or `kafka-server-start`). In such a start an unknown setting
+    is only a warning, and the log lines by which programs recognise a started Kafka (`READY`) are printed.
+    """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings from KAFKA_ variables; they win over the file's."""

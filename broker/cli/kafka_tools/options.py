@@ -103,8 +103,9 @@ class Misused(CliError):
 
 
 def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
-    """Return a decorator for a tool's main function: a CliError ends the tool with exit code `code`. Its text is printed after the prefix
-    `what`, as Kafka's tools do, to standard output or (`aside`) standard error."""
+    """Return a decorator for a tool's main function, which turns a CliError into exit code `code`. The error's text is printed after the
+    prefix `what`, as Kafka's tools do, to standard output or, with `aside`, to standard error.
+    """
 
     def around(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
         def run(argv: Sequence[str]) -> int:
