@@ -2,11 +2,11 @@
 
 Rules:
 - What a response confirmed must be true in the end.
-- A request without a response may still be executed later, and so may one that was sent again. So only the topic of a known id is known to
-  be deleted, and a setting is known to have one of the values that were sent.
-- min.insync.replicas is not changed while a partition has an empty ISR, because that clears the eligible leader replicas (KIP-966), and no
-  replica could ever lead, as in Kafka. If the change came too late, the administrator finally does what a person would do: it elects the
-  replica with the longest log.
+- A request without a response may still be executed later, and so may one that was sent again. So a deleted topic is checked by its topic
+  id, not by its name, and a setting of which one change was confirmed must have one of the values that were sent.
+- min.insync.replicas is not changed while a partition has an empty ISR, because the change clears the eligible leader replicas (KIP-966),
+  and then no replica could ever be elected, as in Kafka. If a change is nevertheless executed in that state, the administrator finally
+  elects the replica with the longest log uncleanly, as a person would.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class SimShareMember(SimClient):
                 (one.type,) = self.random.choices(list(_TYPES), list(_TYPES.values()))
 
     async def _acknowledge(self, session: _Session, got: dict[TopicPartition, list[Delivery]]) -> None:
-        """Acknowledge records; those whose locks are renewed are accepted then."""
+        """Acknowledge records with a ShareAcknowledge. Those acknowledged as RENEW are accepted with a second request afterwards."""
         left = {tp: [one for one in ones if one.type is not None] for tp, ones in got.items()}
         while left := {tp: ones for tp, ones in left.items() if ones}:
             self.given.acknowledging(left)
