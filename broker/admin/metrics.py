@@ -115,7 +115,9 @@ class Metrics:
         samples.counter(f"{_TOPIC_METRICS}totalshareacknowledgementrequests", requests[ApiKey.SHARE_ACKNOWLEDGE])
 
     def _by_name(self, sent: Sent) -> Counter[str]:
-        """Sum by topic name: requests may have used topic ids. Deleted topics are left out."""
+        """Return the counts of `sent` by topic name. Requests count under a topic's name or id, which are added up; deleted topics are left
+        out.
+        """
         image, named = self._broker.services.topics.image, Counter[str]()
         for key, count in sent.by_topic.items():
             topic = image.topic(key) if isinstance(key, str) else image.topics.get(key)

@@ -78,7 +78,9 @@ def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
 
 
 class _Decoded(NamedTuple):
-    """OTLP as JSON, or the reason why not; and the number of its parts."""
+    """The result of decoding a payload: the OTLP as JSON, or the reason (`why`) if it could not be decoded; `parts` is the number of
+    messages and values in it.
+    """
 
     otlp: dict[str, Any] | None = None
     why: str | None = None

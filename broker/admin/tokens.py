@@ -99,5 +99,5 @@ else:
     import fcntl
 
     def _lock(fd: int, *, wait: bool) -> None:
-        """Lock a file until it is closed. Raises BlockingIOError unless it may wait, OSError."""
+        """Lock a file until it is closed. Raises OSError; without `wait`, BlockingIOError if another process has the lock."""
         fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
