@@ -104,7 +104,9 @@ def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
 
 
 def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` if a thread count changes too much between two sets of overrides."""
+    """Raise `Rejected(INVALID_REQUEST)` if a change of the overrides from `now` to `then` changes a thread count to less than half or more
+    than double, or leaves a log cleaner thread 1 MiB of buffer or less.
+    """
     for name in THREADS:
         before, after = _number(name, now, settings), _number(name, then, settings)
         _refuse(_threads_problem(name, before, after))

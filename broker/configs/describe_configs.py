@@ -172,7 +172,9 @@ def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
 
 
 def _from(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
-    """Return the layers from the first one that sets `name` on. A layer above it sets a synonym in another unit, which has no effect."""
+    """Return the part of `chain` that begins with the first layer that sets `name` itself. The layers before that set a synonym in another
+    unit (such as log.retention.hours), which has no effect.
+    """
     return list(dropwhile(lambda layer: layer[0] != name, chain))
 
 

@@ -159,7 +159,8 @@ def is_reserved_dead_letter_topic(name: str) -> bool:
 
 def effective_group_values(kind: str, overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
     """Return the values in force of the settings that consumer, share and streams groups have in common. `kind` is `consumer`, `share` or
-    `streams`; the names in the result are without it."""
+    `streams`; the names in the result do not have this prefix.
+    """
     return {name: effective_value(f"{kind}.{name}", overrides, settings) for name in _COMMON}
 
 
