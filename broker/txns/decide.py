@@ -127,7 +127,9 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Open the transaction or add partitions (AddPartitionsToTxn, AddOffsetsToTxn; in version 2 also Produce and TxnOffsetCommit)."""
+    """Add partitions to the transaction, which begins with its first partitions (AddPartitionsToTxn, AddOffsetsToTxn; with transaction
+    version 2 also Produce and TxnOffsetCommit).
+    """
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if txn is None:
