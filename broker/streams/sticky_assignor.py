@@ -26,8 +26,9 @@ from ottla.broker.streams.tasks import Tasks, TaskSet
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """The assignor's input about a member: its process id, and its previous tasks (`before`): those of its previous target assignment,
-    or since Kafka 4.4 those that it has."""
+    """The assignor's input about a member: its process id, and in `before` its previous tasks: those of its previous target assignment or,
+    since Kafka 4.4, its current tasks.
+    """
 
     process_id: str
     before: TaskSet = field(default_factory=TaskSet)
@@ -114,9 +115,10 @@ class _Process:
 
 
 class _Quota:
-    """The share: the greatest number of previous tasks that a member keeps.
+    """The greatest number of its previous tasks that a member keeps (`share`).
 
-    It is the number of tasks divided by the number of members, rounded up; members that have reached it and their tasks are not counted.
+    It is the number of tasks divided by the number of members, rounded up. A member that has reached the share is excluded from this
+    calculation together with its tasks.
     """
 
     def __init__(self, tasks: int, members: int) -> None:
@@ -128,7 +130,7 @@ class _Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def note(self, count: int) -> None:
-        """Record that a member has `count` tasks now. If that is the share, the member and its tasks no longer count for the others."""
+        """Record that a member now has `count` tasks. If `count` equals the share, exclude the member and its tasks from the share."""
         if count == self.share:
             self._tasks -= count
             self._members -= 1
