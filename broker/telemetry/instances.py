@@ -152,7 +152,9 @@ class ClientTelemetry:
             raise self._refusal(error)
 
     def disconnected(self, connection: int) -> None:
-        """Remove the instance that was created last on the connection, which was closed, if this release does so."""
+        """Handle the end of a connection: remove the instance that was created last on it, if the broker is like a release that does so
+        (`forgets_closed`).
+        """
         instance_id = self._made_on.pop(connection, None)
         if instance_id is not None and self._forgets_closed:
             self._drop(instance_id)
