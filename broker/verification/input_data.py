@@ -80,7 +80,9 @@ def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str],
 
 
 def configure_share_group(verifier_client: VerifierClient, group: str, settings: Mapping[str, str | None] = SHARE_SETTINGS) -> None:
-    """Set settings of the share group, by default those with which it reads the input; None removes one."""
+    """Change settings of the share group; a value of None removes the setting. The default, SHARE_SETTINGS, are the settings with which the
+    group reads the input.
+    """
     configs = [AlterableConfig(name, _DELETE if value is None else _SET, value) for name, value in settings.items()]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP_RESOURCE, group, configs)])
     verifier_client.ask(verifier_client.anybody, request, _ALTER_CONFIGS, lambda answer: answer.responses[0])
@@ -89,7 +91,7 @@ def configure_share_group(verifier_client: VerifierClient, group: str, settings:
 def finished_to_the_end(verifier_client: VerifierClient, group: str, topic: str) -> bool:
     """Return whether a share group has accepted, or given up, every record of `topic`. Raises OSError.
 
-    The lag says so; the stored start offset follows with the next acknowledgement only.
+    The group's lag is compared, because the stored start offset is updated only with the next acknowledgement.
     """
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group)])
     request.groups[0].topics = None
