@@ -174,8 +174,9 @@ class Broker:
         return self._dispatcher.waiting
 
     async def start(self, preopened: PreopenedLogDir | None = None) -> None:
-        """Start everything and accept connections; `ahead` is the data directory, if it was opened before. Raises StartError or OSError;
-        then the data directory is unlocked again."""
+        """Start everything and accept connections. `preopened` is the data directory, if it was opened in advance. Raises StartError or
+        OSError; then the data directory is unlocked again.
+        """
         try:
             self._server.bind()
             self._nursery.at_close(self._server.close, self._server.abort)

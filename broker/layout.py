@@ -33,8 +33,9 @@ _REPLICAS: Final[Mapping[str, int]] = {
 
 
 class Layout(NamedTuple):
-    """`brokers` brokers with ids from 1 and ports from `port` on at `host`; the controller has the next port. With port 0 all ports are
-    free ones. `path` is the data directory, `listener` the name of the brokers' listener."""
+    """The nodes of a data directory `path`: `brokers` brokers with ids from 1, which listen on `host` on the ports from `port` on, and a
+    controller on the port after them. With port 0 every node chooses a free port. `listener` is the name of the brokers' listener.
+    """
 
     path: Path
     brokers: int

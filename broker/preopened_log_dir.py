@@ -1,11 +1,11 @@
-"""Opens a data directory and reads its metadata while it still has another name, so that a broker that returns to a mark need not wait for
-that.
+"""Opens a copy of a data directory and reads its metadata log before the copy is renamed to the data directory, so that a rewind to a mark
+need not wait for that.
 
 Invariants:
-- The logs get the paths that they will have. Until `activate`, every access to one of these paths goes to the copy, never to the directory
-  in use, and no file stays open.
-- Nobody else knows the copy before it has its name, so it is locked only then. Until then it can also be opened again: it has its
-  clean-shutdown marker.
+- The logs get the paths that they will have after the renaming. Until `activate`, every access to one of these paths goes to the copy,
+  never to the directory in use, and no file stays open.
+- The copy is locked only by `activate`: before, no other process knows it. If it is never activated, it can be opened again, because it
+  still has its clean-shutdown marker.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from ottla.protocol.errors import ProtocolError
 
 
 class PreopenedLogDir:
-    """A standalone node's next data directory, opened in `copy`. `now_ms` is the broker's time when it will start on it. `metadata` is its
-    metadata log as read, None without one.
+    """A standalone node's next data directory, opened at its temporary path `copy`. `now_ms` is the broker's time when it will start on it.
+    `metadata` is the directory's metadata log as read, None without one.
 
     The constructor can run on any thread. Raises LogDirRefused, OSError.
     """
@@ -52,8 +52,9 @@ class PreopenedLogDir:
         self.metadata = None if log is None else _read(log, now_ms)
 
     def activate(self, settings: BrokerSettings, environment: Environment) -> LogDir | None:
-        """Return the directory, which has its name now, and lock it; None if it was opened with other settings or files. Raises
-        LogDirLocked, LogDirRefused."""
+        """Lock the directory, which has been renamed to its final path, and return it. Return None if it was opened with other settings or
+        files. Raises LogDirLocked, LogDirRefused.
+        """
         if settings != self._settings or environment.files is not self._below:
             return None
         self._moving.activate()
@@ -74,7 +75,7 @@ def _read(log: PartitionLog, now_ms: int) -> ReadMetadata:
 
 
 class _RedirectedFiles(Files):
-    """`files`, but paths in `path` lead to `copy` until `activate`."""
+    """Access to `files` in which paths below `path` are redirected to `copy` until `activate`."""
 
     def __init__(self, files: Files, path: Path, copy: Path) -> None:
         self._path, self._copy, self._deferred_lock = path, copy, _DeferredLock(files)
