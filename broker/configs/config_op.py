@@ -17,7 +17,7 @@ class OpType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigOp:
-    """One change: `op` as the client sent it, possibly no OpType; `value` is None only for DELETE."""
+    """One change. `op` is the client's number, which may not be a valid `OpType`; `value` is None only for DELETE."""
 
     name: str
     op: int

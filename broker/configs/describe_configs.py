@@ -152,7 +152,7 @@ def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
 
 
 def _is_read_only(name: str, key: ConfigKey) -> bool:
-    """Return whether a broker setting is described as read-only; Kafka describes those of single listeners so."""
+    """Return whether DescribeConfigs returns a broker setting as read-only. As in Kafka, all settings of single listeners are."""
     return not (key.dynamic if name in BROKER_KEYS | STORED_SETTINGS else base_name(name) is None and is_kept_while_running(name))
 
 

@@ -144,40 +144,40 @@ def render(value: Value) -> str | None:
 
 
 def validator(allows: Callable[[Value], bool], problem: str) -> Validator:
-    """Return a validator that accepts the values for which `allows` is true and answers `problem` for all others."""
+    """Return a validator that accepts the values for which `allows` returns True, and reports `problem` for all others."""
     return Validator(lambda value: None if allows(value) else problem)
 
 
 def at_least(low: float) -> Validator:
-    """Accept numbers from `low` up."""
+    """Return a validator that accepts numbers from `low` up."""
     return validator(lambda value: isinstance(value, int | float) and value >= low, f"Value must be at least {low}")
 
 
 def between(low: float, high: float) -> Validator:
-    """Accept numbers from `low` to `high`, both included."""
+    """Return a validator that accepts numbers from `low` to `high`, both included."""
     above = f"Value must be no more than {high}"
     return Validator(lambda value: at_least(low).problem(value) or (above if isinstance(value, int | float) and value > high else None))
 
 
 def one_of(*choices: str) -> Validator:
-    """Accept one of the choices."""
+    """Return a validator that accepts one of the choices."""
     return validator(lambda value: value in choices, "String must be one of: " + ", ".join(choices))
 
 
 def one_of_in_any_case(*choices: str) -> Validator:
-    """Accept one of the choices in upper or lower case."""
+    """Return a validator that accepts one of the choices (given in lower case) in upper, lower or mixed case."""
     problem = "String must be one of (case insensitive): " + ", ".join(choices)
     return validator(lambda value: isinstance(value, str) and value.lower() in choices, problem)
 
 
 def each_of(*choices: str) -> Validator:
-    """Accept a list whose items are all among the choices."""
+    """Return a validator that accepts a list whose items are all among the choices."""
     problem = "String must be one of: " + ", ".join(choices)
     return validator(lambda value: isinstance(value, tuple) and all(item in choices for item in value), problem)
 
 
 def any_of(validators: Sequence[Validator]) -> Validator:
-    """Accept a value that at least one of `validators` accepts."""
+    """Return a validator that accepts a value if at least one of `validators` accepts it."""
 
     def problem(value: Value) -> str | None:
         problems = [each.problem(value) for each in validators]
@@ -187,5 +187,5 @@ def any_of(validators: Sequence[Validator]) -> Validator:
 
 
 def exactly(value: Value) -> Validator:
-    """Accept only this value."""
+    """Return a validator that accepts only this value."""
     return validator(lambda found: found == value, f"Value must be {render(value)}")

@@ -20,22 +20,22 @@ _OF_WINDOWS: Final = 8_192
 if sys.platform == "win32":
 
     def max_open_files() -> int:
-        """Return the limit in force."""
+        """Return the maximum number of open files of this process."""
         return _OF_WINDOWS
 
     def allow_open_files() -> int:
-        """Raise the limit to what is useful and permitted; return the limit in force."""
+        """Do nothing, because the limit is fixed; return it."""
         return _OF_WINDOWS
 
 else:
     import resource
 
     def max_open_files() -> int:
-        """Return the limit in force, at most ENOUGH."""
+        """Return the maximum number of open files of this process, at most ENOUGH."""
         return _capped(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     def allow_open_files() -> int:
-        """Raise the limit to what is useful and permitted; return the limit in force."""
+        """Raise this process's limit of open files up to ENOUGH, as far as the system permits; return the limit in force."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         for wanted in (_OF_MACOS, ENOUGH):  # macOS refuses the larger value but grants the smaller one
             if _capped(soft) < (allowed := min(wanted, _capped(hard))):

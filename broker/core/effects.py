@@ -18,7 +18,7 @@ ResponseT = TypeVar("ResponseT")
 class Effects(Generic[RecordT, ResponseT]):
     """The decision of one operation. `records` are appended in this order, as one batch; `response` is released when they are durable.
 
-    A response without records is still held back until earlier writes of the same machine are durable.
+    A response without records is held back, too, until the earlier writes of the same state machine are durable.
     """
 
     records: Sequence[RecordT]

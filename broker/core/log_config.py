@@ -65,5 +65,5 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether retention by size and time applies."""
+        """Whether retention by size and time applies: cleanup.policy contains `delete`."""
         return POLICY_DELETE in self.cleanup_policy

@@ -39,8 +39,8 @@ class Exchange:
     """A request and its result.
 
     `version` is the request's; `request` and `response` are messages of `ottla.protocol.messages`. `response` is None if the request was
-    not handled or has no response (acks=0). `seen`: the response was sent whole. `late`: it is held back, or waits behind one that is, and
-    may never be sent. `faults` names the rules that hit the request.
+    not handled or has no response (acks=0). `seen`: the whole response was sent to the client. `late`: the response is held back by a rule,
+    or waits behind an earlier response that is held back, and may never be sent. `faults` names the rules that hit the request.
     """
 
     subject: Subject

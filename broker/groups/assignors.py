@@ -92,8 +92,11 @@ class _Load:
                     self._give(member_id, topic_id, self.rest.get(topic_id, set()) & partitions)
 
     def trim_to_quota(self) -> None:
-        """Unassign the partitions that exceed a member's share, if all members have the same subscription. The share is the mean number of
-        partitions, rounded down; as many members as the remainder keep one more, first those that have more."""
+        """If all members have the same subscription, unassign the partitions that exceed each member's share.
+
+        The share is the number of partitions divided by the number of members, rounded down. If there is a remainder, that many members
+        keep one partition more than the share: the first ones that have more.
+        """
         total = sum(self.topics[topic_id] for topic_id in self.rest)
         share, extra = divmod(total, len(self.members))
         for member_id in self.members:
@@ -106,7 +109,7 @@ class _Load:
                 self.rest[topic_id].add(partition)
 
     def hand_out_rest(self) -> None:
-        """Give each free partition to the subscriber with the fewest; topics with few subscribers come first."""
+        """Give each unassigned partition to the subscriber of its topic with the fewest partitions; topics with few subscribers first."""
         for topic_id in sorted(self.rest, key=lambda topic_id: (len(self.subscribers[topic_id]), topic_id)):
             if not self.rest[topic_id]:
                 continue

@@ -181,7 +181,7 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
 
 
 def _protocol_if_replaced(group: ClassicGroup, old: Member, member: Member) -> str:
-    """Return the protocol that the group would choose with the new subscription; the roster is not changed."""
+    """Return the protocol that the group would choose if `member`'s protocols replaced those of `old`. The group stays unchanged."""
     before = old.protocols
     group.members.set_protocols(old, member.protocols)
     chosen = group.members.select_protocol()

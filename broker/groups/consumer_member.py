@@ -84,13 +84,15 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def has(self) -> Assignment:
-        """Return all partitions that the member has, including those that it must revoke."""
+        """Return all partitions that the member holds, by topic id: those assigned to it and those that it must still revoke."""
         topics = self.assigned.keys() | self.pending_revocation.keys()
         none: frozenset[int] = frozenset()
         return {topic_id: self.assigned.get(topic_id, none) | self.pending_revocation.get(topic_id, none) for topic_id in topics}
 
     def owned(self) -> Iterable[tuple[bytes, int]]:
-        """Yield every partition that no other member may get."""
+        """Yield (topic id, partition) of every partition that the member holds, so that no other member may get it: those assigned to it
+        and those that it must still revoke.
+        """
         for assignment in (self.assigned, self.pending_revocation):
             for topic_id, partitions in assignment.items():
                 for partition in partitions:

@@ -104,7 +104,7 @@ class _Sharing:
                     turn += 1
 
     def _in_order(self, tps: Iterable[_TopicIdPartition]) -> list[_TopicIdPartition]:
-        """Return places in the iteration order of a Java HashMap that has room for all partitions (Kafka's AssignorHelpers.newHashMap)."""
+        """Return the partitions in the iteration order of a Java HashMap with room for all of them (Kafka's AssignorHelpers.newHashMap)."""
         return in_hash_order(tps, self._hash_of, int((len(self._tps) + 1) / 0.75 + 1))
 
 

@@ -281,7 +281,7 @@ class Likeness:
         return max(lowest, low), min(highest, high)
 
     def new_level(self, feature: str, own: int) -> int:
-        """Return the level of a feature in a new data directory: the release's, at most `own` (Ottla's highest).
+        """Return the level of a feature in a new data directory: the release's, but at most `own`, the level that Ottla would use.
 
         ZooKeeper releases have no `metadata.version`; the level of the metadata log, which clients cannot see, is then `own`.
         """

@@ -237,7 +237,9 @@ class FetchPlan:
         return self._session.session_partitions[key]
 
     def appended(self, key: PartitionKey, last_epoch: int | None, leader_high_watermark: int) -> None:
-        """Update the fetch state after an `AppendFetched`. `last_epoch` has the meaning that `Follower.appended` documents."""
+        """Update the fetch state after an `AppendFetched`. `last_epoch` is the leader epoch of the last appended batch, None if nothing was
+        appended.
+        """
         follower = self._followers[key]
         if follower.appended(last_epoch, leader_high_watermark):
             self._move_to_end(key)

@@ -92,7 +92,7 @@ class SimServer(MemoryServer):
 
 
 class SimNetwork(MemoryNetwork):
-    """The network of all hosts. A host is known by the processes that run on it."""
+    """The network of all hosts. The host of a connection attempt is that of the process that makes it (`Process.host`)."""
 
     def __init__(self, loop: SimLoop, random: Random) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from ottla.protocol.records.errors import RecordsError
 
 
 class LeadersBatch(NamedTuple):
-    """A leader's batch. `marker` is set if it ends a transaction."""
+    """A batch in the leader's Fetch response. `marker` is set if the batch is a control batch that ends a transaction."""
 
     header: BatchHeader
     data: memoryview

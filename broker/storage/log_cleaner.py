@@ -66,8 +66,9 @@ class _Opening(Generic[T]):
 
 
 def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[BlockingWork, None, T]:
-    """Return the result of `work` on a batch of `segment`. For a compressed or large batch yield it as `BlockingWork`. Raises
-    _SegmentGone."""
+    """Return the result of `work`, which reads a batch of `segment`. If the batch is compressed or large, first yield the work as
+    `BlockingWork`. Raises _SegmentGone.
+    """
     if not header.attributes & CODEC_MASK and header.record_count <= limits.CLEANED_AT_ONCE_RECORDS:
         return work()
     opening = _Opening(work)
@@ -129,8 +130,10 @@ def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
 
 
 def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
-    """Make one pass over `log`. Raises `RecordsError` for a corrupt batch, and `OSError`; an `OSError` while segments are replaced takes
-    the log offline."""
+    """Make one cleaning pass over `log`. Return the new first dirty offset, or the old one if a segment was removed meanwhile.
+
+    Raises `RecordsError` for a corrupt batch, and `OSError`. An `OSError` while segments are replaced takes the log offline.
+    """
     found = dirtiness(log, first_dirty, now_ms)
     try:
         return (yield from _clean(log, found, now_ms))
@@ -179,7 +182,9 @@ def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[Blo
 
 
 def _holds(log: PartitionLog, segment: Segment) -> bool:
-    """Return whether the segment is still part of `log`, which was not deleted: a new topic may use the same file names."""
+    """Return whether `log` was not deleted and this segment object is still one of its segments. The object is compared, not its file name,
+    because a new topic may use the same names.
+    """
     return log.failure is None and any(s is segment for s in log.segments)
 
 

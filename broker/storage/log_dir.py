@@ -324,8 +324,8 @@ class LogDir:
     def removal_checkpoint(self) -> Write:
         """Return a function that removes the deleted partitions from all checkpoints and makes the renames of their directories durable.
 
-        It logs an error for a checkpoint that cannot be written, because the next checkpoint replaces it, and raises `FsyncFailed` if the
-        directory cannot be synced.
+        The function logs an error for a checkpoint that cannot be written, because the next checkpoint replaces it, and raises
+        `FsyncFailed` if the data directory cannot be synced.
         """
         written = [
             self.recovery_point_checkpoint(),
@@ -349,8 +349,9 @@ class LogDir:
 
     @property
     def needs_removal_checkpoint(self) -> bool:
-        """Whether the start has renamed a directory, or found a partition in a checkpoint that is not here any more: the process was killed
-        before the removal's checkpoint."""
+        """Whether the caller must run `removal_checkpoint` after the start: the start has renamed a directory, or a checkpoint has a
+        partition without a directory, because the process was killed before it wrote the checkpoints.
+        """
         here = self.logs.keys() | self.failed.keys()
         return self._renamed or any(not found.keys() <= here for found in self._found.values())
 

@@ -22,7 +22,7 @@ class OffsetIndex(SparseIndex):
         return self.entry(number)[0]
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return (absolute offset, position)."""
+        """Return the entry with this number (from 0): (absolute offset, byte position)."""
         relative, position = self.ENTRY.unpack_from(self._entries(), number * 8)
         return self.base_offset + relative, position
 

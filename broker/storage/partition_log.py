@@ -506,7 +506,9 @@ class PartitionLog:
         return sum(s.size for s in taken)
 
     def delete_segment_files(self, segment: Segment, now_ms: int, *, with_snapshot: bool = True) -> None:
-        """Rename the files of a removed segment to `.deleted`; they are removed after file.delete.delay.ms. Raises `OSError`."""
+        """Rename the files of a removed segment to `.deleted`; they are removed after file.delete.delay.ms. `with_snapshot`: also the
+        producer snapshot at its base offset. Raises `OSError`.
+        """
         segment.release()
         snapshot = self.snapshots.forget(segment.base_offset) if with_snapshot else None
         for path in [*segment.paths(), *([snapshot] if snapshot else [])]:

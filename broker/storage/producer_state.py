@@ -345,7 +345,9 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The least offset of a transaction that is open, or whose marker is not below the high watermark yet."""
+        """The lowest first offset of a transaction that is open, or whose marker is not below the high watermark yet; None without such a
+        transaction.
+        """
         if not self._ongoing and not self._unreplicated:
             return None
         return min([*self._unreplicated, next(iter(self._ongoing), 2**63 - 1)])

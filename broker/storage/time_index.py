@@ -25,7 +25,7 @@ class TimeIndex(SparseIndex):
         return self.entry(number)[0]
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return (timestamp, absolute offset)."""
+        """Return the entry with this number (from 0): (timestamp in ms, absolute offset)."""
         timestamp, relative = self.ENTRY.unpack_from(self._entries(), number * 12)
         return timestamp, self.base_offset + relative
 

@@ -51,8 +51,10 @@ class _Holder(NamedTuple):
 def assign(
     members: Mapping[str, MemberSpec], subtopologies: Subtopologies, standby_replicas: int, *, by_offsets: bool = False
 ) -> dict[str, TaskSet]:
-    """Return each member's tasks. With `by_offsets` (Kafka 4.4) a task also goes to a member that reports an offset of its state: after
-    the members that had it as standby task, the highest offset first. Equally loaded processes are then ordered as 4.4 orders them.
+    """Return each member's tasks. `by_offsets` selects the rules of Kafka 4.4.
+
+    By these, a member that reports a changelog offset of the task's state is preferred like a member that had the task as standby, but
+    after those; a higher offset comes first. Equally loaded processes are ordered as in Kafka 4.4.
     """
     if not members:
         return {}
