@@ -201,7 +201,7 @@ class Broker:
             raise
 
     async def warm_up(self) -> None:
-        """Import the handlers, one per turn of the loop, so that no later request has to wait for it."""
+        """Import the handlers, one per turn of the loop, so that no later request has to wait for an import."""
         routes = [*self._routes.values(), *(standalone_routes().values() if self.standalone is not None else ())]
         for route in routes:
             _ = route.handle
@@ -246,8 +246,8 @@ class Broker:
         self._faults.drop_held()
 
     async def save(self) -> None:
-        """Save all files of a standalone node. Until the caller waits again, nothing changes: that is one turn of the event loop, in which
-        no request is answered. Raises RuntimeError for a cluster broker, or if a partition is offline.
+        """Save all files of a standalone node. When it returns, the files match the memory; they stay so until the caller's next `await`,
+        because no request is handled meanwhile. Raises RuntimeError for a cluster broker, or if a partition is offline.
         """
         if self.standalone is None:
             raise RuntimeError("a cluster broker has no state of its own: mark the cluster (InProcessCluster.mark)")
@@ -261,8 +261,9 @@ class Broker:
         return PreopenedLogDir(copy(self._settings_at_start), self._faults, self.environment, copy_of_mark, now_ms)
 
     async def start_again(self, exchange: Callable[[], PreopenedLogDir | None]) -> None:
-        """Crash, call `exchange`, which replaces the data directory, and start on it, at the same ports. Raises like `start`, and what
-        `exchange` raises; the broker then does not run."""
+        """Crash the broker, call `exchange`, which replaces the data directory, and start the broker on it at the same ports. Raises the
+        errors of `start` and of `exchange`; then the broker does not run.
+        """
         listeners = self._server.listeners
         self.crash()
         preopened = exchange()

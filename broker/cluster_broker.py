@@ -189,8 +189,8 @@ class ClusterComponents:
     # --- metadata ----------------------------------------------------------------------------------------------------------------
 
     async def _published(self, published: Published) -> None:
-        """Apply published metadata if this broker has caught up. Before that, only store it: by an old image, the directories of newer
-        replicas would be renamed as strays.
+        """Apply published metadata if this broker has caught up; before that, only store it. An old image lacks newer partitions, so
+        applying it would rename their directories as strays.
         """
         self._newest = published
         if self._joined:

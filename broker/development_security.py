@@ -86,8 +86,9 @@ def make_development_security(
 
 
 def cluster_security(security: DevelopmentSecurity, controllers: str, password: str) -> DevelopmentSecurity:
-    """Return the same security for cluster nodes, which connect to each other at LISTENER and at the listener named `controllers`; with
-    `password`, if there are users."""
+    """Return `security` for cluster nodes, which connect to each other at LISTENER and at the listener named `controllers`. If there are
+    users, the nodes authenticate as NODE_USER with `password`.
+    """
     protocol = security.connection("").protocol
     settings = {
         **security.settings,

@@ -66,8 +66,8 @@ async def admin_port(
 async def gateway_admin_port(
     gateway: Gateway, clock: MovableClock, port: int, host: str, *, token: str, console: bool = False, open_local: bool = False
 ) -> AsyncIterator[int]:
-    """Serve the admin port of a gateway while the context lasts, as `served` does; `console` adds the console. What its cluster authorizes
-    is unknown, so reading the wire log always needs the token.
+    """Serve the admin port of a gateway while the context lasts, as `served` does; `console` adds the console. Reading the wire log always
+    needs the token, because the gateway does not know what its cluster authorizes.
     """
     api, open_paths, closed_paths = make_gateway_api(gateway, clock), frozenset[str](), frozenset[str]()
     if console:

@@ -47,7 +47,9 @@ def kept(token: str, port: int) -> Iterator[None]:
 
 
 def found(host: str, port: int) -> str | None:
-    """Return the token for an address: from the environment, or of this user's broker on this machine; None if there is none."""
+    """Return the token for an admin port: that of the environment (TOKEN_ENV), or the one that this user's broker on this machine has
+    stored; None if there is none.
+    """
     if given := os.environ.get(TOKEN_ENV):
         return given
     if not is_loopback(host):

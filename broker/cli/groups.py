@@ -77,7 +77,7 @@ def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
 
 
 def _described(cluster: AdminClient, group: str) -> tuple[GroupDescribed, bool]:
-    """Describe a group of any kind. Return whether it is a share group, too."""
+    """Return the description of a group of any kind, and whether it is a share group."""
     try:
         return described_with_offsets(cluster, group), False
     except AnsweredError as error:

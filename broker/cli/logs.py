@@ -18,7 +18,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def quiet_client_logs() -> None:
-    """Log only critical messages of aiokafka: it logs every failed connection attempt, and raises in the end."""
+    """Log only critical messages of aiokafka, which logs every failed connection attempt although it finally raises an error, too."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 

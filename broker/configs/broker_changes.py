@@ -92,7 +92,7 @@ def parse_setting(name: str, text: str, like: Likeness) -> Value:
 
 
 def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` if a directory to be cordoned is none of this broker's (KIP-1066)."""
+    """Raise `Rejected(INVALID_REQUEST)` if a directory in cordoned.log.dirs does not belong to this broker (KIP-1066)."""
     if settings.like.lacks(CORDONED):
         return
     cordoned = parse_setting(CORDONED, wanted.get(CORDONED, ""), settings.like)

@@ -61,7 +61,7 @@ class BrokerConfigs:
         return self._catalog.configs(ResourceType.BROKER, str(self.settings.node_id))
 
     def layers(self, name: str) -> list[SourcedText]:
-        """The values of one setting in order of precedence, the one in force first; layers without one are left out."""
+        """The values of one setting in order of precedence, the one in force first. Layers that do not set it are left out."""
         found: list[SourcedText] = []
         if (text := self.of_this_broker().get(name)) is not None:
             found.append((name, text, ConfigSource.DYNAMIC_BROKER))

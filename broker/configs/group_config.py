@@ -113,8 +113,8 @@ GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
         ConfigKey(_COPY_ENABLE, ConfigType.BOOLEAN, False, "Whether dead letters have the keys and values of their records."),
     )
 }
-"""Those of Kafka 4.4, but for the internal ones of warm-up tasks, which do not exist here. An internal one is described only for a group
-that has it.
+"""The settings of a group in Kafka 4.4, except the internal ones of warm-up tasks, which do not exist here. An internal setting is
+described only for a group that has set it.
 """
 
 

@@ -145,8 +145,8 @@ IGNORED_NAMES: Final = _DEFINED | _NOT_DEFINED
 
 
 def is_defined(name: str) -> bool:
-    """Return whether Kafka 4.4 defines this ignored setting. Names that it does not define can be set freely while a broker runs,
-    as in Kafka.
+    """Return whether Kafka 4.4 defines `name`, one of the ignored settings. As in Kafka, a setting that it does not define can be set
+    freely while a broker runs.
     """
     return name in _DEFINED
 

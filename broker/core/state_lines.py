@@ -40,8 +40,8 @@ class StateLines:
         return bool(self._states)
 
     def holds(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
-        """Report that a state holds: log `line` if it begins, or if the next line about it is due. Only the first line has the traceback of
-        `error`.
+        """Report that a state holds. `line` is logged if the state begins, or if the next line about it is due; only the first line has the
+        traceback of `error`.
         """
         now_ms = self._now_ms()
         known = self._states.get(state)
@@ -69,7 +69,7 @@ class StateLines:
             self._logger.info(f"{line} (after %d s)", *args, (known.ended_ms - known.since_ms) // 1_000)
 
     def all_over(self, line: str) -> None:
-        """End every state, with one line if any beginning was logged."""
+        """Report that every state has ended. `line` is logged once, if a line about one of them was logged since its last end."""
         since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.logged]
         for known in self._states.values():
             if known.ended_ms is None:

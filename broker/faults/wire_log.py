@@ -33,9 +33,9 @@ _BROKER: Final = 4
 """Kafka's resource type of brokers, in ConfigResource.Type."""
 _UUID_BYTES: Final = 16
 _NUMBER_CHARS: Final = 8
-"""What a number counts in a limited document."""
+"""The characters that a number counts for in a document with a limit."""
 _NOT_MEASURED: Final = -1
-"""The size of a long response that has a line at once."""
+"""Stands for the size of a long response whose line is made at once, without encoding the response."""
 _EXACT: Final = 2**53
 """JavaScript reads integers below this exactly."""
 
@@ -199,7 +199,7 @@ class _CharBudget:
         self._left -= chars
 
     def shown(self, value: Any) -> Any:
-        """Return a value as it is written, and count it."""
+        """Return a value as it is written, and count its characters. A text is cut if it exceeds the remaining characters."""
         if isinstance(value, str):
             left = max(0, self._left)
             self.take(len(value))

@@ -73,7 +73,8 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
 
 def _downgrade(draft: Draft, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
     """Convert the group to a classic group, because its last consumer protocol member, a static one, now joins in the classic protocol.
-    Return this member. Before the conversion it takes one step towards its target assignment, if that is not older than the group epoch."""
+    Return this member. If the target assignment is not older than the group epoch, the member first takes one step towards it.
+    """
     is_stale = draft.group.assignment_epoch < draft.group.epoch
     if not is_stale:
         draft.reconcile(member_id, owned, subscription_changed=subscription_changed)

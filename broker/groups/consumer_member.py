@@ -200,7 +200,7 @@ def _epochs_from(topics: Iterable[OwnedTopic], default: int) -> Epochs:
 
 
 def epochs_per_partition(topic: _WithEpochs, default: int) -> list[int]:
-    """Return one epoch per partition, even if the record has none or too few."""
+    """Return one epoch per partition; `default` for every partition if the record has no epochs or a wrong number of them."""
     epochs = topic.assignment_epochs
     return epochs if epochs is not None and len(epochs) == len(topic.partitions) else [default] * len(topic.partitions)
 

@@ -174,7 +174,7 @@ def record_of(partitions: StatePartitions) -> records.ShareGroupStatePartitionMe
 
 
 def united(one: SharedTopics, other: SharedTopics) -> SharedTopics:
-    """Return the partitions of both; a topic's name is that of `one`."""
+    """Return the union of the partitions. A topic in both has the name that it has in `one`."""
     found = dict(one)
     for topic_id, topic in other.items():
         known = found.get(topic_id)

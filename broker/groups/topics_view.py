@@ -116,7 +116,9 @@ def hash_of(topics: Iterable[TopicInfo]) -> int:
 
 
 def _facts_of(topic: TopicInfo) -> bytes:
-    """Return the input of Kafka's computeTopicHash: each partition with its racks, each rack with its length on both sides."""
+    """Return the input of Kafka's computeTopicHash. Each partition is followed by its racks; the length of a rack precedes it and, as
+    hash4j does it, follows it.
+    """
     head = _TOPIC_HEAD.pack(_TOPIC_HASH_VERSION, *_TOPIC_ID.unpack(topic.topic_id)) + _text(topic.name) + _INT.pack(topic.partitions)
     racks = topic.racks or ((),) * topic.partitions
     return head + b"".join(_INT.pack(index) + b"".join(map(_rack, racks[index])) for index in range(topic.partitions))

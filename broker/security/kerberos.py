@@ -39,7 +39,9 @@ def default_realm() -> str:
 
 
 class Acceptor:
-    """The credentials of a service principal, `kafka/host@REALM`, whose key is in a keytab. Without a path it is the machine's keytab."""
+    """The credentials of a service principal, `kafka/host@REALM`, whose key is in the file `keytab`; None means the machine's default
+    keytab.
+    """
 
     def __init__(self, principal: str, keytab: str | None) -> None:
         """Load the principal's key. Raises NoKey."""

@@ -103,8 +103,9 @@ class InFlightState:
         return True
 
     def begin(self, change: object, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        """Move the records like `move`, but as a transition of the update `change`, which `commit` or `roll_back` ends. Return False
-        where `move` does."""
+        """Move the records like `move`, but as a transition of the update `change`, which `commit` or `roll_back` ends. Return False if
+        `MOVES` forbids it or another transition is pending.
+        """
         before = self.state, self.member_id, delivery_count_limit
         moved = self.move(state, delivery_count_limit, given_up)
         if moved:

@@ -228,7 +228,9 @@ class SharePartition:
     # --- transitions -------------------------------------------------------------------------------------------------------------
 
     def begin(self, update: Update, run: Run, state: RecordState) -> bool:
-        """Begin the transition of acquired records to `state`, as part of `update`. Return False if `InFlightState.move` does."""
+        """Begin the transition of acquired records to `state`, as part of `update`. Return False, and change nothing, if their state does
+        not allow it or another transition is pending.
+        """
         settings = self.settings()
         if not run.state.begin(update, state, settings.delivery_count_limit, settings.given_up):
             return False

@@ -102,7 +102,7 @@ class Outcome:
     unclean: int = 0
     """Unclean elections, where they are allowed."""
     lost: int = 0
-    """Acknowledged records that they lost."""
+    """Acknowledged records that unclean elections lost."""
     shared: tuple[int, int, int] = (0, 0, 0)
     """The share group's deliveries, accepted records, and records that it gave up."""
     digest: str = ""

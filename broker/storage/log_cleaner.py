@@ -46,7 +46,7 @@ class _SegmentGone(Exception):
 
 
 class _Opening(Generic[T]):
-    """Decoding of one batch on a thread. A corrupt batch raises no error in `sync`: `result` raises its `RecordsError`."""
+    """Decoding of one batch on a thread by `sync`. For a corrupt batch `sync` raises nothing; `result` then raises the `RecordsError`."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -236,7 +236,9 @@ class _Writer:
         )
 
     def write(self, cleaner: BatchCleaner) -> Generator[BlockingWork | None, None, bool]:
-        """Write and sync the `.cleaned` files. Return False if a segment of the group was removed from the log meanwhile."""
+        """Write the batches that `cleaner` keeps of the group to `.cleaned` files, and sync them. Return False if a segment of the group
+        was removed from the log meanwhile.
+        """
         if not all(_holds(self._log, segment) for segment in self._group):
             return False
         self._new.create_files()

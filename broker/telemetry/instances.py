@@ -175,7 +175,8 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _take(self, instance_id: bytes, instance: TelemetryInstance, pusher: Pusher, request: PushTelemetryRequest) -> ErrorCode:
-        """Store a payload and return NONE; return INVALID_RECORD if it cannot be decompressed to at most `max_bytes` and has to be.
+        """Store a payload and return NONE. With `decompresses`, return INVALID_RECORD for a payload that cannot be decompressed to at most
+        `max_bytes`.
 
         Kafka responds with INVALID_RECORD to any failure of its ClientTelemetryReceiver plug-in.
         """

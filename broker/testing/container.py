@@ -45,7 +45,9 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class KafkaAnswers(WaitStrategy):
-    """Waits until the container answers ApiVersions through the mapped port. An open port proves nothing: it belongs to the engine."""
+    """Waits until the container answers ApiVersions through the mapped port. An open port is not sufficient, because the container engine
+    itself listens on it.
+    """
 
     def __init__(self, port: int) -> None:
         super().__init__()

@@ -52,5 +52,5 @@ class TxnCoordinator:
                 yield TxnRecord(txn.transactional_id, None)
 
     def prepared(self) -> list[Transaction]:
-        """Return decided transactions, whose markers must be written (again) after the log was loaded."""
+        """Return the transactions in PrepareCommit or PrepareAbort, whose markers must be written (again) after the log was loaded."""
         return [txn for txn in self.transactions.values() if txn.state in PREPARED]

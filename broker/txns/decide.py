@@ -147,8 +147,9 @@ def add_partitions(
 def verify_partitions(
     txn: Transaction | None, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error code for each partition: NONE if the transaction has it, TRANSACTION_ABORTABLE if not (KIP-890 part 1), or the error
-    of the producer."""
+    """Return an error code for each partition: NONE if the transaction has it, TRANSACTION_ABORTABLE if not (KIP-890 part 1). All
+    partitions get the same error if the transactional id, producer id or epoch is wrong, or if the transaction is being completed.
+    """
     error = _verify_error(txn, transactional_id, producer_id, epoch)
     if txn is None or error is not ErrorCode.NONE:
         return dict.fromkeys(partitions, error)

@@ -87,12 +87,13 @@ class Transaction(NamedTuple):
         return self._moved(TxnState.ONGOING, now_ms, partitions=self.partitions | added, start_ms=start_ms, version=version)
 
     def prepared(self, *, commit: bool, now_ms: int) -> Transaction:
-        """Return the decided state, in versions 0 and 1: the producer keeps its epoch."""
+        """Return the state PrepareCommit or PrepareAbort, for transaction versions 0 and 1: the producer keeps its epoch."""
         state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
         return self._moved(state, now_ms, version=0, next_producer_id=NO_PRODUCER_ID)
 
     def prepared_with_bump(self, next_producer_id: int, *, commit: bool, now_ms: int) -> Transaction:
-        """Return the decided state, in version 2. The next epoch begins here, so a marker's epoch is above that of the data it ends.
+        """Return the state PrepareCommit or PrepareAbort, for transaction version 2. It has the producer's next epoch, so the epoch of a
+        marker is above that of the data before it.
 
         `next_producer_id` is given if the epochs are exhausted.
         """

@@ -54,7 +54,7 @@ class RemoteGroups:
         )
 
     def remove_members(self, joined: Mapping[str, ApiKey]) -> None:
-        """Remove all members of the groups."""
+        """Remove all members of the groups. `joined` has the API that the members of each group joined with, by group."""
         for group, api in list(joined.items()):
             members, at = self.members(group, api), self._client.coordinator(BY_GROUP, group)
             if api is ApiKey.CONSUMER_GROUP_HEARTBEAT:
@@ -68,7 +68,9 @@ class RemoteGroups:
                 self._client.call(at, LeaveGroupRequest(group, members=identities), _LEAVE)
 
     def delete(self, joined: Mapping[str, ApiKey]) -> None:
-        """Delete the groups with their offsets, after removing their members."""
+        """Delete the groups with their offsets, after removing their members. `joined` has the API that the members of each group joined
+        with, by group.
+        """
         for group in joined:
             until = time.monotonic() + _SECONDS
             while (error := self._delete(group, joined)) not in _DELETED:

@@ -48,7 +48,7 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def as_json(results: Sequence[Result], command: Sequence[str], role: str, failure: str | None = None) -> dict[str, Any]:
-    """Return the whole result for programs. `failure`: why the verification could not finish."""
+    """Return the results and their evidence as JSON values. `failure`: why the verification could not finish."""
     return {
         "command": list(command),
         "role": role,

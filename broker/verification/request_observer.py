@@ -71,7 +71,7 @@ class RequestObserver:
     accepted: set[Shared] = field(default_factory=set, repr=False)
     """The records whose acceptance by a share group was answered without an error."""
     delivered_again: set[Shared] = field(default_factory=set)
-    """The records that a share group was delivered after that."""
+    """The records of `accepted` that the share group was delivered again afterwards."""
     deliveries: dict[Shared, int] = field(default_factory=dict, repr=False)
     """How often a share group was delivered each record, as the broker counts it."""
     others: frozenset[str] = frozenset({VERIFIER_CLIENT})

@@ -42,8 +42,9 @@ _BUMPS_A_TURN = 500
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A condition that a script waits for. `sure`: the condition becomes true even if the program has nothing left to do, so the run
-    does not end before."""
+    """A condition that a script waits for. `sure`: the condition becomes true even if the program has nothing left to do, so the run does
+    not end before it is true.
+    """
 
     holds: Callable[[], bool]
     sure: bool = False

@@ -159,7 +159,7 @@ class WireTap:
     def __init__(self, faults: Faults, clock: Clock) -> None:
         self._faults, self._clock = faults, clock
         self._readers: dict[Hashable, _Reader] = {}
-        """By what they ask for, the one that was read longest ago first."""
+        """The readers by the fields of their queries that select what is logged; the one that read longest ago comes first."""
         self._ring = LineRing(limits.WIRE_LOG_BYTES)
         self._since_ms = 0
         self._measuring = 0

@@ -132,8 +132,9 @@ def asks_for_kafka(env: Mapping[str, str]) -> bool:
 
 
 def flavour_of(env: Mapping[str, str]) -> Flavour:
-    """Return the vendor whose variables are set, for a container whose start script does not tell it. APACHE stands for Confluent, too:
-    their variables have the same names."""
+    """Return the vendor whose variables are set, for a container whose start script does not name the vendor. APACHE stands for Confluent,
+    too, whose variables have the same names.
+    """
     bitnamis = any(name.startswith(_CFG) or name in _OF_BITNAMI for name in env) or "ALLOW_PLAINTEXT_LISTENER" in env
     return Flavour.BITNAMI if bitnamis else Flavour.APACHE
 
