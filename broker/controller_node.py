@@ -223,7 +223,7 @@ class ControllerNode:
 
     @property
     def ports(self) -> list[int]:
-        """The port of the first listener."""
+        """The ports that clients connect to: only that of the first listener."""
         return [self.address[1]]
 
     def greeting(self) -> str:

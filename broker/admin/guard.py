@@ -9,7 +9,7 @@ Rules:
 - A request counts as local if its peer address is a loopback address and its Host header a loopback name. This stops DNS rebinding: a page
   of another site whose name resolves to 127.0.0.1 sends that site's name as Host. A page of another site that requests a loopback name
   cannot read the response, but could learn whether there is one; such requests are recognised by their Fetch Metadata headers and
-  rejected. Links may be followed.
+  rejected. A user may still follow a link from another site's page.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rules:
 - With no rules, nothing held and no observers, `active` is False; that check is all that a request costs.
-- A rule changes what a client sees and when, never what is stored, except for actions that name it (`expire-producer`, `disk-full`).
+- A rule changes what a client sees and when, never what is stored. The exceptions are the actions `expire-producer` and `disk-full`.
 - Everything here runs on the broker's event loop.
 """
 

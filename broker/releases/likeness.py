@@ -2,10 +2,10 @@
 
 Rules:
 - Every broker is like a release: by default like `DEFAULT_RELEASE`, which is the only likeness of cluster nodes.
-- Only clients see a likeness. What is on disk stays that of the levels in the metadata log.
+- Only clients see the difference. Files have the formats of the feature levels in the metadata log, whatever release the broker is like.
 - Nothing is offered that Ottla does not implement: versions that 4.0 removed (KIP-896) and APIs of ZooKeeper clusters are left out.
-- A setting that the release does not have is not described, and has the default of the first release that had it; its introduction changed
-  nothing. The exceptions are in `_BEFORE_ITS_TIME`.
+- A setting that the release does not have is not described, and has the default of the first release that had it, because with this default
+  the later release behaved as before. The exceptions are in `_BEFORE_ITS_TIME`.
 """
 
 from __future__ import annotations

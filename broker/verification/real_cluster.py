@@ -50,7 +50,7 @@ _PAUSE_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RealCluster:
-    """The cluster that the program is verified on. All names of one verification begin with `prefix`."""
+    """The cluster that the program is verified on. The names of all topics and groups of one verification begin with `prefix`."""
 
     source: WireSource
     keep: bool = False
@@ -63,7 +63,8 @@ class RealCluster:
 
 
 class GatewayDeployment(Deployment):
-    """A gateway in front of the cluster, for one run. All names begin with `prefix`."""
+    """A gateway in front of the cluster, for one run. The names of all topics, groups and transactional ids of the run begin with `prefix`.
+    """
 
     def __init__(self, source: WireSource, prefix: str, *, keep: bool) -> None:
         self._source, self._prefix, self._keep = source, prefix, keep

@@ -110,7 +110,9 @@ def _listeners(settings: dict[str, str]) -> None:
 
 
 def _host_name(settings: dict[str, str]) -> Iterator[str]:
-    """Translate settings from before Kafka 3.0, which third-party images still accept."""
+    """Translate host.name, port, advertised.host.name and advertised.port, settings from before Kafka 3.0 that third-party images still
+    accept.
+    """
     host, port = settings.pop("advertised.host.name", None), settings.pop("advertised.port", None)
     bound_host, bound_port = settings.pop("host.name", None), settings.pop("port", None)
     if host is not None and "advertised.listeners" not in settings:
