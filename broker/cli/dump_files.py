@@ -239,7 +239,8 @@ def _snapshot_rows(data: memoryview) -> Iterator[Row | Corruption]:
 
 def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Corruption]:
     """Parse a checkpoint: a line with the version 0, a line with a count, and as many lines of blank-separated `columns`. The last two
-    columns are numbers, a third before them is a name."""
+    columns are numbers; if there are three, the first is a name.
+    """
     position, lines = 0, path.read_bytes().splitlines(keepends=True)
     header = [line.strip() for line in lines[:2]]
     if len(header) < 2 or header[0] != b"0" or not header[1].isdigit():

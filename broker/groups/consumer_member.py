@@ -100,7 +100,7 @@ class ConsumerMember:
 
 
 class _WithEpochs(Protocol):
-    """Partitions in a record, with the group epoch of each assignment."""
+    """A topic's partitions in a record, with the group epoch in which each was assigned."""
 
     @property
     def partitions(self) -> list[int]: ...

@@ -109,6 +109,8 @@ def _next(member: ConsumerMember, epoch: int, target: Target, owned: Assignment 
 
 
 def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Assignment, revoked: Assignment) -> ConsumerMember:
-    """Return the member in the new state, with its present epoch as previous epoch: the response with the new one may be lost."""
+    """Return the member in the new state. Its present epoch becomes the previous epoch, which is still accepted from it, because the
+    response with the new epoch may be lost.
+    """
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
     return replace(after, epochs={partition: member.epochs[partition] for partition in after.owned()})

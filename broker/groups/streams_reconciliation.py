@@ -179,7 +179,9 @@ def _tasks(pairs: set[_Task]) -> Tasks:
 
 
 def _moved(member: StreamsMember, state: StreamsMemberState, epoch: int, assigned: TaskSet, revoked: TaskSet) -> StreamsMember:
-    """Return the member in the new state, with its present epoch as previous epoch: the response with the new one may be lost."""
+    """Return the member in the new state. Its present epoch becomes the previous epoch, which is still accepted from it, because the
+    response with the new epoch may be lost.
+    """
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
     active = after.owned().active
     epochs = {task: epoch for task, epoch in member.epochs.items() if task[1] in active.get(task[0], frozenset())}

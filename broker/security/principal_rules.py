@@ -75,8 +75,8 @@ def _parsed(text: str) -> _Rule | None:
 
 
 def _with_texts(replacement: str, groups: int) -> str:
-    """Escape references to groups that the expression does not have. As in Kafka, positions are those in the original text, and are wrong
-    after the first escape.
+    """Escape references to groups that the expression does not have, so that they are literal text. As in Kafka, each escape is inserted at
+    the position that the reference had in the original text, which is wrong after the first escape.
     """
     found = replacement
     for match in _REFERENCE.finditer(replacement) if groups else ():

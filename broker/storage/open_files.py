@@ -13,7 +13,7 @@ class Closable(Protocol):
 
 
 class OpenFiles:
-    """Segments with an open descriptor, oldest first."""
+    """The segments with an open descriptor, in the order in which they were opened."""
 
     __slots__ = ("_open", "max_open")
 

@@ -63,8 +63,7 @@ class RealCluster:
 
 
 class GatewayDeployment(Deployment):
-    """A gateway in front of the cluster, for one run. The names of all topics, groups and transactional ids of the run begin with `prefix`.
-    """
+    """A gateway in front of the cluster, for one run. The names of the run's topics, groups and transactional ids begin with `prefix`."""
 
     def __init__(self, source: WireSource, prefix: str, *, keep: bool) -> None:
         self._source, self._prefix, self._keep = source, prefix, keep

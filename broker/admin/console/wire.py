@@ -6,8 +6,8 @@ Rules inside:
 - A line is kept if one of the readers wants it, so that rare errors are not displaced by lines that nobody asked for. A reader with another
   filter also finds what was kept before.
 - The lines are text, of a limited length each, and take at most WIRE_LOG_BYTES together; the oldest are dropped.
-- The lines of a response are chosen and joined on a thread, because a filter with patterns takes some milliseconds for all of them. The size
-  of a long response that a broker has not encoded yet is computed on a thread, too; its line is added when the size is known.
+- The lines of a response are chosen and joined on a thread, because a filter with patterns takes some milliseconds for all of them. The
+  size of a long response that a broker has not encoded yet is computed on a thread, too; its line is added when the size is known.
 """
 
 from __future__ import annotations
