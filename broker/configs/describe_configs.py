@@ -97,7 +97,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[C
         own: list[SourcedText] = [(key.name, text, ConfigSource.DYNAMIC_TOPIC)] if key.name in usable else []
         names = tuple(synonym.name for synonym in key.synonyms)
         behind = _from(names[0], _chain(broker, names)) if names else []
-        if key.name in OLDER_TOPIC_KEYS:  # brokers of Ottla do not have the setting that the topic's defaults to
+        if key.name in OLDER_TOPIC_KEYS:  # Ottla has no broker setting that provides its default
             behind = [(f"log.{key.name}", str(render(key.default)), ConfigSource.DEFAULT)]
         entries.append(_entry(key, text, own + behind, read_only=False))
     return entries

@@ -162,7 +162,7 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
         if soft.topology is not None and soft.configured is not None and soft.topics_version == self.topics.version:
             return group.metadata_hash
         metadata_hash = self.metadata_hash()
-        # Kafka compares with the hash that is written. If topics return to it before another one is written, its topology stays outdated.
+        # Kafka compares with the hash in the log. If the topics return to it before another hash is written, its topology stays outdated.
         if soft.topology is None or soft.configured is None or metadata_hash != soft.configured.metadata_hash:
             soft.configured = configure(group.topology, metadata_hash, self.partitions_of)
         if metadata_hash == group.metadata_hash:  # a new hash counts only when it is written

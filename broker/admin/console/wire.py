@@ -222,7 +222,7 @@ def wire_router(tap: WireTap) -> APIRouter:
 
 
 def _response(lines: Iterable[_Line], last: int, since_ms: int, found: LogFilter, query: WireQuery) -> str:
-    after = query.after if query.after <= last else 0  # else a broker that has started anew since then
+    after = query.after if query.after <= last else 0  # a greater number comes from a broker that has restarted since then
     kept = [line for line in lines if line.number > after]
     wanted = [line.text for line in reversed(kept) if found.wants(line.subject, line.took_ns, line.errors)]
     chosen, size = [], 0
