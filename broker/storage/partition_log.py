@@ -276,9 +276,7 @@ class PartitionLog:
         index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Append the leader's batches unchanged. Raise `Rejected` at a corrupt batch or one below the log end; the batches before it stay
-        in the log.
-        """
+        """Append the leader's batches unchanged. Raise `Rejected` at a corrupt batch or one below the log end; earlier batches stay."""
         self._check_online()
         first = last = -1
         for header, batch, marker in leaders_batches(data, leader_epoch):
@@ -506,9 +504,8 @@ class PartitionLog:
         return sum(s.size for s in taken)
 
     def delete_segment_files(self, segment: Segment, now_ms: int, *, with_snapshot: bool = True) -> None:
-        """Rename the files of a removed segment to `.deleted`; they are removed after file.delete.delay.ms. `with_snapshot`: also the
-        producer snapshot at its base offset. Raises `OSError`.
-        """
+        """Rename a removed segment's files, and with `with_snapshot` the producer snapshot at its base offset, to `.deleted`; they are
+        removed after file.delete.delay.ms. Raises `OSError`."""
         segment.release()
         snapshot = self.snapshots.forget(segment.base_offset) if with_snapshot else None
         for path in [*segment.paths(), *([snapshot] if snapshot else [])]:
