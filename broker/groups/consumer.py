@@ -2,7 +2,7 @@
 
 Invariants:
 
-* Its epochs and its persistence are those of `modern`. A member moves to the epoch of its target assignment step by step
+* Its epochs and its persistence follow the rules in `modern`. A member moves to the epoch of its target assignment step by step
   (`reconciliation`).
 * A member holds a partition from its assignment until the member has confirmed the revocation or was removed. `is_free` tells whether no
   member holds a partition.

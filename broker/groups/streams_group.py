@@ -2,7 +2,7 @@
 
 Invariants:
 
-* Its epochs and its persistence are those of `modern`. A member moves to the epoch of its target assignment step by step
+* Its epochs and its persistence follow the rules in `modern`. A member moves to the epoch of its target assignment step by step
   (`streams_reconciliation`). The holders of tasks are processes, not members: the threads of a process share its state on disk.
 * The topology is that of the first member. Its epoch is validated while all topics exist and are partitioned as they must be; otherwise the
   group is not ready, and its members have no tasks.

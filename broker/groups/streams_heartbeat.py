@@ -4,7 +4,7 @@ Invariants:
 
 * Epoch 0 joins, a positive one stays, -1 leaves, -2 is a static member that will return. A field that is absent has not changed. Patterns
   of topic names are rejected, as in Kafka; before 4.4 also static members, warm-up tasks and offsets of tasks. From 4.4 on, these offsets
-  are accepted and not used: they serve to assign warm-up tasks, which no assignment here has.
+  are accepted and not used, because they serve to assign warm-up tasks, which Ottla never assigns.
 * The endpoints' epoch counts changes of members' tasks and endpoints. Until 4.3 it also counted each join.
 * A member with the epoch before its current one is accepted if it owns only tasks assigned to it: the response with the new epoch was lost.
   Any other wrong epoch fences the member, which must rejoin without tasks.

@@ -56,7 +56,8 @@ SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partiti
 
 class UnsyncedFiles(Files):
     """The machine's files without fsync: a test's files need to survive its processes, not a power loss. Starts and stops take a third of
-    the time."""
+    the time that they take with fsync.
+    """
 
     def fsync(self, fd: int) -> None:
         """Do nothing; the kernel writes the page cache eventually."""

@@ -60,7 +60,7 @@ class Links:
         self._node_at[port] = node
 
     def node_at(self, port: int) -> int:
-        """Return the node that listens on a port; -1 if none of the cluster does."""
+        """Return the node that listens on a port; -1 if no node of the cluster does."""
         return self._node_at.get(port, -1)
 
     def _become(self, blocked: frozenset[Way], slow_ms: dict[Way, float]) -> None:

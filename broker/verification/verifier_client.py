@@ -42,8 +42,9 @@ class VerifierClient:
         self._clients: dict[str, Client] = {}
 
     def ask(self, at: Callable[[], Client], request: Message, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
-        """Send a request until its response has no error; retry retriable errors. `pick` selects the part of the response with the error
-        code. Raises RuntimeError, OSError."""
+        """Send a request on the connection that `at` returns, until the response has no error; retry retriable errors. `pick` selects the
+        part of the response with the error code. Raises RuntimeError, OSError.
+        """
         error = ErrorCode.NONE
         for _ in range(_TRIES):
             answer = pick(self.call(at, request, version))
@@ -56,7 +57,7 @@ class VerifierClient:
         raise RuntimeError(f"a request of ottla verify itself was rejected: {error.name}")
 
     def call(self, at: Callable[[], Client], request: Message, version: int) -> Any:
-        """Send a request and return the response. Raises OSError."""
+        """Send a request on the connection that `at` returns, and return the response. Raises OSError."""
         try:
             return at().call(request, version)
         except OSError:
