@@ -1,7 +1,8 @@
 """A small blocking client for tools and tests: one connection, one request at a time, no retries.
 
-It uses only versions that both sides support (asked once a connection with ApiVersions). Error codes in a response are left to the caller.
-`OSError` (including `TimeoutError`) means that the connection failed, `ProtocolError` that the peer's bytes violate the protocol.
+It uses only versions that both sides support (learned with one ApiVersions request per connection). Error codes in a response are left to
+the caller. `OSError` (including `TimeoutError`) means that the connection failed, `ProtocolError` that the peer's bytes violate the
+protocol.
 """
 
 from __future__ import annotations
@@ -113,7 +114,8 @@ class Client:
         return version
 
     def _api_versions(self) -> ApiVersionsResponse:
-        """Return the broker's ApiVersions response. A broker without OPENING_VERSION answers in version 0 with its versions (KIP-511)."""
+        """Send ApiVersions in version OPENING_VERSION and return the response. A broker that does not support that version responds in
+        version 0, with the versions that it supports (KIP-511)."""
         version = OPENING_VERSION
         while True:
             request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION)

@@ -77,7 +77,8 @@ def encode_response(api_key: int, version: int, correlation_id: int, msg: Messag
 
 
 def encode_response_head(version: int, correlation_id: int, msg: Message, last: str, rest: Buffer) -> list[Buffer]:
-    """Encode a response up to the field `last`, followed by `rest`, its other fields in encoded form. Raises like `encode_response`."""
+    """Encode a response: encode `msg` up to and including the field `last`, and append `rest`, the remaining fields in encoded form. Raises
+    like `encode_response`."""
     message = type(msg)
     head = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
     if _has_flexible_header(message, version):
@@ -97,8 +98,8 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def decode_response(api_key: int, version: int, frame: Buffer, elements: int | None = None) -> tuple[int, Any]:
-    """Decode the response to a request of this version; return its correlation id and message. A response with more than `elements` in all
-    its arrays is rejected before they are allocated.
+    """Decode the response to a request of this version; return its correlation id and message. A response whose arrays have more than
+    `elements` elements in total is rejected before the arrays are allocated.
     """
     buf = memoryview(frame)
     message = response_class(api_key)
@@ -118,7 +119,8 @@ def decode_response_head(api_key: int, version: int, frame: Buffer, last: str, e
 
 
 def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer]:
-    """Write the size into `head`, which is the first part, or `last` itself if there are no parts; return all buffers."""
+    """Fill in the 4-byte size at the beginning of a frame, and return the frame's buffers: `parts` (of which `head` is the first) and,
+    unless it is empty, `last`; only `head` if there are no parts."""
     if not parts:
         _SIZE.pack_into(head, 0, len(head) - _SIZE_BYTES)
         return [head]

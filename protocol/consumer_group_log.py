@@ -102,7 +102,8 @@ class TopicMetadata:
 
 @wire_struct
 class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """A group's topic metadata, written by Kafka 4.0. It is decoded, so that such a log can be read, but not used."""
+    """A group's topic metadata, written by Kafka 4.0. The record is decoded, so that a log of Kafka 4.0 can be read, but its content is not
+    used."""
 
     topics: list[TopicMetadata] = array(TopicMetadata)
 
@@ -143,7 +144,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
-    """The group epoch that the target assignment was computed for, and when (wall clock ms; 0: unknown)."""
+    """The group epoch for which the target assignment was computed, and the time of the computation (wall clock ms; 0: unknown)."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0)
@@ -173,7 +174,8 @@ class OwnedTopic:
 
 @wire_struct
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """A member's current assignment, and the partitions that it must revoke before it moves on. `state` is a `MemberState`."""
+    """A member's current assignment, and the partitions that the member must revoke before it advances to the next member epoch. `state` is
+    a `MemberState`."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

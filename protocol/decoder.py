@@ -46,14 +46,15 @@ _GLOBALS: dict[str, Any] = {
 def compile_decoder(
     message: type, version: int, flexible: bool, *, exact: bool = True, last: str | None = None, elements: int | None = None
 ) -> Callable[[memoryview, int, int], Any]:
-    """Generate the decoder of `message` at `version`. The caller caches it. With `last`, it reads the fields up to `last` only, and
-    returns the message, in which the others have their defaults, with the position after it. `elements` limits the elements of all arrays.
+    """Generate the decoder of `message` at `version`. The caller caches it. With `last`, the decoder reads only the fields up to and
+    including `last`; it returns (message, position of the next byte), and the message's other fields have their defaults. `elements` limits
+    the total number of elements of all arrays; without `exact`, the limit is always REQUEST_ELEMENTS.
     """
     return _DecoderCompiler(message, version, flexible, exact=exact, last=last, elements=elements).compile()
 
 
 class _DecoderCompiler:
-    """Generates code in one pass over the declaration. `run` holds fixed-size reads to be merged into one call."""
+    """Generates code in one pass over the declaration. `run` holds adjacent fixed-size fields, which are read by one `struct` call."""
 
     def __init__(self, message: type, version: int, flexible: bool, *, exact: bool, last: str | None, elements: int | None) -> None:
         self.message = message
@@ -171,7 +172,7 @@ class _DecoderCompiler:
         source.path = outer
 
     def value(self, type_: Any, target: str, *, nullable: bool, tagged: bool = False) -> None:
-        """Read a value of any type into `target`, a local or an attribute."""
+        """Generate the code that reads a value of any type into `target`, a local variable or an attribute."""
         if isinstance(type_, Kind) and type_.fmt:
             self.later(type_.fmt, target)
         elif isinstance(type_, Kind) and type_.name == "string":
@@ -188,7 +189,8 @@ class _DecoderCompiler:
             self.source.line(f"{target} = {var}")
 
     def length(self, target: str, nullable: bool, fmt: str) -> None:
-        """Read a length into `n`, and open the branch for values that are not null."""
+        """Generate the code that reads a length into the local variable `n` and, if it is null, sets `target` to None or rejects it; open
+        the branch for a length that is not null."""
         source = self.source
         null = f"{target} = None" if nullable else "raise Bad('null where null is not allowed')"
         self.later("B" if self.flexible else fmt, "n")
@@ -218,7 +220,8 @@ class _DecoderCompiler:
         self.source.depth -= 1
 
     def nullable_struct(self, type_: type, target: str, is_null: str) -> None:
-        """Read a nullable struct, which begins with an int8: negative for null, or 0 in a tagged field."""
+        """Generate the code that reads a nullable struct, which begins with an int8. Null is a negative int8; in a tagged field, it is
+        0."""
         source = self.source
         self.later("b", "n")
         self.flush()

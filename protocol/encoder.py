@@ -37,12 +37,13 @@ _GLOBALS: dict[str, Any] = {
 def compile_encoder(
     message: type, version: int, flexible: bool, *, last: str | None = None
 ) -> Callable[[Any, bytearray, list[Buffer]], bytearray]:
-    """Generate the encoder of `message` at `version`. The caller caches it. With `last`, it writes the fields up to `last` only."""
+    """Generate the encoder of `message` at `version`. The caller caches it. With `last`, the encoder writes only the fields up to and
+    including `last`."""
     return _EncoderCompiler(message, version, flexible, last).compile()
 
 
 class _EncoderCompiler:
-    """Generates code in one pass over the declaration. `run` holds fixed-size values to be merged into one call."""
+    """Generates code in one pass over the declaration. `run` holds adjacent fixed-size values, which are written by one `struct` call."""
 
     def __init__(self, message: type, version: int, flexible: bool, last: str | None) -> None:
         self.message = message
@@ -61,7 +62,7 @@ class _EncoderCompiler:
         return self.source.compile("WRITES", "fail(exc)", {**_GLOBALS, "fail": self.fail})
 
     def fail(self, exc: Exception) -> NoReturn:
-        """Raise EncodeError with the field, or all fields of the call, whose value cannot be written."""
+        """Raise EncodeError. It names the field whose value cannot be written, or all fields of the failed `struct` call."""
         paths = [path.removeprefix(self.source.title + ".") for path, _ in self.source.culprits(exc)]
         raise EncodeError(f"{self.source.title}: {', '.join(paths)}: {exc}") from exc
 
@@ -70,7 +71,8 @@ class _EncoderCompiler:
         return f"{stem}{self.locals}"
 
     def later(self, fmt: str, value: str) -> None:
-        """Write a fixed-size value in one call with its neighbours; "x" is a zero byte without a value."""
+        """Add a fixed-size value to the pending run, which `flush` emits as one call. With the format "x", add a zero byte; `value` is
+        ignored."""
         self.run.append((fmt, value, self.source.path))
 
     def flush(self) -> None:
@@ -105,7 +107,8 @@ class _EncoderCompiler:
         source.path = outer
 
     def tags(self, tagged: list[WireField], var: str, outer: str) -> None:
-        """Write the tagged fields that are set, each in its own buffer because its size is written first."""
+        """Generate the code that writes those tagged fields that differ from their defaults. Each is encoded into its own buffer first,
+        because its size precedes it."""
         source = self.source
         self.flush()
         flags = []
@@ -164,7 +167,8 @@ class _EncoderCompiler:
             self.struct(type_, var)
 
     def open_nullable(self, value: str, null: bytes) -> str:
-        """Bind the value to a local, write null if it is None, and open the branch for values that are not."""
+        """Generate code that assigns the value to a local variable and writes `null` if it is None, and open the branch for other
+        values."""
         var = self.local("v")
         self.flush()
         self.source.line(f"{var} = {value}")
@@ -178,7 +182,8 @@ class _EncoderCompiler:
         self.source.depth -= 1
 
     def length(self, size: str, fmt: str) -> None:
-        """Write a length: an i16 or i32 in the run, or a varint of the length plus one."""
+        """Generate the code that writes a length: as an int16 or int32 (`fmt`) in the pending run, or as a varint of the length plus
+        one."""
         if not self.flexible:
             self.later(fmt, size)
             return
@@ -216,7 +221,8 @@ class _EncoderCompiler:
             self.close_nullable()
 
     def nullable_struct(self, type_: type, value: str, *, tagged: bool) -> None:
-        """Write a nullable struct, which begins with a byte: 1, or for null -1 (0 in a tagged field)."""
+        """Generate the code that writes a nullable struct, which begins with an int8: 1 if a struct follows; for null -1, or 0 in a tagged
+        field."""
         var = self.open_nullable(value, b"\0" if tagged else b"\xff")
         self.source.line(f"{self.out}.append(1)")
         self.struct(type_, var)

@@ -45,7 +45,8 @@ class TooManyElements(ProtocolError):
 
 
 class UnsupportedVersion(ProtocolError):
-    """The API or its version is not supported. It carries the header's fields, because ApiVersions is answered even so (KIP-511)."""
+    """The API or its version is not supported. The error carries the header's fields, because an ApiVersions request of an unsupported
+    version still gets a response (KIP-511)."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int, client_id: str | None = None) -> None:
         super().__init__(f"api key {api_key} version {version} is not supported")

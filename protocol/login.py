@@ -64,8 +64,8 @@ def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[
 
 
 def takes_long(said: bytes) -> bool:
-    """Return whether the response to this SCRAM message takes so long to compute that it should not block the event loop. An attacker in
-    the place of the server could send such a message."""
+    """Return whether the response to the SCRAM message `said` takes too long to compute on the event loop. An attacker who impersonates the
+    server could send such a message."""
     return _iterations(_items(said.decode("utf-8", "replace"))) > _ITERATIONS_OF_KAFKA
 
 

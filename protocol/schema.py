@@ -128,9 +128,9 @@ def encoder(message: type[Message], version: int, *, last: str | None = None) ->
 def decoder(message: type[Message], version: int, *, exact: bool = True, last: str | None = None, elements: int | None = None) -> Decode:
     """Return the compiled `decode(buf, pos, end) -> message` (see `ottla.protocol.decoder`). Raises ValueError for an unknown version.
 
-    With `exact`, bytes after the message are an error; otherwise they are ignored. With `last`, the decoder reads only the fields up to
-    and including the field `last`, and returns (message, position after it). `elements` limits the elements of all arrays together;
-    requests have a limit of their own.
+    With `exact`, bytes after the message are an error; otherwise they are ignored. With `last`, the decoder reads only the fields up to and
+    including the field `last`, and returns (message, position after it). `elements` limits the elements of all arrays together; without
+    `exact` it is ignored, because requests have a limit of their own (REQUEST_ELEMENTS).
     """
     known = _decoders.get((message, version, exact, last, elements))
     if known is None:

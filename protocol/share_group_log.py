@@ -89,7 +89,7 @@ class ShareGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class ShareGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
-    """The group epoch that the target assignment was computed for, and when (wall clock ms; 0: unknown)."""
+    """The group epoch for which the target assignment was computed, and the time of the computation (wall clock ms; 0: unknown)."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0)

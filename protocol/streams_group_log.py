@@ -6,7 +6,8 @@ Invariants:
   0 and is flexible.
 * A group has its epoch (17), its topology (23), the epoch of its target assignment (20), and for each member its metadata (19), its target
   assignment (21) and its current assignment (22). Type 18 is not in any release of Kafka.
-* Lists in a value are sorted, so that equal state gives equal bytes; a topology's keep the order of the request that sent it.
+* Lists in a value are sorted, so that equal state gives equal bytes. Only the lists of a topology keep the order that they had in the
+  heartbeat request.
 
 Source: Kafka's group-coordinator message schemas (StreamsGroup*Key, StreamsGroup*Value), StreamsCoordinatorRecordHelpers.
 """
@@ -97,7 +98,7 @@ class StreamsGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class StreamsGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
-    """The group epoch that the target assignment was computed for, and when (wall clock ms; 0: unknown)."""
+    """The group epoch for which the target assignment was computed, and the time of the computation (wall clock ms; 0: unknown)."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0)
@@ -123,7 +124,8 @@ class OwnedTaskIds:
 
 @wire_struct
 class StreamsGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """A member's current assignment, and the tasks that it must revoke before it moves on. `state` is a `MemberState`."""
+    """A member's current assignment, and the tasks that the member must revoke before it advances to the next member epoch. `state` is a
+    `MemberState`."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()

@@ -1,6 +1,6 @@
 """`@wire_struct` declares a message or a nested struct: a dataclass with slots.
 
-Every field has a default, which its declaration (`ottla.protocol.fields`) gives. Two objects are equal if class and all fields are equal.
+Every field's declaration (`ottla.protocol.fields`) gives its default. Two objects are equal if class and all fields are equal.
 """
 
 from __future__ import annotations

@@ -95,8 +95,9 @@ def audit(
     `engine`: `duckdb` (in this process; its queries may use `memory_mb` of memory), `spark`, or `auto` (chosen by size; a `master` selects
     Spark).
 
-    `retries_absorbed`: one number per path, shown beside it. `pictures` is filled by directory, for `reports.html`. `resume`: the directory
-    where Spark's tasks keep their results, so that a restarted run judges only what is left.
+    `retries_absorbed`: for each path, the number of retries that its broker recognized as duplicates; it is only shown in the report.
+    `pictures` is filled with each directory's pictures, for `reports.html`. `resume`: the directory where Spark's tasks keep their results,
+    so that a restarted run judges only what is left.
 
     Raises `CannotJudge` when the engine cannot run, and ValueError on an unknown engine or an empty `paths`. Problems of a directory are in
     its verdict.
@@ -159,7 +160,7 @@ def _spark_judge(master: str | None, memory_mb: int, progress: Progress, resume:
 
 @contextmanager
 def _engine_needed() -> Iterator[None]:
-    """Raise CannotJudge if a package of the embedded engine, which Spark's tasks use, too, is not installed."""
+    """Raise CannotJudge if a package of the embedded engine is not installed. The tasks of the Spark engine need these packages, too."""
     try:
         yield
     except ModuleNotFoundError as e:
@@ -183,8 +184,8 @@ def _sources(
 
 @contextmanager
 def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
-    """Convert read errors and a lack of memory within the block to CannotJudge. Its message is the cause, without the text that the engine
-    adds to it."""
+    """Convert read errors and a lack of memory within the block to CannotJudge. The message of CannotJudge is the cause, without the text
+    that the engine adds."""
     failures: tuple[type[Exception], ...] = (OSError,)
     short: tuple[type[Exception], ...] = (MemoryError,)
     if engine == SPARK:
@@ -212,7 +213,8 @@ def check_rate(engine: str, wire: Wire | None) -> None:
 
 
 def _check_resume(resume: Path, engine: str, paths: Sequence[str]) -> None:
-    """Create the directory of --resume. Raises CannotJudge if it cannot be used: with DuckDB, a cluster without --spool, or a URL."""
+    """Create the directory `resume`. Raises CannotJudge if results cannot be stored or reused: if `resume` is a URL, the engine is DuckDB,
+    or a path is a cluster without --spool."""
     if engine != SPARK:
         raise CannotJudge("--resume needs --engine spark: duckdb judges all partitions in the same queries")
     if any(map(is_cluster, paths)):

@@ -2,7 +2,7 @@
 
 Invariants:
 - The first JVM writes the archive when it exits, which is after the audit's end. It writes the header last. If it is killed before that,
-  the next JVM replaces the file; it would ignore the archive, as it ignores an archive of other jars.
+  the next JVM replaces the file. A JVM ignores an archive without a header, and an archive of other jars.
 - An archive is code, so it is only loaded from a directory of this user.
 """
 
@@ -20,7 +20,8 @@ KEPT: Final = 4
 
 
 def archive_options(java: str, spark_home: Path) -> str:
-    """Return the options with which this JVM loads its classes from the archive, or writes it; none if it cannot."""
+    """Return the JVM options that load Spark's classes from the archive, or write the archive if it does not exist; empty if this JVM or
+    user cannot have an archive."""
     try:
         program = Path(java).resolve()
         if not (program.parents[1] / "lib" / "server" / "classes.jsa").is_file():
@@ -45,7 +46,7 @@ def archive_options(java: str, spark_home: Path) -> str:
 
 
 def _has_header(archive: Path) -> bool:
-    """Return whether the archive exists and is complete. Until then, its header is a hole in the file."""
+    """Return whether the archive exists and is complete. In an incomplete archive, the first bytes are zero."""
     with suppress(FileNotFoundError), archive.open("rb") as file:
         return any(file.read(4))
     return False

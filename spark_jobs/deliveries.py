@@ -1,7 +1,7 @@
-"""What share groups were delivered, by the records that `__share_group_state` still holds.
+"""Counts the records delivered to share groups, according to the records that `__share_group_state` still holds.
 
-These are figures, not findings: a group with archived records can be correct. Superseded state is deleted from the log, so records that
-the group finished before are not counted; they are below the start offset.
+These are figures, not findings: a group with archived records can be correct. Superseded state is deleted from the log, so records below
+the start offset, which the group has finished, are not counted.
 """
 
 from __future__ import annotations

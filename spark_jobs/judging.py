@@ -113,7 +113,7 @@ def run(job: Job) -> None:
 
 
 def together(answers: Iterable[Answer]) -> Mapping[str, list[Row]]:
-    """Concatenate the rows of all answers that have the same name."""
+    """Concatenate the rows of all answers by name."""
     found: dict[str, list[Row]] = defaultdict(list)
     for answer in answers:
         for what, rows in answer.items():
@@ -152,7 +152,8 @@ def _ids_in(logs: LogDirectory, directory: str) -> list[str]:
 
 
 def _topic_ids(logs: LogDirectory) -> list[tuple[str, str]]:
-    """Return (topic id, topic) of each topic of a directory, sorted; empty without `__share_group_state`, whose records need the names."""
+    """Return (topic id, topic) of each topic of a directory, sorted; empty without `__share_group_state`, because only its records, which
+    contain topic ids, need the names."""
     if came_over_the_wire(logs.path) or not any(segment.topic == SHARE_GROUP_STATE for segment in logs.segments):
         return []
     one_of_each = {topic: directory for (topic, _), directory in _directories(logs).items()}

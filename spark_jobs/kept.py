@@ -59,7 +59,8 @@ class Kept:
         return cls(directory, sha256(f"{code_digest()} {identity!r} {shares}".encode()).hexdigest())
 
     def digest(self, partitions: Iterable[LogDirectory]) -> str:
-        """Return the digest of a group of partitions that are always judged in one task: of the run and of the partitions' listings."""
+        """Return a digest that identifies partitions that are always judged in one task: of the run's digest and of the partitions'
+        listings."""
         return sha256(f"{self.run} {list(partitions)!r}".encode()).hexdigest()
 
     def results(self) -> Iterator[frozenset[str]]:

@@ -244,7 +244,7 @@ def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, 
 
 
 def _merged(parts: Iterable[LogDirectory]) -> Task:
-    """Join the parts of each directory into one `LogDirectory`."""
+    """Merge the parts of each directory into one `LogDirectory`, and return one for each directory."""
     task: dict[str, LogDirectory] = {}
     for part in parts:
         whole = task.setdefault(part.path, LogDirectory(part.path))
@@ -345,8 +345,8 @@ Blobs = dict[str, list[bytes]]
 
 
 def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
-    """Divide the rows that `steps.HANDED` selects from `views` by share; yield (share, Arrow streams by view). Every share gets an empty
-    stream of each view for its schema."""
+    """Divide the rows that `steps.HANDED` selects from `views` by share; yield (share, Arrow streams by view), several times per share if
+    there are many rows. Every share gets an empty stream of each view, which gives the view's schema."""
     held: list[Blobs] = [{} for _ in range(work.shares)]
     size = 0
     for view in sorted(views):
@@ -370,8 +370,8 @@ def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iter
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type without the enum of this task's engine, whose numbers differ between tasks, and with int64 for sums (DuckDB returns
-    decimals)."""
+    """Return a column's type for exchange between tasks: a string instead of the engine's enum, whose numbers differ between tasks, and
+    int64 instead of the decimal that DuckDB returns for sums."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     return pa.int64() if pa.types.is_decimal(kind) else kind

@@ -151,8 +151,8 @@ RANGES: Final[dict[str, dict[str, str]]] = {
 
 
 def _both(already: frozenset[Any], given: frozenset[Any]) -> frozenset[Any]:
-    """Intersect two sets of wanted values; an empty set means any value. If the intersection is empty, return `given`: the reader then
-    reads too much, and Spark drops the rows."""
+    """Intersect two sets of wanted values; an empty set means any value. If they have nothing in common, return `given`, because an empty
+    result would mean any value: the reader then returns unwanted rows, which Spark drops."""
     return (already & given if already else given) or already
 
 

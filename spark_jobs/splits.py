@@ -36,7 +36,8 @@ _INDEX_BYTES_MAX: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class OffsetPosition:
-    """The byte position where a batch begins, and its base offset (Kafka's class of this name); all earlier offsets are lower."""
+    """The byte position of the start of a batch, and the batch's base offset (Kafka's OffsetPosition). All offsets before the position are
+    lower."""
 
     position: int
     base_offset: int
@@ -48,8 +49,8 @@ def task_bytes(segments: Sequence[Segment]) -> int:
 
 
 def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
-    """Return the parts of a segment that contain wanted offsets, each about `target` bytes long if the batch positions known are that
-    close. Raises OSError."""
+    """Return the parts of a segment that contain wanted offsets, each about `target` bytes long, or longer where the known batch positions
+    are farther apart. Raises OSError."""
     if not segment.size_bytes or not filters.wants_segment(segment):
         return []
     if is_cluster(segment.log_dir):
@@ -86,7 +87,8 @@ def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
 
 
 def _within(positions: list[OffsetPosition], filters: Filters) -> list[OffsetPosition]:
-    """Drop the positions that are not needed to read from `filters.start_offset` on: those before the last one at or below it."""
+    """Drop the positions that are not needed to read from `filters.start_offset` on: all positions before the last one whose base offset is
+    at or below it."""
     first = bisect_right(positions, filters.start_offset, key=lambda each: each.base_offset) - 1
     return positions[max(first, 0) :]
 

@@ -242,7 +242,8 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    """Return this thread's decompressor. It is kept, because making one takes longer than a small batch, and threads must not share it."""
+    """Return this thread's decompressor. It is reused, because creating a decompressor takes longer than decompressing a small batch, and
+    threads must not share one."""
     import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     found: zstandard.ZstdDecompressor | None = getattr(_OF_THREAD, "zstd", None)
@@ -255,7 +256,8 @@ _OF_THREAD: Final = threading.local()
 
 
 def _zstd_exceeds(data: Buffer, max_bytes: int) -> bool:
-    """Return whether a frame that does not decompress into `max_bytes` is too large, not damaged. Holds one chunk in memory."""
+    """Return whether a frame that failed to decompress into `max_bytes` is too large rather than damaged. Holds one chunk in memory at a
+    time."""
     import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     total = 0

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) over buffers, without copying them.
 
 The `crc32c` package was chosen over `google-crc32c` by measurement: both use the processor's instruction (about 30 GB/s), but only `crc32c`
-accepts a view of a larger buffer. The other needs a copy into `bytes`, which doubles the cost for batches inside a request or a file.
+accepts a view of a larger buffer. `google-crc32c` needs a copy into `bytes`, which doubles the cost for batches inside a request or a file.
 
 `crc32c(data, crc=0)` returns the checksum of `data`, continued from `crc`, as an unsigned 32-bit number.
 """

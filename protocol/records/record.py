@@ -61,8 +61,8 @@ class SimpleRecord(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A decoded record. The deltas are as stored; `offset` and `timestamp` are what a consumer sees (the batch's append time, if it has
-    one)."""
+    """A decoded record. `offset_delta` and `timestamp_delta` are as stored; `offset` and `timestamp` are what a consumer sees (the
+    timestamp is the batch's append time, if it has one)."""
 
     offset_delta: int
     timestamp_delta: int
@@ -86,8 +86,8 @@ def iter_records(
     """Yield the records of one whole batch v2, control records included, from `from_offset` on, each with its first `headers_max` headers.
 
     The CRC is not checked (`crc_ok` does that), and offsets may be negative, as in Kafka's DefaultRecordBatch. Raises `CorruptBatch` for
-    damage, `BatchTooLarge` if they decompress to more than `max_bytes`, `InvalidRecord` for an invalid record; all before the first record
-    is yielded.
+    damage, `BatchTooLarge` if the records decompress to more than `max_bytes`, `InvalidRecord` for an invalid record; all before the first
+    record is yielded.
     """
     header = read_header(batch)
     if not HEADER_BYTES <= header.size_bytes <= len(batch):

@@ -30,8 +30,9 @@ class Needs(StrEnum):
 
 
 class Scope(StrEnum):
-    """The rows that a rule compares with each other. The scope determines in which step the rule runs, and so which rows tasks hand on to
-    the second step (`steps.HANDED`). The views `logs` and `counts`, with one row per partition and directory, go to all of its tasks."""
+    """The rows that a rule compares with each other. The scope determines in which step the rule runs, and so which rows the tasks of the
+    first step pass to the second step (`steps.HANDED`). The views `logs` and `counts`, with one row per partition and directory, go to all
+    of its tasks."""
 
     PARTITION = "partition"
     """Local: one log partition, or all partitions of a coordinator's topic (with --replicas, all copies). The task that reads it evaluates

@@ -1,4 +1,4 @@
-"""Rule `share-beyond-log`: the records whose delivery state a share group has are in the topic."""
+"""Rule `share-beyond-log`: every record for which a share group stores a delivery state exists in the topic's log."""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 

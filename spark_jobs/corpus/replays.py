@@ -70,7 +70,8 @@ def twice_in_one_session(root: Path) -> None:
 
 
 def _keys(*offsets: int) -> list[tuple[str, str, str, str]]:
-    """Return the expected findings of rule `business-key`: the record at each of these offsets repeats an earlier key (`row`)."""
+    """Return the expected findings of rule `business-key` for records that repeat an earlier business key (the JSON field `row`), one per
+    offset."""
     return [("business-key", "violation", "key seen before", f"t-0@{offset}") for offset in offsets]
 
 

@@ -43,7 +43,7 @@ class SideFiles:
     snapshot_junk: bytes = b""
 
     def write(self, segment: Path, end_offset: int) -> None:
-        """Write all side files of the segment; the snapshot is the one at `end_offset`."""
+        """Write all side files of the segment, including the producer snapshot `<end_offset>.snapshot`."""
         base = int(segment.stem)
         offsets = b"".join(OFFSET_ENTRY.pack(offset - base, position) for offset, position in self.index)
         segment.with_suffix(".index").write_bytes(offsets + self.junk)

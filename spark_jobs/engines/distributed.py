@@ -138,7 +138,8 @@ def _sums(sizes: Iterable[Size]) -> Size:
 
 
 class Union:
-    """How a Spark accumulator unites sets: an `AccumulatorParam`, without that base class, because PySpark is optional for this module.
+    """An `AccumulatorParam` for Spark accumulators that unite sets. It does not inherit from that class, because PySpark is optional for
+    this module.
 
     The set grows in place: copying it for each task would take time quadratic in the number of tasks.
     """
@@ -193,8 +194,8 @@ def _careful(step: Step, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 class Split(NamedTuple):
-    """Partitions that are each read by several tasks: a task runs `read` on each of `rows`, then a task runs `judge` on each partition's
-    rows. `partitions`: the number of partitions."""
+    """Large partitions, each of which several tasks read. Each of `rows` is the input of one task, which runs `read`; then one task per
+    partition runs `judge` on the rows that were read. `partitions`: the number of partitions."""
 
     rows: Sequence[Row]
     read: Step
@@ -204,7 +205,7 @@ class Split(NamedTuple):
 
 def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shares: int, split: Split | None = None) -> Iterable[Row]:
     """Run the first step with a task per row, and each further step with a task per share of the rows that the step before returned. The
-    rows of `split` are judged instead of the first step."""
+    partitions in `split` are read and judged by its own steps instead of the first step; their results join those of the first step."""
     found = context.parallelize(rows, max(1, len(rows))).setName(NAME).mapPartitions(steps[0])
     if split is not None:
         read = context.parallelize(split.rows, len(split.rows)).setName(SLICES).mapPartitions(split.read)
@@ -217,7 +218,7 @@ def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step],
 def over_frames(
     session: SparkSession, rows: Sequence[Row], steps: Sequence[Step], shares: int, split: Split | None = None
 ) -> Iterable[Row]:
-    """Do the same as `over_rdds` with DataFrames, for sessions without a SparkContext."""
+    """Run the steps like `over_rdds`, but with DataFrames, for sessions without a SparkContext."""
     found = session.range(0, len(rows), 1, max(1, len(rows))).mapInArrow(partial(_first, steps[0], rows), COLUMNS)
     if split is not None:
         read = session.range(0, len(split.rows), 1, len(split.rows)).mapInArrow(partial(_first, split.read, split.rows), COLUMNS)

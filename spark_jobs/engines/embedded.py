@@ -89,7 +89,8 @@ class EmbeddedEngine:
         self.take(view, rows, self._number_names(paths, ()))
 
     def mapped(self, view: str, batches: Iterable[pa.RecordBatch], query: str, args: Mapping[str, Any]) -> Iterator[pa.Table]:
-        """Run a query once for each record batch, which is the view `view` in it, and yield the results."""
+        """Merge small record batches (`gathered`); for each resulting batch, make it the view `view`, run the query, and yield the
+        result."""
         for batch in gathered(batches):
             self.show(view, pa.Table.from_batches([batch]))
             text = translated(query)
@@ -119,7 +120,7 @@ class EmbeddedEngine:
         self._connection.register(view, pa.Table.from_arrays(arrays, schema=schema))
 
     def show(self, view: str, rows: pa.Table | pa.RecordBatchReader) -> None:
-        """Make a view of Arrow rows. Only one query may read a view of a reader."""
+        """Make a view of Arrow rows. A view of a RecordBatchReader can be read by one query only."""
         self._connection.register(view, rows)
 
     def arrow(self, view: str) -> pa.Table:
@@ -127,7 +128,7 @@ class EmbeddedEngine:
         return self._connection.table(view).to_arrow_table()
 
     def batches(self, query: str) -> pa.RecordBatchReader:
-        """Return the rows of a query as Arrow record batches. Read all of them before the next query: it closes the result."""
+        """Return the rows of a query as Arrow record batches. Read all of them before the next query: the next query closes the result."""
         return pa.RecordBatchReader.from_stream(self._connection.sql(translated(query)))
 
     def take(self, view: str, batches: pa.RecordBatchReader, replaced: str = "") -> None:

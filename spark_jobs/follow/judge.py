@@ -1,8 +1,8 @@
 """Judges one micro-batch of batch headers with the rules' SQL. Remembered rows stand for everything that was read before.
 
 Invariants:
-- The remembered rows are rows of level batches as they were judged, few for each partition and producer. With them before the micro-batch,
-  a rule's windows end as they would over the whole log.
+- The remembered rows are a few rows of level batches, as they were judged, for each partition and producer. If a rule's window functions
+  run over them and the micro-batch, they give the micro-batch's rows the same values as over the whole log.
 - A finding is reported only if it is located in the micro-batch. A hanging transaction is reported once.
 - The memory is bounded: at most eight rows per partition; per producer and partition the last five batches of its two newest epochs, one
   row for the range of sequences before those, and at most six more rows.

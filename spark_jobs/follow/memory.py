@@ -59,8 +59,8 @@ class Memory:
         return pq.read_table(file)
 
     def judged(self, number: int) -> bool:
-        """Return whether the micro-batch was judged and its findings written. If so and Spark repeats it, the process stopped before
-        Spark's commit."""
+        """Return whether the micro-batch was judged and its findings written. If Spark repeats such a micro-batch, the process had stopped
+        before Spark's commit."""
         return self._file(number).exists()
 
     def keep(self, number: int, state: pa.Table) -> None:
@@ -109,7 +109,8 @@ class FindingsTable:
         self._key = f"follow-{Memory(checkpoint.absolute()).identity()}"
 
     def append(self, number: int, findings: Sequence[Mapping[str, Any]]) -> None:
-        """Append the findings of a micro-batch, unless an attempt that was killed after its commit has. Raises CannotJudge and OSError."""
+        """Append the findings of a micro-batch, unless an earlier attempt, which was killed after its commit, has already appended them.
+        Raises CannotJudge and OSError."""
         if not findings:
             return
         rows = [{**finding, "micro_batch": number, "evidence": json.dumps(finding["evidence"], default=str)} for finding in findings]

@@ -32,7 +32,8 @@ Once = Annotated[bool, typer.Option("--once", help="With --follow: judge what is
 
 
 def check_options(context: typer.Context, *, follow: bool) -> None:
-    """Raise CannotJudge if the command line has an option that would be ignored, with --follow or without it."""
+    """Raise CannotJudge if the command line has an option that would have no effect: an option of --follow without --follow, or with
+    --follow an option of the batch audit."""
     given = [each for each in context.command.params if getattr(context.get_parameter_source(each.name or ""), "name", "") == "COMMANDLINE"]
     if not follow:
         unused = [each for each in given if each.name in ONLY_FOLLOW]

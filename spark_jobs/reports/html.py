@@ -61,8 +61,8 @@ def _findings(verdict: Verdict) -> list[Finding]:
 
 
 def _scale(picture: PartitionPicture) -> Callable[[int, int | None], tuple[float, float]]:
-    """Return a function from offsets (both inclusive) to x and width in the picture. Single records get a minimum width, so that they
-    stay visible."""
+    """Return a function that converts a first and a last offset (both inclusive) to the x coordinate and width of a bar in the picture.
+    Single records get a minimum width, so that they stay visible."""
     span = max(1, picture.last_offset - picture.first_offset + 1)
     per_offset = (WIDTH - MARGIN - 10) / span
 

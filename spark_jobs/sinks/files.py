@@ -53,8 +53,8 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where and how the files of a table are written. `directory`: a path or a URL (see `filesystem`). `keeps_partition_columns`: the
-    files hold them too, not only the directories' names. `suffix`: how files end until they are committed."""
+    """The place and layout of a table's files. `directory`: a path or a URL (see `filesystem`). `keeps_partition_columns`: the files
+    contain the partition columns too, not only the directories' names. `suffix`: the end of a file's name until the file is committed."""
 
     directory: str
     table: TableSpec

@@ -32,8 +32,8 @@ NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSegment(Segment):
-    """A range of offsets of one partition, read with Fetch. `size_bytes` is an estimate. Fetching begins at `fetch_from`; the range has
-    the batches with `lowest` <= base offset < `fetch_end`. `cut`: the end of its name if only a part of the range is read."""
+    """A range of offsets of one partition, read with Fetch. `size_bytes` is an estimate. Fetching begins at `fetch_from`; the range has the
+    batches with `lowest` <= base offset < `fetch_end`. `cut`: the suffix of the range's file name if only a part of the range is read."""
 
     address: Address = field(repr=False)
     fetch_from: int
