@@ -38,7 +38,8 @@ _JAVA = Language(
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """One way to start Kafka. `image` is what the user writes in the place of Kafka's; Python and Node compare its tag with Confluent's."""
+    """One way to start Kafka. `image` is the name that the user passes in place of the Kafka image's; the Python and Node modules compare
+    its tag with versions of Confluent Platform."""
 
     name: str
     language: Language
@@ -46,8 +47,8 @@ class Module:
     image: str
 
     def seconds(self) -> float:
-        """Start the image by the module, produce and consume a record, and stop it. Return the seconds until the module reported it as
-        ready (with Node's, which does not wait, until it answered). Raises RuntimeError with the program's output."""
+        """Start the image by the module, produce and consume a record, and stop it. Return the seconds until the module reported the broker
+        as ready (Node's module does not wait: until the broker responded). Raises RuntimeError with the program's output."""
         variables = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
         if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
             variables["TESTCONTAINERS_HOST_OVERRIDE"] = "localhost"

@@ -126,7 +126,8 @@ class ClassicMemberMetadata:
 class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     """A member's metadata and subscription.
 
-    A null `classic_member_metadata` is written as null: Kafka takes a record without the field for a classic member without protocols.
+    A null `classic_member_metadata` is written as null: if the field is missing, Kafka loads the member as a classic member without
+    protocols.
     """
 
     instance_id: str | None = string(nullable="0+", default=None)

@@ -12,7 +12,8 @@ from ottla.spark_jobs.corpus.score import write
 
 
 def cut_corpus(root: Path, some: slice = slice(None)) -> list[Path]:
-    """Write the corpus cases of the slice `some` with a segment per batch; return the directories of the cases that consist of one only."""
+    """Write the corpus cases of the slice `some` with a segment per batch; return the directories of the cases that have a single log
+    directory."""
     names = [*CASES][some]
     write({name: CASES[name] for name in names}, root)
     for log in list(root.rglob("*.log")):

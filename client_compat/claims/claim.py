@@ -1,6 +1,6 @@
 """A claim, whether it is expected to hold, and the result of running it.
 
-A check says whether the claim AS TAUGHT held; `taught_right` says beforehand whether it is expected to.
+A check returns whether the claim held as taught; `taught_right` states beforehand whether it is expected to hold.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ REGISTRY: dict[int, Claim] = {}
 
 
 def claim(number: int, text: str, *, right: bool = True, java: bool = False) -> Callable[[Check], Check]:
-    """Register the check below. `right`: the claim is true as taught. `java`: it is about the Java client only."""
+    """Return a decorator that registers a check as claim `number`. `right`: the claim is true as taught. `java`: the claim is about the
+    Java client only."""
 
     def register(check: Check) -> Check:
         assert number not in REGISTRY, f"{number} is taken"

@@ -206,7 +206,8 @@ class Program:
 
 
 def admin_of(client: str, module: str) -> Callable[[str], Any]:
-    """Return what makes `module`'s `Admin`. If the installed client is too old for it, every admin operation is unsupported."""
+    """Return the factory of the class `Admin` in `module`. If the installed client is too old for that class, the factory raises
+    `Unsupported`."""
     try:
         kind: Any = importlib.import_module(module).Admin
         opened: Callable[[str], Any] = getattr(kind, "open", kind)

@@ -13,7 +13,7 @@ POLL_S = 20.0
 
 
 class Member:
-    """The consumer and the records that it has been given."""
+    """The consumer, and the records that it has received and may still acknowledge."""
 
     def __init__(self, consumer: ShareConsumer) -> None:
         self._consumer = consumer

@@ -1,7 +1,7 @@
 """The run: load, faults on every node in turn, and then the verdicts, over the wire and on the brokers' directories.
 
-Rules: a fault counts as under load only if every client was answered since the last one; the next one waits until the cluster has
-settled. The random source is an argument: a seed repeats the plan, not the timing.
+Rules: a fault counts as under load only if every client has received a response since the previous fault; the next fault waits until the
+cluster has settled. The random source is an argument: a seed repeats the plan, not the timing.
 """
 
 from __future__ import annotations

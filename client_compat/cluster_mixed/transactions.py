@@ -66,8 +66,8 @@ def group_of(client: str) -> str:
 
 
 def with_offsets(client: str) -> bool:
-    """Return whether the client adds offsets to its transactions: all except librdkafka 2.16, which hangs in that call for ever if the
-    group's coordinator has left the metadata meanwhile, as a killed one does (its issues 5511 and 5456)."""
+    """Return whether the client adds offsets to its transactions: all clients except librdkafka 2.16. Its call hangs for ever if the
+    group's coordinator is no longer in the metadata, for instance because the coordinator was killed (librdkafka issues 5511 and 5456)."""
     return client != "confluent-kafka"
 
 
@@ -93,8 +93,8 @@ class TransactionalLoad:
             self.error = error
 
     def _one_program(self) -> bool:
-        """Run a program; return whether the load finished with nothing left open; otherwise the program had to be killed. Raises if it does
-        not start."""
+        """Run a client program until the load ends. Return True if it ended without an open transaction, False if the program had to be
+        killed because it failed. Raises ClientMissing or ProgramFailed if the program does not start."""
         with CLIENTS[self.name].program(self._program_log) as program:
             client = Client(self.name, program, self._bootstrap)
             consumer = client.consumer(group=group_of(self.name)) if with_offsets(self.name) else None

@@ -67,7 +67,7 @@ OnKill = Callable[[Kills], None]
 
 def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = (), on_kill: OnKill = lambda done: None) -> CrashRun:
     """Kill the broker under idempotent load, and compare all acknowledgements with the log. Raises `BrokerFailed` if the broker does not
-    come back, `RunFailed` if a client gives up or is not served."""
+    restart, `RunFailed` if a client gives up or receives no acknowledgement in time."""
     with ottla(directory / "log", options=options, output=directory / "broker.log") as broker:
         create_topic(broker.bootstrap, TOPIC, PARTITIONS)
         load = Load(broker.bootstrap, TOPIC, directory, RATE_MAX)
@@ -80,7 +80,8 @@ def crash(directory: Path, kills: int, seed: int, *, options: Sequence[str] = ()
 def kill_under_load(
     brokers: Sequence[BrokerProcess], kills: int, rng: random.Random, answered: Callable[[], Sequence[int]], on_kill: OnKill
 ) -> Kills:
-    """Kill and restart one broker after the other; each client must be served between two kills. Raises `BrokerFailed` or `RunFailed`."""
+    """Kill and restart randomly chosen brokers until there were `kills` kills; each client must receive an acknowledgement between two
+    kills. Raises `BrokerFailed` or `RunFailed`."""
     found = Kills()
 
     def check_alive() -> None:

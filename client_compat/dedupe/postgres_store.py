@@ -18,7 +18,7 @@ SCHEMA = """
 class PostgresStore:
     """A store for any number of processes.
 
-    If two insert the same key, the second waits for the first one's commit and then finds the key.
+    If two processes insert the same key, the second waits for the first one's commit and then finds the key.
     """
 
     def __init__(self, connection: AsyncConnection[Any]) -> None:

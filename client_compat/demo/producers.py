@@ -1,7 +1,7 @@
-"""The three producers, each in its own process with a third of the rows: row r goes to client r mod 3.
+"""The demo's three producers, each in its own process with a third of the flights: client r mod 3 sends row r.
 
-Each client is used as documented, with settings for throughput. The two runs differ only in idempotence. All clients use the murmur2
-partitioner, so that a carrier is in one partition for every client.
+Each client is used as documented, with settings for throughput. The demo's two runs, with and without idempotence, use otherwise equal
+settings. All clients use the murmur2 partitioner, so that all records of a carrier (the key) are in the same partition.
 """
 
 from __future__ import annotations

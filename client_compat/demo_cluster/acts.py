@@ -1,6 +1,6 @@
 """The three acts: the faults of the brokers, and the load meanwhile.
 
-What an act loses is lost because of its faults, never by chance. In the second act both followers are paused until the leader alone has
+An act loses records only because of its faults, never by chance. In the second act both followers are paused until the leader alone has
 acknowledged records beyond any fetch of theirs that was on its way; in the third, the broker that will lead was down when everything was
 written.
 """

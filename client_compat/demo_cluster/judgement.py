@@ -1,7 +1,7 @@
 """The records that each act kept and lost, counted twice: as consumers receive them, and on the brokers' disks.
 
-Rule: nothing is counted that is not read: acknowledgements from the clients' files, records from the directories as the brokers left them,
-by the audit's own reader; and the audit judges the same directories.
+Rule: all counts are computed from files: acknowledgements from the clients' files, and records from the brokers' stopped directories, which
+the audit's own reader reads. The audit judges the same directories.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ SHOWN = frozenset({Kind.KILL, Kind.STOP, Kind.STILL, Kind.WOKEN, Kind.START, Kin
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A period with a broker's state, or with a leader. `value` is None without a leader; `faint`: it is dead, but the cluster does not
-    know yet."""
+    """A period with a broker's state, or with a leader. `value` is None without a leader; `faint`: the leader is dead, but the cluster has
+    not noticed yet."""
 
     x: float
     width: float

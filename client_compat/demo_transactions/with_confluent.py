@@ -130,8 +130,8 @@ class ConfluentInstance(PipelineInstance):
 
     @contextmanager
     def _in_transaction(self) -> Iterator[Producer]:
-        """Convert librdkafka's errors that require an abort to `Fenced` or `Failed`: whether the abort succeeds shows which of them
-        it is."""
+        """Abort the transaction if librdkafka reports an error that requires it, and convert the error: `Fenced` if the abort fails because
+        this producer was fenced, otherwise `Failed`."""
         assert self._producer is not None, "an instance takes over first"
         with _sorted_errors():
             try:

@@ -68,7 +68,8 @@ class Probe:
         return decode_response(request.API_KEY, version, client.read_frame())[1]
 
     def send(self, request: Message, version: int | None = None, *, on: str = "main") -> tuple[Message, int, str]:
-        """Send a request without waiting. Pass the result to `finish`. Raises NotOffered."""
+        """Send a request without waiting for the response; `finish(label, *result)` reads and records it. Raises NotOffered if the older
+        release under comparison lacks the API."""
         version = self._version(request, version)
         self.connection(on).send(request, version)
         return request, version, on

@@ -82,7 +82,7 @@ class TokenClients:
     """The last answered expiry timestamp of each token, by its id."""
 
     def run(self) -> list[Seen]:
-        """Run all steps and return the responses."""
+        """Send all requests of the comparison to the broker, and return the responses."""
         with self._users():
             self._created()
             self._renewed_and_ended()

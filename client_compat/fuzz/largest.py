@@ -32,7 +32,8 @@ BYTES: Final = 7 << 20
 
 
 def largest(request: type[Message], version: int, elements: int = ELEMENTS) -> Iterator[tuple[str, Message]]:
-    """Yield the name of the long array and the request; nothing for a request without arrays. `elements` includes nested arrays."""
+    """Yield (name of the long array, request) for each array of the request; nothing for a request without arrays. `elements` is the total
+    number of elements, including those of nested arrays."""
     for path in _arrays(request, version, ()):
         count = elements // (1 + _arrays_below(request, version, path))
         message = _filled(request, version, path, count)

@@ -135,15 +135,15 @@ class Node:
         return self.process.wait_listening(START_TIMEOUT_S)
 
     def stop(self) -> None:
-        """Send SIGTERM, and wait. Raises `BrokerFailed` if it does not end by itself."""
+        """Send SIGTERM, and wait. Raises `BrokerFailed` if the process does not exit cleanly in time."""
         if (code := self.process.stop(STOP_TIMEOUT_S)) not in CLEAN_EXITS:
             raise BrokerFailed(f"{self.process.name} did not stop cleanly: exit code {code}\n{self.process.output_tail()}")
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`, or one of Ottla's. `settings` override `COMMON` on
-    all nodes.
+    """Brokers of `kinds`, with ids from 1, under a quorum of `controllers` Kafka controllers of `controller_version`, or under one Ottla
+    controller. `settings` override `COMMON` on all nodes.
 
     With `combined`, broker 1 is also the only controller. With `between`, brokers have a separate listener for each other, BETWEEN; with
     `can_be_cut` they reach each other (but not their clients) through `links`. `users` are the SCRAM users of the new cluster, in the

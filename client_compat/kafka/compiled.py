@@ -17,7 +17,7 @@ COMPILE_TIMEOUT_S = 300
 def compiled(name: str, directory: Path = HERE) -> Path:
     """Return the directory of the classes of `<name>.java`, which is in `directory`.
 
-    Raises `KafkaMissing` without jars or a JDK, or if they do not fit together.
+    Raises `KafkaMissing` without jars or a JDK, or if the source does not compile with them.
     """
     source, places = directory / f"{name}.java", jars()
     target = CACHE / f"{places.name}-{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"

@@ -14,7 +14,8 @@ PAYMENT = "pay 100"
 
 
 def duplicates(stage: Stage) -> bool:
-    """Reproduce it with confluent-kafka, `enable.idempotence`, two partitions and three requests in flight."""
+    """Reproduce the duplicate with confluent-kafka, `enable.idempotence`, two partitions and three requests in flight. Return whether it
+    occurred."""
     stage.truth.create_topic(TOPIC, 2)
     outcomes: list[str] = []
     in_flight = InFlight()

@@ -18,20 +18,22 @@ VALUES = ["1", "2", "3", "4"]
 
 
 def reorders(stage: Stage) -> bool:
-    """Reproduce it with confluent-kafka and four requests in flight, of which the first is answered with NOT_ENOUGH_REPLICAS."""
+    """Reproduce the reordering with confluent-kafka and four requests in flight, of which the first fails with NOT_ENOUGH_REPLICAS. Return
+    whether records are reordered without idempotence, and in order with it."""
     off, _ = _send(stage, "steps-off", idempotent=False)
     on, _ = _send(stage, "steps-on", idempotent=True)
     return off == [FIRST, *VALUES[1:], VALUES[0]] and on == [FIRST, *VALUES]
 
 
 def loses_the_first(stage: Stage) -> bool:
-    """Reproduce the loss with a producer that is unknown in the partition."""
+    """Reproduce the loss of a first batch that is rejected, with an idempotent producer that has no state in the partition yet. Return
+    whether the batch is missing although the client reports it as delivered."""
     stored, outcomes = _send(stage, "steps-unknown", idempotent=True, known=False)
     return stored == VALUES[1:] and outcomes == {"1": "delivered, without an offset", "2": "offset 0", "3": "offset 1", "4": "offset 2"}
 
 
 def _send(stage: Stage, topic: str, *, idempotent: bool, known: bool = True) -> tuple[list[str], dict[str, str]]:
-    """Return the log's final values, and the client's report for each value."""
+    """Send four batches, the first of which is rejected once. Return the values in the log, and the client's report for each value."""
     stage.truth.create_topic(topic)
     outcomes: dict[str, str] = {}
     in_flight = InFlight()

@@ -15,7 +15,8 @@ VALUE = "order 7"
 
 
 def duplicates(stage: Stage) -> bool:
-    """Reproduce it with an idempotent confluent-kafka producer that loses the acknowledgement, dies and restarts."""
+    """Reproduce the duplicate with an idempotent confluent-kafka producer that does not receive the acknowledgement, dies and restarts.
+    Return whether the record is stored twice, under two producer ids."""
     topic = "orders"
     stage.truth.create_topic(topic)
     stage.admin.add(f"swallow:api=Produce,topic={topic},times=1,name=silence")
@@ -34,7 +35,8 @@ def duplicates(stage: Stage) -> bool:
 
 
 def solved_by_transactions(stage: Stage) -> bool:
-    """Run the same with a transactional id."""
+    """Let a transactional producer die and restart as in `duplicates`. Return whether a read_committed consumer receives the record only
+    once."""
     topic = "orders-transactional"
     stage.truth.create_topic(topic)
     first = stage.producer(transactional_id=topic)

@@ -27,12 +27,13 @@ PRODUCE_VERSION, END_TXN_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 4
 
 
 def torn(stage: Stage) -> bool:
-    """Reproduce it with confluent-kafka on transaction version 1."""
+    """Reproduce the torn transaction with confluent-kafka on a cluster with transaction version 1. Return whether it occurred."""
     return _with_librdkafka(stage, "transfers-v1")
 
 
 def torn_by_an_old_client(stage: Stage) -> bool:
-    """Reproduce it with confluent-kafka on a cluster with transaction version 2, of which librdkafka uses only version 1."""
+    """Reproduce the torn transaction with confluent-kafka on a cluster with transaction version 2, because librdkafka uses version 1 there,
+    too. Return whether it occurred."""
     stage.print_line("The cluster's transaction.version is 2; librdkafka speaks version 1.")
     return _with_librdkafka(stage, "transfers-v1-client")
 

@@ -238,7 +238,8 @@ KINDS: Mapping[str, Kind] = {
 def running(
     kind: Kind, directory: Path, settings: Mapping[str, str] | None = None, losses: Losses | None = None, *, secured: bool = False
 ) -> Iterator[Broker]:
-    """Run a broker over an empty `directory`, which is deleted at the end unless something failed. If `secured`, it has a `Lock`.
+    """Run a broker over an empty `directory`, which is deleted at the end unless something failed. If `secured`, the broker has secured
+    listeners (`BrokerSecurity`).
 
     Raises `Skipped` or `BrokerFailed`.
     """

@@ -41,7 +41,8 @@ class Job:
 
 
 def job_of(role: Role, doc: str | None) -> Job:
-    """Return the job from environment and arguments. Exits with the usage on wrong arguments; KeyError without OTTLA_BOOTSTRAP_SERVERS."""
+    """Return the job from environment and arguments. Exits with the usage on wrong arguments. Raises KeyError if OTTLA_BOOTSTRAP_SERVERS is
+    not set."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mistake", choices=names(role), help="make this mistake")
     if role.endswith("consumer"):

@@ -143,7 +143,8 @@ def write_missing(job: Job) -> None:
 
 
 def send_plainly(job: Job) -> None:
-    """Write without transactions (`WITHOUT_TRANSACTIONS`): from the first record on, at each start. Raises KafkaException."""
+    """Write all records without transactions, from the first record on at each start, as the mistakes in `WITHOUT_TRANSACTIONS` require.
+    Raises KafkaException."""
     producer = Producer(settings(job))
     failed: list[KafkaError] = []
     for chunk in chunks(records_of(job)):

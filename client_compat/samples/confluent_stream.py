@@ -27,7 +27,8 @@ ANSWER_S = 10.0
 
 
 def common_settings(job: Job) -> dict[str, Any]:
-    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
+    """Return the settings that the consumer and the producer share. Timeouts are short, to detect failures within seconds; use the defaults
+    in production."""
     return {
         "bootstrap.servers": job.bootstrap,
         "retry.backoff.ms": 50,

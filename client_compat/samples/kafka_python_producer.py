@@ -126,7 +126,8 @@ def write_missing(job: Job, given_up: set[bytes]) -> bool:
 
 
 def send_plainly(job: Job) -> None:
-    """Write without transactions (`WITHOUT_TRANSACTIONS`): from the first record on, at each start. Raises KafkaError."""
+    """Write all records without transactions, from the first record on at each start, as the mistakes in `WITHOUT_TRANSACTIONS` require.
+    Raises KafkaError."""
     with closing(KafkaProducer(**settings(job))) as producer:
         for chunk in chunks(records_of(job)):
             sent = [producer.send(job.output, value, key) for key, value in chunk]

@@ -11,7 +11,8 @@ Guarantee = Literal["complete", "once", "order", "committed", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A mistake. `scenario` is made to show it; the cluster scenarios in `also` have to show it, too. Other scenarios may."""
+    """A mistake. `scenario` is designed to expose it, and the cluster scenarios in `also` must expose it, too. Other scenarios may expose
+    it."""
 
     name: str
     role: Role

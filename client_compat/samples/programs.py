@@ -1,4 +1,4 @@
-"""How each sample program is started. Raises KafkaMissing for Java's, if Kafka's jars or a JDK are missing."""
+"""The commands that start the sample programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _MODULES: Final = {"aiokafka": "aiokafka", "confluent-kafka": "confluent", "kafk
 
 
 def command_of(client: str, role: Role) -> Sequence[str]:
-    """Return the command of a client's program."""
+    """Return the command that starts a client's sample program. Raises KafkaMissing for Java's program if Kafka's jars or a JDK are
+    missing."""
     if client == JAVA:
         quiet = {"org.slf4j.simpleLogger.defaultLogLevel": "error"}
         return java_command(default_version(), "ShareWorker", properties=quiet, classes=compiled("ShareWorker", Path(__file__).parent))

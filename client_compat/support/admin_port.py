@@ -34,7 +34,7 @@ class AdminPort:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """The options of `ottla serve` that open it."""
+        """The options of `ottla serve` that open the admin port."""
         return "--admin-port", str(self.port), f"--admin-token={self.token}"
 
     def add(self, rule: str) -> str:
@@ -52,20 +52,20 @@ class AdminPort:
         self._until(f"a hit of {name}", lambda: self.hits(name) > 0)
 
     def wait_held(self) -> list[str]:
-        """Wait until something is held; return the descriptions."""
+        """Wait until the broker's rules hold at least one request or response; return a description of each."""
         self._until("something held", lambda: bool(self._ask("GET", "/held")))
         return [str(held["what"]) for held in self._ask("GET", "/held")]
 
     def release(self, name: str | None = None) -> int:
-        """Release what the rule holds, or everything; return the number of items."""
+        """Release the requests and responses that the rule holds (None: those of all rules); return their number."""
         return int(self._ask("POST", "/held/release" + (f"?rule={quote(name)}" if name else ""))["released"])
 
     def reset(self) -> None:
-        """Unload all rules and release everything."""
+        """Unload all rules, and release all held requests and responses."""
         self._ask("DELETE", "/faults")
 
     def advance(self, ms: int) -> None:
-        """Advance the broker's clock."""
+        """Advance the broker's clock by `ms`."""
         self._ask("POST", "/clock/advance", {"ms": ms})
 
     def mark(self, name: str) -> None:
@@ -77,7 +77,7 @@ class AdminPort:
         self._ask("POST", f"/marks/{quote(name)}/rewind")
 
     def wait_ready(self) -> None:
-        """Wait until it answers: it opens a little after the broker's own port."""
+        """Wait until the admin port answers: it opens slightly later than the broker's own port."""
 
         def answers() -> bool:
             try:

@@ -92,7 +92,7 @@ class BrokerProcess:
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Send SIGCONT, after `pause`."""
+        """Send SIGCONT to the process that `pause` stopped."""
         self._running().send_signal(signal.SIGCONT)
 
     def kill(self) -> None:

@@ -1,7 +1,7 @@
 """A private Kerberos realm: MIT Kerberos' KDC on this machine, with principals and their keytabs.
 
-Rules: it listens only on loopback; all its state is in one directory, and nothing of the machine's own Kerberos is read; the process is
-known by its id. `environment` has what a program needs to use it; two realms in one process must take turns.
+Rules: the KDC listens only on loopback; all state of the realm is in one directory, and nothing of the machine's own Kerberos is read; the
+KDC is ended by its process id. A program uses the realm with the variables of `environment`; two realms in one process must take turns.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Realm:
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Send SIGCONT, after `pause`."""
+        """Send SIGCONT to the KDC that `pause` stopped."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 

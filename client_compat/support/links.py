@@ -4,7 +4,7 @@ Other nodes connect to a port of this process, which forwards to the node's own 
 the connection's other end. Data on a cut link stays in the kernel's buffers, as on a network that loses all packets: no connection ends or
 is refused, and everything sent arrives after the repair.
 
-Rules: it knows nothing of the protocol; each direction between two nodes is cut separately.
+Rules: this process does not parse the forwarded bytes; each direction between two nodes is cut separately.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Links:
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
 
     def to(self, node_id: int, port: int) -> int:
-        """Return the port at which other nodes connect to the node that listens at `port`. Call it before the start."""
+        """Return the port at which other nodes connect to the node that listens at `port`. Call it before the links are started."""
         own = free_port()
         self._targets[own] = node_id, port
         return own
 
     @contextmanager
     def cut(self, ways: Collection[Way]) -> Iterator[None]:
-        """Cut these directions while the context lasts. A direction that is cut twice works again when both are over."""
+        """Cut these directions while the context lasts. A direction that two contexts cut works again when both have ended."""
         asyncio.run_coroutine_threadsafe(self._add(ways, 1), self._loop).result(ANSWER_TIMEOUT_S)
         try:
             yield
@@ -58,7 +58,7 @@ class Links:
         return self._cuts[way] > 0
 
     def dialler(self, port: int) -> int | None:
-        """Return the node whose connection begins at this port; None if it is no node's. Takes milliseconds."""
+        """Return the node whose process opened the connection from local port `port`; None if no node did. Takes milliseconds."""
         for node_id, pid in self._processes().items():
             try:
                 connections = psutil.Process(pid).net_connections("tcp")
@@ -119,7 +119,8 @@ class _End(asyncio.Protocol):
         return self._transport is None
 
     def look(self) -> None:
-        """Start or stop reading: the other end must exist and have room, and the direction must not be cut."""
+        """Start or stop reading from this end. It reads only while the other end is connected and its write buffer is not full, and the
+        direction is not cut."""
         if self._transport is None or self._transport.is_closing():
             return
         if self.other is None or self.way is None or self._full or self._links.is_cut(self.way):
@@ -159,7 +160,7 @@ class _End(asyncio.Protocol):
             self.other.close()
 
     def close(self) -> None:
-        """Close it after everything was written."""
+        """Close this end after all buffered data was sent."""
         if self._transport is not None:
             self._transport.close()
 

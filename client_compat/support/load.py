@@ -75,8 +75,8 @@ def parts_of(value: bytes) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """State that the clients' processes share with the one that injects faults. Counts are by client; `repeated` are records that it sent
-    again, `NOT_TOLD` if the client does not report it."""
+    """State that the clients' processes share with the process that injects faults. Counts are by client; `repeated` counts the records
+    that the client sent again (`NOT_TOLD` if the client does not report it)."""
 
     sent: Any
     answered: Any
@@ -129,8 +129,9 @@ class Values(Feed):
         self.places[number] = GIVEN_UP
 
     def take_statistics(self, text: str) -> None:
-        """Evaluate librdkafka's `stats_cb`: records sent again (transmitted minus given), and whether it knows brokers. It forgets all
-        brokers if metadata has none, as while every broker is fenced, and then asks no broker any more (its issue 5301)."""
+        """Evaluate librdkafka's `stats_cb`: records sent again (transmitted minus given), and whether the client knows any broker. If a
+        Metadata response lists no brokers, as while every broker is fenced, librdkafka forgets all brokers and sends no further requests
+        (librdkafka issue 5301)."""
         statistics = json.loads(text)
         if statistics["brokers"]:
             self.lost_at = None

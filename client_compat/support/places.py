@@ -22,6 +22,6 @@ def partition_and_offset(place: int) -> tuple[int, int]:
 
 
 def describe_place(place: int) -> str:
-    """Describe a position."""
+    """Describe the position `place` as text."""
     partition, offset = partition_and_offset(place)
     return f"partition {partition} offset {offset}"

@@ -1,8 +1,8 @@
 """Finds values that a client stored twice by itself: under two epochs of one producer id.
 
-librdkafka raises its epoch while requests to other partitions are unanswered, and sends their records again with sequence 0 (its issue
-4953, open; `make known-bugs ARGS=epoch-bump` shows it on any broker). For a broker that is a new batch. Duplicates in one epoch, or under
-two producer ids, are the broker's fault or the program's, and still count.
+librdkafka raises its epoch while requests to other partitions are unanswered, and sends their records again with sequence 0 (librdkafka
+issue 4953, open; `make known-bugs ARGS=epoch-bump` shows it on any broker). To a broker, such a batch is a new one. Duplicates in one
+epoch, or under two producer ids, are the broker's fault or the program's, and still count.
 """
 
 from __future__ import annotations

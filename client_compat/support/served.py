@@ -1,4 +1,4 @@
-"""Waits between faults, because a fault counts as under load only if every client was served since the previous one."""
+"""Waits between two faults until every client has been served, because only then does the next fault count as under load."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A separate disk for one directory, which can be filled: a tmpfs, whose size is reduced to what is used.
 
-Its files outlive it in the same place.
+When the disk is unmounted, its files remain at the same paths.
 """
 
 from __future__ import annotations

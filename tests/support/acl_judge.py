@@ -87,7 +87,7 @@ def random_acl_case(random: Random, acls: int, asks: int) -> AclCase:
 
 
 class Judgement(NamedTuple):
-    """The verdict, and the rule that Kafka's log names; no rule for questions about any resource."""
+    """Kafka's verdict, and the name of the rule in its authorizer log; the rule is None for a question about any resource of a type."""
 
     allowed: bool
     rule: str | None

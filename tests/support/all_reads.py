@@ -1,4 +1,4 @@
-"""What clients can read of a broker with the topics TOPICS: some forty requests and their responses, to compare two states of a broker."""
+"""About forty read requests for a broker with the topics TOPICS, and the broker's responses, to compare two states of a broker."""
 
 from __future__ import annotations
 

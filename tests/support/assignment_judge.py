@@ -26,8 +26,8 @@ Place = tuple[int, int]
 
 
 class Step(NamedTuple):
-    """A group member, its target assignment and its heartbeat, as input of the reconciliation. The member's partitions have their
-    assignment epochs."""
+    """A group member, its target assignment and its heartbeat, as input of the reconciliation. `assigned` and `pending` map the member's
+    partitions to their assignment epochs."""
 
     state: MemberState
     epoch: int

@@ -15,7 +15,8 @@ KEYTOOL = shutil.which("keytool")
 
 
 class Certificates:
-    """An authority with certificates for a server and a client. `of` issues another; each file has the PKCS#8 key and its chain."""
+    """A certificate authority with a server and a client certificate. `of` issues further ones. Each file contains the key in PKCS#8 and
+    the certificate chain."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -27,7 +28,8 @@ class Certificates:
         self.client = self.of("client", "ann@example.org", common_name="ann")
 
     def of(self, file: str, *names: str, common_name: str | None = None, unit: str | None = None, rsa: bool = False) -> Path:
-        """Issue a certificate. Without a unit its subject is unique. The key is elliptic, or RSA."""
+        """Issue a certificate with an elliptic-curve key, or with `rsa` an RSA key; return its file. Without `unit`, the subject is
+        unique."""
         kind = trustme.KeyType.RSA if rsa else trustme.KeyType.ECDSA
         issued = self._authority.issue_cert(
             *names, common_name=common_name, organization_name="Ottla's, tests", organization_unit_name=unit, key_type=kind
@@ -39,7 +41,8 @@ class Certificates:
         return path
 
     def weak(self, file: str, digest: str, bits: int = 2048) -> Path:
-        """Issue a server's RSA certificate that is signed with the given digest; the authority is in a file beside it, -ca.pem."""
+        """Issue an RSA server certificate signed with this digest by a new authority; return its file. The authority's certificate is
+        written to `<file>-ca.pem`."""
         made = {part: str(self._directory / f"{file}-{part}.pem") for part in ("ca", "ca-key", "key", "request", "leaf")}
         self_signed = ("-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", "/CN=weak ca")
         _run("openssl", "req", *self_signed, "-keyout", made["ca-key"], "-out", made["ca"])

@@ -118,12 +118,12 @@ class ConsolePage:
         return found[0]
 
     def complaints(self, expected: str | None = None) -> list[str]:
-        """Return errors and policy violations that the browser has logged since the last call, except for the expected one."""
+        """Return errors and policy violations that the browser has logged since the last call, except those that contain `expected`."""
         said = [entry["message"] for entry in self.driver.get_log("browser")]
         return [each for each in said if expected is None or expected not in each]
 
     def contrasts(self) -> list[tuple[float, str]]:
-        """Return the contrast of each visible text."""
+        """Return (contrast ratio, text) of each visible text."""
         return [tuple(each) for each in self.driver.execute_script(CONTRAST)]
 
     def wait_for_room(self, name: str) -> None:
@@ -143,7 +143,8 @@ class ConsolePage:
         self.driver.execute_script("sessionStorage.clear()")
 
     def hold(self, condition: str) -> None:
-        """Hold the responses to requests for which the JavaScript on `path` and `options` is true. Replaces an earlier one."""
+        """Hold the responses to requests for which the JavaScript on `path` and `options` is true. Replaces the condition of an earlier
+        call."""
         script = f"""
             window.send ??= window.fetch;
             window.held ??= [];

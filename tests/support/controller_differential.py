@@ -3,9 +3,10 @@ reports every difference.
 
 python -m tests.support.controller_differential --seeds 200
 
-Records are compared byte for byte in the version in which they are written, and so are the responses. An order that Kafka leaves to its
-hash tables is ignored: adjacent records of one kind are compared as a set, and so are the parts of a response. Differences of error texts
-are only counted. A sequence with a difference is reduced to a short one that still shows it, and printed.
+Records are compared byte for byte in the version in which they are written, and so are the responses. The sequence of records and of
+response elements is not compared where Kafka takes it from its hash tables: adjacent records of one kind are compared as a set, and so are
+the elements of a response. Differences of error texts are only counted. A sequence with a difference is reduced to a short one that still
+shows it, and printed.
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ def differences(
 
 
 def orders(plan: Plan, known: Known) -> Iterator[tuple[int, Order]]:
-    """Yield the orders of a sequence with the number of their step; each is made when the results of those before are known."""
+    """Yield each order of a sequence of steps, with the number of its step. An order is created after the results of the earlier orders are
+    known."""
     yield 0, plan.start
     for number, step in enumerate(plan.steps, 1):
         for order in KINDS[step.kind](known, Random(step.seed)):

@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A sequence of steps, and how the controller starts. `seed` made it."""
+    """A sequence of steps, the controller's start, and the seed from which they were generated."""
 
     seed: int
     start: Start
@@ -109,7 +109,8 @@ def register(known: Known, random: Random) -> Iterator[Order]:
 
 
 def registration(known: Known, random: Random, broker_id: int) -> Ask:
-    """Make the registration of the same process, of one after a clean shutdown, or of one with an older version."""
+    """Make a BrokerRegistration request with random choices: the current incarnation id (a repeated registration) or a new one; the
+    previous broker epoch (after a clean shutdown) or -1; version 4 or an older version."""
     before = known.image.brokers.get(broker_id)
     incarnation = before.incarnation_id if before is not None and not often(random, 70) else random.randbytes(16)
     rack = before.rack if before is not None and often(random, 80) else random.choice(RACKS)
@@ -200,7 +201,7 @@ def beat_all(known: Known, random: Random) -> Iterator[Order]:
 
 
 def beat_of(known: Known, random: Random, broker_id: int) -> Iterator[Order]:
-    """Send a heartbeat of one broker; no two at the same time."""
+    """Advance the clock by 1 ms, so that no two brokers send heartbeats at the same time, and send a heartbeat of the broker."""
     yield from move(known, 1)
     yield heartbeat(known, random, broker_id, plain=True)
 

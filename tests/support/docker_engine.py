@@ -140,7 +140,8 @@ def compose_command() -> list[str] | None:
 
 
 def _make_stand_ins(tag: str) -> None:
-    """Make one image with Python, and one that also has a compiler and the wheels, whose pip uses nothing else."""
+    """Make two images: one with Python, and one that also has a compiler and the wheels. In the second, pip installs only from those
+    wheels."""
     WORK.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=WORK) as directory:
         root = Path(directory) / "root"

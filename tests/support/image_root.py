@@ -119,12 +119,12 @@ class Container:
 
     @property
     def seconds(self) -> float:
-        """Seconds since its start."""
+        """Seconds since the container's start."""
         return time.monotonic() - self.began
 
     def end(self) -> None:
-        """Kill its first process, and with it the process namespace. (--kill-child alone does not kill a process that has changed its
-        user.)"""
+        """Kill the container's first process, and with it all processes of its PID namespace. (unshare's --kill-child alone does not kill a
+        process that has changed its user.)"""
         if self._process.poll() is None:
             for child in psutil.Process(self._process.pid).children():
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -148,7 +148,7 @@ class Container:
         return subprocess.run([*argv, *variables, *command], input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s)
 
     def stop(self) -> int:
-        """Send SIGTERM to its first process; return its exit code."""
+        """Send SIGTERM to the container's first process; return its exit code."""
         os.kill(self._init, signal.SIGTERM)
         return self._process.wait(PATIENCE_S)
 
@@ -169,7 +169,7 @@ class Container:
 
     @property
     def _init(self) -> int:
-        """The process id of its first process on this machine."""
+        """The process id, on this machine, of the container's first process."""
         while not (children := psutil.Process(self._process.pid).children()):
             if self._process.poll() is not None:
                 raise AssertionError(f"it did not start:\n{self.output}")

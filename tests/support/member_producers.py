@@ -30,15 +30,15 @@ ID, GROUP = "tx", "g"
 
 @dataclass
 class Producer:
-    """A transactional producer (version 2 unless a step says otherwise) whose requests a test sends one by one. Every step names the broker
-    to send to."""
+    """A transactional producer (transaction version 2 unless a step says otherwise) whose requests a test sends one by one. Every step
+    names the broker to send to."""
 
     cluster: MemberCluster
     producer_id: int = -1
     epoch: int = -1
 
     async def init(self, at: int) -> Producer:
-        """Get a new epoch; retry while the coordinator is not ready."""
+        """Send InitProducerId to get the next producer epoch; retry while the coordinator is not ready."""
         while True:
             answer = await self.cluster.ask(at, InitProducerIdRequest(ID, 60_000), 5)
             if answer.error_code == ErrorCode.NONE:

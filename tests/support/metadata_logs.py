@@ -272,8 +272,9 @@ def cut(records: list[MetadataRecord], seed: int) -> list[list[MetadataRecord]]:
 def as_lines(seed: int, logs: int, count: int) -> str:
     """Return `count` random logs in the format that `client_compat/kafka/MetadataImages.java` reads.
 
-    A delta ends after the beginning, and before a topic is removed, because Kafka's result depends on it: its `ScramDelta` loses what it
-    adds after it removed the only credential of a mechanism, and its `ConfigurationsDelta` keeps settings that were made in the same delta.
+    Each log is divided into deltas. A delta ends at least after the records of BEGINNING and before each topic removal, because Kafka's
+    image depends on the division there: a `ScramDelta` loses a credential that is added after the mechanism's only credential was removed,
+    and a `ConfigurationsDelta` keeps a removed topic's settings if they were set in the same delta.
     """
     lines: list[str] = []
     for each in range(seed, seed + logs):

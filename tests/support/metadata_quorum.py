@@ -212,7 +212,7 @@ class MemoryQuorum:
         return response
 
     async def _wait(self, ms: int, among: dict[asyncio.Event, None] | None = None) -> None:
-        """Wait until the time is over, or until `wake` for requests that wait for it."""
+        """Wait for `ms`. If `among` is the set of waiting fetches, `wake` ends the wait early."""
         event = asyncio.Event()
         timer = self.timers.schedule(self.clock.mono_ms() + ms, event.set)
         waiting = {} if among is None else among

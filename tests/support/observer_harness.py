@@ -69,7 +69,7 @@ class ObserverHarness:
 
     @property
     def log_bytes(self) -> bytes:
-        """Return the bytes of its copy of the log."""
+        """Return the bytes of the observer's copy of the metadata log."""
         log, data, offset = self.log, b"", self.log.log_start_offset
         while offset < log.log_end_offset:
             read = log.read(offset, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
@@ -94,7 +94,8 @@ class ObserverHarness:
             await settle()
 
     async def restart(self, *, clean: bool = True) -> None:
-        """Restart it on the same files; unclean: as after a kill, without a checkpoint of the high watermark."""
+        """Restart the observer on the same files. With `clean` False, restart as after SIGKILL, without a checkpoint of the high
+        watermark."""
         await self.nursery.stop()
         old = self.log
         if clean:

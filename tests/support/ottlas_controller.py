@@ -1,8 +1,8 @@
 """Ottla's decisions as a controller that takes the protocol's messages, to compare with Kafka's (`controller_judge`).
 
 The state follows the records that Kafka's controller wrote, not its own, so that after a difference both continue from the same state.
-Topic ids are Kafka's, and the random numbers of a request are one number, as there. Between the messages and the decisions are the
-controller's real handlers.
+Topic ids are those that Kafka's controller chose, and all random numbers drawn for a request are one number, as in `controller_judge`. The
+controller's real handlers convert the messages to decisions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Verdict(NamedTuple):
 
 
 class Draw(Random):
-    """A random generator that returns `number` for all draws, as Kafka's side does, and Kafka's topic ids."""
+    """A random generator that returns `number` for every draw, as the generator of Kafka's controller does, and the topic ids that Kafka
+    chose in place of random bytes."""
 
     number = 0
 

@@ -94,7 +94,7 @@ class ReplicaBroker:
         self.running = False
 
     async def start(self) -> None:
-        """Start it, and publish all metadata to it."""
+        """Start the broker, and publish all metadata to it."""
         cluster = self.cluster
         wanted = {"log.dir": f"/{self.endpoint.host}", "node.id": str(self.node), "listeners": f"PLAINTEXT://{self.endpoint.host}:9092"}
         settings = load(wanted, {}, None).settings

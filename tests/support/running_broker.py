@@ -59,7 +59,8 @@ class ServeProcess:
         self.start_line = ""
 
     def start(self) -> ServeProcess:
-        """Start it, and wait for the line with its address. Raises RuntimeError with its output if it ends instead."""
+        """Start the process, and wait for the line with the broker's address. Raises RuntimeError with the process's standard error if the
+        process ends before."""
         argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
         self._log = self.data_dir.with_name(f"{self.data_dir.name}.log").open("ab")
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
@@ -80,25 +81,25 @@ class ServeProcess:
         return Client(HOST, self.port, client_id=client_id)
 
     def log_text(self) -> str:
-        """Return its log so far."""
+        """Return what the process has written to standard error so far."""
         return self.data_dir.with_name(f"{self.data_dir.name}.log").read_text()
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """Wait for its end; return the exit code."""
+        """Wait until the process ends; return its exit code."""
         code = self.process.wait(STOP_TIMEOUT_S)
         self._close()
         return code
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait."""
+        """Send SIGKILL to the process, and wait until it ends."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> int:
-        """Send SIGTERM, and wait; return the exit code."""
+        """Send SIGTERM to the process, wait until it ends, and return its exit code."""
         self.signal(signal.SIGTERM)
         return self.wait()
 

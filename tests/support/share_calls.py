@@ -1,4 +1,5 @@
-"""Short forms of ShareFetch and ShareAcknowledge, for members without an assignment: a partition's leader does not ask for one."""
+"""Short forms of ShareFetch and ShareAcknowledge, for members without an assignment, because a partition's leader does not check
+assignments."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ class ShareMember:
         self.topic_id = describe(self.client, self.topic)[0].topic_id
 
     def request(self, given: list[Given] | None = None, *, max_wait_ms: int = 0, **changes: Any) -> ShareFetchRequest:
-        """Return a fetch in the session that acknowledges records of partition 0. The first one of a session names the partitions."""
+        """Return the session's next ShareFetch request, which acknowledges the records of partition 0 in `given`. The first request of a
+        session names the partitions."""
         batches = [AcknowledgementBatch(*one) for one in given or ()]
         listed = [SharePartition(index) for index in self.partitions] if self.epoch == 0 else []
         if batches:

@@ -19,7 +19,7 @@ from tests.support.consumer_groups import WALL_MS, FakeTopics
 
 
 class ShareDriver:
-    """A driver of group "g". Every record is encoded and decoded on its way."""
+    """A driver of group "g". Every record is encoded and decoded before it is applied."""
 
     def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
         self.topics = FakeTopics(t=2) if topics is None else topics

@@ -87,7 +87,7 @@ class TxnDir(TopicDir):
         await settle()
 
     def crash(self) -> None:
-        """Crash; may be called repeatedly."""
+        """Stop without writing anything, as after SIGKILL. May be called repeatedly."""
         if self.crashed:
             return
         self.crashed = True

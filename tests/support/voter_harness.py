@@ -79,7 +79,7 @@ class VoterHarness:
         self.log = open_metadata_log(self.files, self.config)
 
     def begin(self) -> SoleVoter:
-        """Start a new process on the files that an earlier one left."""
+        """Start a new voter process on the files that an earlier process left."""
         self.driver.start()
         self.voter = SoleVoter(
             self.log,
@@ -96,7 +96,7 @@ class VoterHarness:
         return self.voter
 
     def end(self, *, power_loss: bool = False) -> None:
-        """Kill the process."""
+        """Kill the voter's process; with `power_loss`, also lose what was not synced."""
         self.driver.stop()
         self.log.release()
         if power_loss:
@@ -110,7 +110,7 @@ class VoterHarness:
         self.files.write(DIRECTORY / SnapshotId(0, 0).file_name, data, sync=True)
 
     def set(self, value: str) -> int:
-        """Append a record that changes the setting again; return its offset."""
+        """Append a record that sets the topic setting `name` of topic "t" to `value`; return the record's offset."""
         return self.append(ConfigRecord(2, "t", "name", value))
 
     def first(self) -> int:
@@ -124,7 +124,7 @@ class VoterHarness:
 
     @property
     def value(self) -> str | None:
-        """Return the published value of the setting."""
+        """Return the published value of the topic setting that `set` changes; None if there is none."""
         return self.published[-1].image.configs.get((2, "t"), {}).get("name") if self.published else None
 
     async def pass_ms(self, ms: int) -> None:
@@ -145,7 +145,7 @@ class VoterHarness:
 def fetch(
     offset: int, epoch: int = 1, *, last_epoch: int | None = None, high_watermark: int = 2**63 - 1, wait_ms: int = 500
 ) -> FetchRequest:
-    """Make a request of the observer with id 7."""
+    """Make a Fetch request of the observer with id 7."""
     last = (epoch if last_epoch is None else last_epoch) if offset else 0
     fetch_partition = FetchPartition(0, epoch, offset, last, high_watermark=high_watermark, replica_directory_id=b"7" * 16)
     topics = [FetchTopic("__cluster_metadata", partitions=[fetch_partition])]

@@ -80,19 +80,19 @@ class Idle:
 
 
 def request_cpu(percent: int) -> str:
-    """Return the figure's name for this share of idle objects."""
+    """Return the name of the figure for the CPU time per request, with `percent` percent of the idle objects."""
     return f"{REQUEST_CPU} beside {percent} %"
 
 
 def rest_cpu(percent: int) -> str:
-    """Return the figure's name for this share of idle objects."""
+    """Return the name of the figure for the broker's CPU time without requests, with `percent` percent of the idle objects."""
     return f"{REST_CPU} with {percent} %"
 
 
 def beside(site: Site, *, idle: Idle, count: int, rounds: int, cycles: int) -> Values:
     """Measure three brokers with different shares of `count` idle objects.
 
-    Each of `rounds` runs `cycles` on each in turn. Raises `LoadFailed`.
+    In each of `rounds`, `cycles` cycles of the load run on each broker in turn. Raises `LoadFailed`.
     """
     with ExitStack() as stack:
         brokers = [stack.enter_context(site.fresh(f"{percent}")) for percent in PERCENTS]

@@ -33,17 +33,17 @@ REST_S = 6.0
 
 
 def record_cpu(count: int) -> str:
-    """Return the figure's name for this number of idle partitions."""
+    """Return the name of the figure for the CPU time per replicated record, with `count` idle partitions."""
     return f"{RECORD_CPU} beside {count:,}"
 
 
 def transaction_cpu(count: int) -> str:
-    """Return the figure's name for this number of idle partitions."""
+    """Return the name of the figure for the CPU time per transaction, with `count` idle partitions."""
     return f"{TRANSACTION_CPU} beside {count:,}"
 
 
 def rest_cpu(count: int) -> str:
-    """Return the figure's name for this number of idle partitions."""
+    """Return the name of the figure for the brokers' CPU time without load, with `count` idle partitions."""
     return f"{REST_CPU} with {count:,}"
 
 
@@ -110,7 +110,7 @@ class _Load:
             self.cpu_us(work, BUSY_PARTITIONS)
 
     def cpu_us(self, work: Any, times: int) -> float:
-        """Return the CPU microseconds of all brokers for each call of `work`."""
+        """Call `work` `times` times; return the CPU microseconds that all brokers together use for each call."""
         began = self._site.broker.usage().cpu_seconds
         for _ in range(times):
             work()

@@ -50,8 +50,8 @@ TIMES = re.compile(rb"\x00\x00\x01[\x90-\xff].{4}", re.DOTALL)
 
 
 def pause(probe: Probe, group: str, value_ms: str) -> None:
-    """Set the minimum interval between two assignments of a group. In a release without the setting (before 4.3) it is 0; raises NotOffered
-    for another one.
+    """Set the minimum interval between two assignments of a group. Releases before 4.3 lack the setting and assign without an interval: for
+    them, raises NotOffered unless `value_ms` is 0.
     """
     change = AlterableConfig(INTERVAL, SET, value_ms)
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP, group, [change])])

@@ -1,7 +1,7 @@
 """Dead letter queues of share groups (KIP-1191): the records that are written to them, and groups whose queue cannot be used.
 
 Rules:
-- Releases without them reject the group's setting, which ends a scenario.
+- Releases without dead letter queues reject the group's setting, which ends a scenario.
 - The records of a queue are compared, not its batches: Apache Kafka combines dead letters that wait for each other.
 """
 

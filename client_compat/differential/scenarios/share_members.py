@@ -81,7 +81,8 @@ def share_topic(probe: Probe, group: str, name: str, partitions: int = 1, *, set
 
 
 def load(probe: Probe, group: str, topic_id: bytes, partitions: Sequence[int]) -> None:
-    """Fetch from share partitions without records, without recording it, until they are loaded."""
+    """Send ShareFetch requests, which are not recorded, to empty share partitions until the broker has loaded the partitions' share
+    state."""
     listed = [ShareTopic(topic_id, [SharePartition(index) for index in partitions])]
     for _ in until(f"the share partitions of {group} are loaded"):
         answer = probe.quietly(
@@ -95,7 +96,8 @@ def load(probe: Probe, group: str, topic_id: bytes, partitions: Sequence[int]) -
 
 @dataclass
 class ShareMember:
-    """A member of a share group with a share session for one topic. The session's epoch follows the answers."""
+    """A member of a share group with a share session for one topic. `epoch` is the session epoch of the next request; it advances with each
+    successful response."""
 
     probe: Probe
     group: str
@@ -112,8 +114,8 @@ class ShareMember:
         return [ShareTopic(self.topic_id, [SharePartition(index) for index in self.partitions])] if self.epoch == OPEN else []
 
     def fetch(self, label: str, *given: Given, partition: int = 0, on: str = "main", **fields: Any) -> Any:
-        """Send a ShareFetch in the session that acknowledges the records in `given`. `fields` replace fields of the request. Return the
-        response."""
+        """Send the share session's next ShareFetch, which also acknowledges the records in `given`; record and return the response.
+        `fields` replace fields of the request."""
         request = self.request(*given, partition=partition, **fields)
         return self._count_request(
             request.share_session_epoch, self.probe.ask(f"{self.name}: {label}", request, self.version, on=on, sort=False)
@@ -134,7 +136,7 @@ class ShareMember:
         return ShareFetchRequest(**(usual | fields))
 
     def acknowledge(self, label: str, *given: Given, partition: int = 0, **fields: Any) -> Any:
-        """Acknowledge records in the session."""
+        """Send the share session's next ShareAcknowledge with the acknowledgements `given`; record and return the response."""
         usual: dict[str, Any] = {
             "group_id": self.group,
             "member_id": self.name,

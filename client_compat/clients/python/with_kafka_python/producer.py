@@ -23,17 +23,18 @@ NAME = "kafka-python"
 
 class Last(getattr(kafka.partitioner, "Partitioner", object)):  # type: ignore[misc]  # 2.0 calls any function
     def __call__(self, key: bytes | None, every: Sequence[int], available: Sequence[int]) -> int:
-        """Return the last partition, for 2.0."""
+        """Return the last partition. kafka-python 2.0 calls a partitioner as a function."""
         return last_of(every)
 
     def partition(self, topic: str, *args: Any) -> int:
-        """Return the last partition. The arguments are key, serialized key, value, serialized value and cluster."""
+        """Return the last partition. From version 3, kafka-python calls this method with key, serialized key, value, serialized value and
+        cluster."""
         return last_of(sorted(args[-1].partitions_for_topic(topic)))
 
 
 class CompactJson(Serializer):  # type: ignore[misc]  # the library has no types
     def serialize(self, topic: str, *args: Any) -> bytes | None:
-        """Serialize the value, the last argument; 2.0 passes no headers before it."""
+        """Serialize the value, which is the last argument. Unlike later versions, kafka-python 2.0 passes no headers before the value."""
         return compact_json(args[-1])
 
 
