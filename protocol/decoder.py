@@ -117,7 +117,8 @@ class _DecoderCompiler:
         self.source.line(f"{targets}{',' if len(run) == 1 else ''} = {name}(buf, pos); pos += {size}", parts)
 
     def struct(self, type_: type, var: str, last: str | None = None) -> None:
-        """Build a struct in the local `var`: defaults of absent fields, then the fields in order, then the tags."""
+        """Generate the code that builds a struct in the local variable `var`: defaults of fields absent in this version, then the other
+        fields in order, then the tagged fields."""
         source = self.source
         ordered, tagged, absent = fields_at(type_, self.version)
         ordered, rest = up_to(ordered, last)

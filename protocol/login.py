@@ -72,7 +72,7 @@ def takes_long(said: bytes) -> bool:
 def bearer_tokens(token: str) -> Tokens:
     """Generate the client's messages of OAUTHBEARER (RFC 7628): the token and, if the server responds with an error, an acknowledgment.
 
-    The server then fails the authentication with its own message.
+    After the acknowledgment the server fails the authentication.
     """
     if (yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()):
         yield b"\x01"

@@ -24,7 +24,7 @@ def printable(text: str) -> str:
 
 
 def printable_name(name: str) -> str:
-    """Escape the unsafe characters of a name, and newlines, with which it would look like two names."""
+    """Escape the unsafe characters of a name, and its newlines, because a name with a newline would look like two names."""
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")
 
 

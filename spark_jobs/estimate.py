@@ -97,14 +97,16 @@ def _cores_text(cores: int, known: int | None) -> str:
 
 
 def _side_reads(file: SideFile) -> int:
-    """Return the requests for an index: its size, the search for its end, and its entries. Other side files are read in one piece."""
+    """Return the number of requests that reading a side file takes. For an index: its size, the search for its end, and its entries. Other
+    side files are read in one piece."""
     if file.kind in {"index", "timeindex", "txnindex"}:
         return 1 + _pieces(file.size_bytes, WINDOW_BYTES) + _pieces(file.size_bytes, ROWS_MAX * ENTRY_BYTES)
     return 2
 
 
 def _listing(logs: Sequence[LogDirectory]) -> int:
-    """Return the requests that found the logs: those for the root, and the pages of each partition's directory."""
+    """Return the number of requests that listing the logs took: those for the root directory, and one per page of each partition's
+    directory."""
     pages = 0
     for found in logs:
         names: dict[tuple[str, int], int] = {}

@@ -158,8 +158,8 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
 
 
 def _end(found: Explanation, marker: dict[str, Any], began: int, *, here: bool) -> None:
-    """Set the outcome of `found.transaction` from a marker, if the marker ends it. `began`: the transaction's first offset; with `here` the
-    marker itself is explained."""
+    """Set the outcome of `found.transaction` from a marker, if the marker ends it. `began`: the transaction's first offset; `here`: the
+    marker is itself the record to explain."""
     if here:
         found.transaction = Transaction(began, marker["marker"], marker["base_offset"])
     elif found.transaction is not None and found.transaction.ended is None and found.batch["producer_id"] == marker["producer_id"]:

@@ -71,7 +71,7 @@ class Plan(NamedTuple):
 
     @property
     def judged(self) -> list[Task]:
-        """All partitions, by the task that judges them."""
+        """All partitions, each in the input of the task that judges it."""
         return self.tasks + [each.judged for each in self.slices if each.judged is not None]
 
     @property
@@ -132,8 +132,8 @@ def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) 
 
 
 def plan(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> Plan:
-    """Do the same as `share_out`, but split partitions that would keep one core busy after all others are done, and those larger than
-    SHARE_BYTES_MAX.
+    """Distribute partitions like `share_out`, but split those that would keep one core busy after all others have finished, and those
+    larger than SHARE_BYTES_MAX.
 
     The topics READ_TWICE are not split: the rules about groups and transactional ids decode their records.
     """

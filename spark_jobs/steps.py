@@ -81,7 +81,7 @@ class Made:
 
 
 class Handed(NamedTuple):
-    """The rows of a view that a task of the first step hands on to the second step. `query`: selects them. `together`: an SQL hash of the
+    """The rows of a view that each task of the first step passes to the second step. `query`: selects them. `together`: an SQL hash of the
     columns that decide a row's share: rows with equal values go to the same share; empty if every share gets all rows."""
 
     query: str

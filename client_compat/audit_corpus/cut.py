@@ -1,4 +1,5 @@
-"""Logs with a segment per batch, so that an audit can be made to cut them between any two batches."""
+"""Writes logs with one segment per batch, so that an audit that divides logs at segment boundaries can divide them between any two
+batches."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def cut_corpus(root: Path, some: slice = slice(None)) -> list[Path]:
 
 
 def cut_at_every_batch(segment: Path) -> None:
-    """Make a segment of each batch with a higher offset than the segments before, up to the first damaged length."""
+    """Divide a segment into one segment per batch. A batch whose base offset is not above those of all batches before it stays in the
+    segment of the previous batch. After the first negative batch length, nothing is divided."""
     data, position = segment.read_bytes(), 0
     cuts = [(int(segment.stem), 0)]
     while position + LOG_OVERHEAD <= len(data):

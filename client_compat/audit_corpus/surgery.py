@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether an idempotent producer wrote it outside transactions."""
+        """Whether an idempotent producer wrote the batch outside transactions."""
         return self.header.producer_id >= 0 and not self.header.is_transactional and not self.header.is_control
 
 

@@ -102,7 +102,7 @@ def cases(scale: int) -> list[Benchmark]:
 
 
 def subtract(results: Results, latencies: Benchmark) -> None:
-    """Set the added latencies, run by run: those of a proxy minus those without one."""
+    """Compute the added latencies of each proxy, run by run: the latency with the proxy minus the latency without a proxy."""
     of_case = results.values[latencies.name]
     for name, added in ADDED.items():
         direct = of_case[name][NONE]
@@ -112,7 +112,7 @@ def subtract(results: Results, latencies: Benchmark) -> None:
 
 
 def missed(results: Results, measured: Sequence[Benchmark]) -> Iterator[str]:
-    """Yield the gateway's goals that it misses."""
+    """Yield the goals that the gateway misses."""
     latencies, *throughputs, idle = measured
     p50 = results.median(latencies, latencies.figures[1], GATEWAY)
     if p50 is not None and round(p50, 3) > ADDED_P50_MAX_MS:

@@ -92,7 +92,7 @@ def epochs(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _restarted(environment: ClaimEnvironment, *, with_id: bool) -> tuple[BatchHeader, BatchHeader, list[str]]:
-    """Let a producer write, end, and start again; return the first batch of each."""
+    """Let a producer write a batch, end, and start again; return the first batch before and after the restart."""
     topic, name = environment.topic(), environment.name("restart")
     for value in ("before", "after"):
         if with_id:

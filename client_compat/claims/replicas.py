@@ -47,7 +47,7 @@ def new_topic(environment: ClaimEnvironment, partitions: int = 1, **config: str)
 
 
 def partition_of(cluster: Cluster, topic: str, node: Node) -> MetadataResponsePartition | None:
-    """Return a broker's metadata of partition 0; None while it does not know it."""
+    """Return a broker's metadata of partition 0; None while the broker does not know the topic."""
     known = (one for found in cluster.seen_by(node).topics if found.name == topic for one in found.partitions)
     return next((one for one in known if one.partition_index == 0), None)
 
@@ -71,8 +71,9 @@ def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
 
 
 def stand_still(followers: Sequence[Node], leader: Node, topic: str) -> None:
-    """Pause the followers, and wait until the leader has answered their last fetch of partition 0. A fetch of a follower may still be in
-    the leader's purgatory; this function's own fetch arrives later and waits longer, so its response comes after that one."""
+    """Pause the followers, and wait until the leader has answered their last fetch of partition 0. A follower's last fetch may still be in
+    the leader's purgatory. This function's own fetch arrives later and waits longer, so its response shows that the follower's fetch was
+    answered."""
     for broker in followers:
         broker.process.pause()
     with Client(HOST, leader.process.port) as client:

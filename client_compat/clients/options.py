@@ -1,7 +1,7 @@
 """The options of producers and consumers in the control protocol, declared once.
 
 `python -m client_compat.clients.options` writes the structs of the Go and Rust programs from them. Clients in Python, Java and JavaScript
-look options up by name, and answer that one is unsupported if they have no setting for it.
+look options up by name, and report an option as unsupported if the client has no setting for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _INITIALISMS = frozenset({"id", "ms"})
 class ProducerOptions(TypedDict, total=False):
     """Arguments of `producer.open`; an omitted one has the client's default.
 
-    `timeout_ms` limits the open, and also the time that a send may block in clients that set it when they open.
+    `timeout_ms` limits the `open` request. In clients that configure the maximum time of a blocking send when the producer is opened, it
+    also limits that.
     """
 
     timeout_ms: int

@@ -66,7 +66,7 @@ def stand_still(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """Let the leader append records that its followers do not get, and kill it."""
+    """Let the leader append records that its followers do not get, and kill the leader."""
     others = [other for other in cluster.brokers if other is not broker]
     for other in others:
         other.process.pause()
@@ -99,7 +99,8 @@ def ways_to_cut(node: Node, nodes: Sequence[Node], rng: random.Random) -> tuple[
 
 
 def fill_disk(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Fill the node's disk; it ends by itself, as a cluster broker does, and is started when there is space again."""
+    """Fill the node's disk. The node ends by itself, because a cluster broker stops when a write fails; it is started again when the disk
+    has free space."""
     assert node.disk is not None, "the node has a disk of its own"
     node.disk.fill()
     try:

@@ -210,7 +210,8 @@ def audited(directories: Sequence[Path]) -> Verdict:
 
 
 def findings(audit: Verdict) -> list[str]:
-    """Return violations and warnings, once for all brokers that have them: a warning is no violation, but needs an explanation."""
+    """Return the audit's violations and warnings, each once for all brokers on which it was found. A warning is no violation, but needs an
+    explanation."""
     found: dict[str, list[str]] = {}
     for directory in audit.directories:
         for sample in (sample for result in directory.rules.values() for sample in result.samples if sample.severity != Severity.INFO):

@@ -66,8 +66,9 @@ def group_of(client: str) -> str:
 
 
 def with_offsets(client: str) -> bool:
-    """Return whether the client adds offsets to its transactions: all clients except librdkafka 2.16. Its call hangs for ever if the
-    group's coordinator is no longer in the metadata, for instance because the coordinator was killed (librdkafka issues 5511 and 5456)."""
+    """Return whether the client adds offsets to its transactions: all clients except librdkafka 2.16. librdkafka's call hangs for ever if
+    the group's coordinator is no longer in the metadata, for instance because the coordinator was killed (librdkafka issues 5511 and 5456).
+    """
     return client != "confluent-kafka"
 
 

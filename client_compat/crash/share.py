@@ -149,7 +149,7 @@ def _configure(port: int) -> None:
 
 
 def _drain(produced: set[Offset], members: Sequence[Member], progress: threading.Condition) -> None:
-    """Wait until every record was delivered and accepted, or this takes too long."""
+    """Wait until every record was delivered and accepted, or the time limit is reached."""
     with progress:
         progress.wait_for(
             lambda: produced <= {delivery.offset for member in members for delivery in member.deliveries if delivery.accepts}, DRAIN_S

@@ -38,8 +38,8 @@ async def add_to_total(connection: sqlite3.Connection, record: ConsumerRecord) -
 
 
 async def run(bootstrap: str, topic: str, file: Path, kill_after: int | None) -> Processed:
-    """Run the recipe until no more records arrive; return how many were applied and repeated. With `kill_after`, kill this process after so
-    many effects."""
+    """Run the recipe until no more records arrive; return the numbers of applied and of repeated records. With `kill_after`, kill this
+    process after so many effects."""
     total, quiet = Processed(), 0
     consumer = AIOKafkaConsumer(
         topic,

@@ -128,7 +128,7 @@ def led_without(broker: Node) -> Callable[[PartitionView], bool]:
 
 
 def leaders_die(stage: Stage) -> None:
-    """Kill one leader after the other; each is restarted."""
+    """Kill one leader after the other, and restart each."""
     for broker in stage.cluster.brokers[: stage.pace.kills]:
         stage.calm()
         stage.kill(broker, "leader of partition {}")
@@ -140,7 +140,7 @@ def leaders_die(stage: Stage) -> None:
 
 
 def leader_dies_alone(stage: Stage) -> None:
-    """Pause the followers while the leader acknowledges; kill it before they resume."""
+    """Pause the followers, let the leader alone acknowledge records, and kill the leader before the followers resume."""
     stage.calm()
     leader = stage.cluster.broker(stage.watch.recording.latest.partitions[0].leader or 0)
     followers = [broker for broker in stage.cluster.brokers if broker is not leader]

@@ -30,8 +30,8 @@ Value = tuple[int, int]
 
 
 class Lost(NamedTuple):
-    """An acknowledged record that no consumer receives. `held_by`: brokers that have it on disk; `there_now`: what is at its offset now, if
-    anything."""
+    """An acknowledged record that no consumer receives. `held_by`: brokers that have it on disk; `there_now`: a description of the record
+    that is now at its offset, if any."""
 
     client: str
     number: int

@@ -1,6 +1,7 @@
 """Samples a cluster's state several times a second over the wire, as any Kafka client could.
 
-Rules: a paused broker is not asked; a broker that does not answer is asked again for the next sample; the newest leader epoch is right.
+Rules: a paused broker gets no requests; a broker that does not answer is asked again for the next sample; if brokers' answers differ, the
+one with the newest leader epoch is used.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Board:
 
 
 class PipelineInstance(ABC):
-    """The steps of an instance, by its client library. All except `close` raise `Fenced` and `Failed`."""
+    """The steps of an instance, implemented with one client library. All except `close` raise `Fenced` and `Failed`."""
 
     @abstractmethod
     async def take_over(self) -> dict[int, int]:
@@ -95,7 +95,7 @@ class PipelineInstance(ABC):
 
     @abstractmethod
     async def commit(self, positions: dict[int, int]) -> None:
-        """Commit the positions (of the partitions that moved), and the transaction with them."""
+        """Commit the positions of the partitions that advanced and, if transactional, the transaction that contains them."""
 
     @abstractmethod
     async def committed(self) -> dict[int, int]:

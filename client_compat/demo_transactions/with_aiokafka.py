@@ -135,7 +135,7 @@ class AiokafkaInstance(PipelineInstance):
         )
 
     async def _drop_producer(self) -> None:
-        """Discard the producer: its transaction is ended by the first request of the next one."""
+        """Discard the producer. The next producer's first request (InitProducerId) ends its transaction."""
         producer, self._producer = self._producer, None
         if producer is None:
             return

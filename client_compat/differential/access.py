@@ -141,7 +141,7 @@ class Judged:
                 return
 
     def put_back(self, draw: Draw, answer: Any) -> None:
-        """Undo what the request changed, and end what it began."""
+        """Undo what the request changed at the broker, if there was a response."""
         if draw.changes is not None and answer is not None:
             draw.changes(self.admin, self.side, answer)
             for name in TOPICS:

@@ -115,10 +115,10 @@ MAKERS: list[Make] = []
 
 
 def _maker(api: int, first: int = 0, last: int = 99) -> Callable[[Callable[[Random, int], Any]], None]:
-    """Register a maker for an API within these versions.
+    """Return a decorator that registers a maker of requests of an API in the versions from `first` to `last`.
 
-    It returns a request, or a function of the side that returns one, or one of these together with a function that undoes the request's
-    changes.
+    A maker returns a request, or a function that returns the request for a side. It may return either of them together with a function that
+    undoes the request's changes.
     """
 
     def add(make: Callable[[Random, int], Any]) -> None:

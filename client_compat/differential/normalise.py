@@ -204,7 +204,8 @@ def differences(kafka: Plain, ours: Plain, path: str = "") -> list[tuple[str, Pl
 
 
 def _by_label(items: list[Plain]) -> dict[str, Plain]:
-    """Key the elements by what identifies them, so that an extra element on one side does not shift the others; otherwise by position."""
+    """Return the elements by a key that identifies each of them, so that an additional element on one side does not shift the others;
+    without such a key, by position."""
     labels = [_label(item, index) for index, item in enumerate(items)]
     if len(set(labels)) < len(labels):
         labels = [str(index) for index in range(len(items))]

@@ -85,7 +85,7 @@ class HostileRun:
 
 
 class _Cluster:
-    """A cluster of one node that answers each request with the lie of the moment; without one, it names the good broker."""
+    """A cluster of one node that answers each request with the current lie. Without a lie, its responses name the good broker."""
 
     def __init__(self, good: BrokerProcess) -> None:
         self._good = MetadataResponse(brokers=[MetadataResponseBroker(1, HOST, good.port)])
@@ -152,15 +152,15 @@ class _GoodClient:
 
 
 class _Attack:
-    """The attackers' clients, and what they find."""
+    """The client connections that provoke the cluster's lies, and the faults that they find."""
 
     def __init__(self, front: BrokerProcess, cluster: _Cluster, turns: LongestTurn, run: HostileRun) -> None:
         self._front, self._cluster, self._turns, self._run = front, cluster, turns, run
         self._unanswered: list[Client] = []
 
     def answer(self, name: str) -> None:
-        """Let the hostile cluster answer a new client's request with this lie, and check that the gateway closes the connection if it has
-        to."""
+        """Send a request through the gateway, to which the hostile cluster responds with the lie `name`, and check that the gateway closes
+        the connection if the lie requires it."""
         cluster, run = self._cluster, self._run
         self._turns.reset()
         cluster.is_early, cluster.lie = name == EARLY, LIES.get(name)

@@ -238,7 +238,7 @@ class _Attacker:
             self._socket.sendall(frame)
 
     def _read(self, count: int, end: float) -> bytes:
-        """Read `count` bytes and return them if there are at most 4. Raises TimeoutError."""
+        """Read `count` bytes. Return them if `count` is at most 4, otherwise discard them. Raises TimeoutError."""
         view, size = memoryview(self._into), 0
         while count:
             self._socket.settimeout(max(0.001, end - time.monotonic()))
@@ -351,7 +351,7 @@ def _versions(brokers: Sequence[Target]) -> dict[int, int]:
 
 
 def cases(who: Sequence[str] = (), *, whole: bool = False) -> tuple[Sequence[str], Sequence[int]]:
-    """Return the users that send each request, and how many of it they send in one piece."""
+    """Return the users that send each request, and the numbers of copies that they send in one piece."""
     return who or (EVERYBODY if whole else AUTHENTICATED), (1, PIPELINED) if whole else (1,)
 
 

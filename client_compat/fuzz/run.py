@@ -140,7 +140,7 @@ def advertised(port: int) -> list[tuple[int, int, int]]:
 
 
 def _tidy(bootstrap: str, stop: threading.Event) -> None:
-    """Delete topics that valid requests created, and recreate those that they deleted."""
+    """Delete topics that the attackers' valid requests created, and recreate topics that they deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=logging.getLogger("admin"))
     while not stop.wait(TIDY_EVERY_S):
         try:
@@ -203,7 +203,8 @@ def _started(directory: Path, broker_security: BrokerSecurity | None) -> BrokerP
 
 @contextmanager
 def _front(directory: Path, broker: BrokerProcess, run: FuzzRun) -> Iterator[BrokerProcess]:
-    """Yield the process that is attacked: the broker, or a gateway before it. Raises `BrokerFailed` if the broker died behind it."""
+    """Yield the process that is attacked: the broker, or a gateway before it. Raises `BrokerFailed` at the end if the broker behind the
+    gateway died."""
     if not run.through_gateway:
         yield broker
         return

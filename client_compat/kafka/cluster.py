@@ -86,7 +86,7 @@ def kinds_of(text: str) -> list[Kind]:
 
 @dataclass(slots=True)
 class Node:
-    """A controller or a broker. `start`, `stop` and the other methods act on its process."""
+    """A controller or a broker. Methods such as `start` and `stop` act on its process."""
 
     node_id: int
     directory: Path

@@ -18,8 +18,8 @@ USERS = (f"SCRAM-SHA-512=[name={_USER},password={_AT_BROKERS}]",)
 
 
 def password_settings(directory: Path) -> dict[str, str]:
-    """Write a certificate and its authority to `directory`, and return the settings (the same for Apache Kafka and Ottla) of a node whose
-    connections to other nodes are secured."""
+    """Write a certificate and its authority to `directory`. Return the settings, equal for Apache Kafka and Ottla, with which a node
+    secures its connections to other nodes by TLS and passwords."""
     scram = f'{_MODULES}.scram.ScramLoginModule required username="{_USER}" password="{_AT_BROKERS}";'
     plain = f'{_MODULES}.plain.PlainLoginModule required username="{_USER}" password="{_AT_CONTROLLERS}" user_{_USER}="{_AT_CONTROLLERS}";'
     return {

@@ -43,7 +43,7 @@ def last_patch(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The contents of a release's table, as a broker of `version` answers them."""
+    """The contents of a release's table, according to the responses of a broker of `version`."""
 
     version: str
     mode: str
@@ -97,8 +97,8 @@ def _features(offered: ApiVersionsResponse) -> dict[str, tuple[int, int, int]]:
 
 
 def _settings(client: Client, kind: int, name: str) -> dict[str, str | None]:
-    """Return the default of each setting of a resource. For a setting that the recording itself has set, it is taken from the synonyms in
-    the response. A setting without a type is unknown to the release, and left out."""
+    """Return the default of each setting of a resource. If the recording itself has changed a setting, the default is taken from the
+    synonyms in the response. A setting without a type is unknown to the release and omitted."""
     request = DescribeConfigsRequest(resources=[DescribeConfigsResource(kind, name, None)], include_synonyms=True)
     answer: DescribeConfigsResponse = client.call(request)
     (result,) = answer.results

@@ -75,7 +75,7 @@ def wait_for_end(stage: Stage, topic: str, *, markers: int, partition: int = 0) 
 def refused(stage: Stage) -> bool:
     """Show that the broker rejects the delayed commit in transaction version 2, with single requests.
 
-    A client would have closed the late request's connection; here its response can be read.
+    A real client would have closed the late request's connection. Here the connection stays open, so that the response can be read.
     """
     topic = "transfers-v2"
     stage.truth.create_topic(topic, 2)

@@ -208,7 +208,8 @@ def _older(name: str) -> Language:
 class ClientKind:
     """One client. `command` returns its program's command line, run in `ROOT`.
 
-    An `optional` one may be missing although its language is there. One that is `of_older` takes part only on brokers that name it.
+    An `optional` client may be missing although its language's toolchain is installed. A client that is `of_older` runs only on brokers
+    whose `clients` name it.
     """
 
     name: str

@@ -41,7 +41,7 @@ OnCell = Callable[[Cell], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One client's scenario on these brokers, in this order."""
+    """One client's scenario, to be run on each of these brokers, in this order."""
 
     client: str
     scenario: Scenario

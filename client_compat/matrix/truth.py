@@ -52,7 +52,8 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Requests to the broker at `port`. Each opens its own connection, because the broker may have been restarted since the last one."""
+    """Requests to the broker at `port`. Each request opens its own connection, because the broker may have been restarted since the
+    previous request."""
 
     port: int
 

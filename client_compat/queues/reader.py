@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, KafkaException
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[str]:
-    """Read `count` records in the order of each partition, and return them as partition/offset value."""
+    """Read `count` records, in order within each partition; return each as the text `partition/offset value`."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer(settings)
     found: list[str] = []

@@ -28,7 +28,8 @@ def judge(engine: str, root: Path) -> list[Verdict]:
 
 
 def judge_in_slices(engine: str, root: Path) -> list[Verdict]:
-    """Do the same as `judge`. On Spark, a task reads each segment of a partition, and a further task judges it."""
+    """Return the verdicts like `judge`, but divide each partition on Spark: one task reads each segment, and a further task judges the
+    partition."""
     sharing.SHARE_BYTES_MAX = sharing.TASK_BYTES_MAX = 1  # type: ignore[misc] # real logs of the corpus's size are never cut
     return judge(engine, root)
 

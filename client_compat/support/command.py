@@ -8,7 +8,8 @@ from pathlib import Path
 
 
 def ottla_command() -> str:
-    """Return `ottla` if it is on the path, else the path of the one beside this interpreter, relative if that is shorter."""
+    """Return `ottla` if it is on the path, else the path of the `ottla` program beside this interpreter (relative to the current directory
+    if that is shorter)."""
     if shutil.which("ottla"):
         return "ottla"
     path = Path(sys.executable).with_name("ottla")

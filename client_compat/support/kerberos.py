@@ -104,7 +104,7 @@ class Realm:
             self._process.wait()
 
     def give_new_key(self, principal: str) -> None:
-        """Change the key of one of `principals`, and replace it in its keytab."""
+        """Change the key of one of `principals`, and replace its old key in the principal's keytab."""
         self.keytab(principal).unlink()
         self._run("kadmin.local", "-r", self.name, text=f"ktadd -k {self.keytab(principal)} {principal}\n")
 

@@ -84,7 +84,8 @@ async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
 
 
 def send_with_confluent(feed: Feed, topic: str, settings: dict[str, Any]) -> None:
-    """Send the feed with confluent-kafka. If the feed reports a lost client, give it up with its unanswered records, and open another."""
+    """Send the feed with confluent-kafka. If the feed reports that the client is lost, close the producer, report its unanswered records as
+    given up, and open another producer."""
     waiting = 0
 
     def done(number: int, error: Any, message: Any) -> None:

@@ -24,7 +24,7 @@ PIPE_WIDTH = 150
 
 
 def run(main: Callable[..., None]) -> None:
-    """Run the function as a command, which SIGTERM and SIGHUP end with its child processes."""
+    """Run the function as a command; SIGTERM and SIGHUP end the command and its child processes."""
     end_on_signals()
     typer.run(main)
 

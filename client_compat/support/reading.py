@@ -75,7 +75,8 @@ async def _read_with_aiokafka(bootstrap: str, topic: str, count: int, isolation:
 
 
 def _quiet(came: object, quiet: int, what: str) -> int:
-    """Return the number of reads in a row that returned nothing. Raises `RunFailed` after QUIET_READS_MAX of them."""
+    """Return the number of consecutive reads without records: 0 if `came` has records, otherwise `quiet` + 1. Raises `RunFailed` if it
+    exceeds QUIET_READS_MAX."""
     quiet = 0 if came else quiet + 1
     if quiet > QUIET_READS_MAX:
         raise RunFailed(f"{what} cannot be reached; is a transaction hanging?")

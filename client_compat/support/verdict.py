@@ -48,7 +48,7 @@ class AckVerdict(Counted):
     """Lost values: client, number, and the acknowledged position."""
 
     def excuse(self, double: Double) -> None:
-        """Count the value as duplicated by its client."""
+        """Count the value as duplicated by its client, not by the broker."""
         self.doubles.remove(double)
         self.doubled -= 1
         self.excused += 1
@@ -66,7 +66,8 @@ def _acknowledged(load: Load) -> list[array[int]]:
 
 
 def judge(load: Load, partitions: int) -> AckVerdict:
-    """Consume the topic and compare. Each value must be stored once, at the offset that its client was told. Raises `RunFailed`."""
+    """Consume the topic, and compare its records with the clients' acknowledgements. Each value must be stored once, at the offset that its
+    client was told. Raises `RunFailed`."""
     verdict, acknowledged = AckVerdict(), _acknowledged(load)
     found: list[dict[int, list[int]]] = [{} for _ in load.clients]
     last: dict[tuple[int, int], int] = {}

@@ -74,7 +74,7 @@ class Sample:
 
     @property
     def proofs(self) -> Sequence[str]:
-        """The scenarios to run: those in which the mistake has to show; of a correct program `only`, where empty means all."""
+        """The scenarios to run. For a mistake: the scenarios that must expose it. For a correct program: `only` (empty: all scenarios)."""
         return self.only if self.mistake is None else (self.mistake.scenario, *self.mistake.also)
 
     @property

@@ -117,8 +117,8 @@ def marker_batch(committed: bool, producer_id: int, producer_epoch: int, coordin
 
 
 def parse_marker(batch: Buffer) -> Marker:
-    """Decode the control record of a control batch. Raises `InvalidRecord` unless there is exactly one, and if it is truncated or has a
-    negative version.
+    """Decode the control record of a control batch. Raises `InvalidRecord` if the batch does not contain exactly one record, or if the
+    record is truncated or has a negative version.
     """
     records = list(iter_records(batch, _CONTROL_BYTES_MAX))
     if len(records) != 1:

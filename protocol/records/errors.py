@@ -26,4 +26,4 @@ class BatchTooLarge(CorruptBatch):
 
 
 class InvalidRecord(RecordsError):
-    """The batch is undamaged, but its content violates the format: counts, lengths, varints, control keys."""
+    """The batch is undamaged, but a count, length, varint or control key in it violates the format."""

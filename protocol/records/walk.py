@@ -445,7 +445,7 @@ class Filler:
             raise ValueError(f"no room for the values of {rows} records")
 
     def copy(self, cursor: _Cursor, start: int, length: int, at: int, into_values: bool) -> int:
-        """Copy a key or value to `at`; return the position after it."""
+        """Copy a key, or with `into_values` a value, into the output buffer at position `at`; return the position after it."""
         i = 0
         if into_values:
             while i < length:

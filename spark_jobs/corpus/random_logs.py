@@ -86,7 +86,8 @@ class Script:
         return offset
 
     def end(self, producer: Producer, *outcomes: bool, coordinator_epoch: int = 0) -> dict[int, int]:
-        """Add the markers of a transaction, with one outcome for all partitions or one for each, and return their offsets."""
+        """Add the markers of the producer's open transaction, with one outcome for all its partitions or one for each, and return the
+        markers' offsets."""
         offsets = {}
         for at, partition in enumerate(producer.touched):
             committed = outcomes[at % len(outcomes)]

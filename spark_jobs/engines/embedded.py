@@ -104,8 +104,8 @@ class EmbeddedEngine:
             raise
 
     def _number_names(self, paths: Sequence[str | LogDirectory], topics: Sequence[str]) -> str:
-        """Create an enum type for each column of NAMES, with its values in alphabetical order, and return the SQL that casts the
-        columns."""
+        """Create an enum type for each column in NAMES, with the names in the logs in alphabetical order as its values. Return the SQL that
+        casts the columns to these types."""
         found = [find_logs(path, topics) for path in paths]
         segments = [segment for logs in found for segment in logs.segments]
         known = {"log_dir": {logs.path for logs in found}, "topic": {s.topic for s in segments}, "file": {s.path for s in segments}}

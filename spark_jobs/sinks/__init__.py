@@ -76,7 +76,7 @@ class Sink(Protocol):
 
 def open_sink(kind: TableFormat, directory: str | Path, table: TableSpec) -> AbstractContextManager[Sink]:
     """Open a table in the directory of all tables; it is created if it does not exist. Raises CannotJudge if the format's library is
-    missing, or if there is something else in the table's place, and OSError."""
+    missing, or if something other than this table is at its path, and OSError."""
     require(kind, directory)
     opened: AbstractContextManager[Sink] = _module(kind).open_table(absolute(directory), table)
     return opened

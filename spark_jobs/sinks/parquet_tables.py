@@ -76,7 +76,8 @@ class ParquetTable:
         self._carry_out()
 
     def recover(self) -> None:
-        """Complete the commit of a run that was killed, and delete the staged files of one that was killed before its commit."""
+        """Complete the commit of an earlier run that was killed during its commit, and delete the staged files of a run that was killed
+        before."""
         self._carry_out()
         shutil.rmtree(self._staged, ignore_errors=True)
 

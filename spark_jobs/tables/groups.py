@@ -46,7 +46,8 @@ def share_state_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterato
 
 
 class _Kind(NamedTuple):
-    """A type of group record. `read` returns a value's (epoch, tasks, standby tasks, warm-up tasks); a part that it lacks is None."""
+    """A type of group record. `read` returns the (epoch, tasks, standby tasks, warm-up tasks) of a record's value, with None for each part
+    that this type does not have."""
 
     record: str
     group_type: str

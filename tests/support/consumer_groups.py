@@ -151,7 +151,7 @@ class GroupsDriver:
         return answer
 
     def classic_sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer | None:
-        """Send a SyncGroup; return None while it waits for the leader's."""
+        """Send a SyncGroup; return None while the response waits for the leader's SyncGroup."""
         self.last_ticket += 1
         effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self.last_ticket, self.now)
         self.take(effects.records, effects.response)

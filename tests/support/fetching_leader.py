@@ -101,7 +101,7 @@ class FetchingLeader:
             return None
 
     def fetch(self, request: FetchRequest, *, version: int = 12) -> FetchResponse | asyncio.Task[FetchResponse]:
-        """Return the response to a fetch, or a task whose result it is if the fetch waits."""
+        """Return the response to a fetch; if the fetch waits, a task whose result is the response."""
         peer = SimpleNamespace(principal=Principal("User", "a"), host="h", on_closed={}, client_listener=None)
         ctx: Any = SimpleNamespace(services=self.services, version=version, peer=peer, api_key=1)
         answer = k01_fetch.handle(ctx, request)

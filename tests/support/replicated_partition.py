@@ -28,7 +28,7 @@ LAG_MS = 300
 
 @dataclass
 class Controller:
-    """Elects only ISR members, and records its decisions: registrations, and broker states by node id."""
+    """A controller that elects only ISR members. It records its decisions: registrations, and broker states by node id."""
 
     state: Registration = field(default_factory=lambda: Registration(1, NODES, NODES, 0, 0))
     liveness: dict[int, BrokerLiveness] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """A real broker for tests: on a thread with its own loop and a free port (`RunningBroker`), or as a process (`ServeProcess`).
 
-`kill` of the threaded one leaves what SIGKILL leaves, as far as one process allows: no checkpoint, no sync, no clean-shutdown marker.
+`RunningBroker.kill` leaves the files as SIGKILL does, as far as one process allows: no checkpoint, no sync, no clean-shutdown marker.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ class SoakClients:
             self._write(topic, index, keys, (made.producer_id, made.producer_epoch))
 
     def transaction(self, name: str, topic: str, *, ends: bool) -> None:
-        """Write and commit an offset in a transaction, and commit it; or leave it open, so that it times out."""
+        """Write a record and a group's offset in a transaction. With `ends`, commit the transaction; otherwise leave it open, so that it
+        times out."""
 
         def coordinator() -> int:
             return self._coordinator(name, TRANSACTIONAL_ID)

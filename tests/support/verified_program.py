@@ -144,7 +144,8 @@ def _wanted(request: Any) -> tuple[str, int] | None:
 
 @dataclass
 class Writer:
-    """A producer id and its epoch. With a transactional id, epochs advance as in transaction version 2, or 1."""
+    """A producer id and its epoch, or with a transactional id a transactional producer of transaction version `version` (2 or 1). With
+    `keep_id`, it keeps its producer id although the coordinator assigns a new one."""
 
     link: Link
     transactional_id: str | None = None
@@ -158,7 +159,7 @@ class Writer:
         self.sequences = [0] * PARTITIONS
 
     def init(self) -> Writer:
-        """Get a producer id, or its next epoch."""
+        """Send InitProducerId: get a new producer id, or with a transactional id the next epoch."""
         if self.transactional_id is not None:
             self.link.ask(FindCoordinatorRequest(key=self.transactional_id, key_type=1), 3)
         holder = self.link.ask(InitProducerIdRequest(self.transactional_id, 60_000), 4)

@@ -57,7 +57,7 @@ def open_idle(bootstrap: str, count: int, stack: ExitStack) -> None:
 
 @dataclass(slots=True)
 class _Busy:
-    """One connection with its own idempotent producer. `sent` counts requests; `since` is the time of the last one."""
+    """One connection with its own idempotent producer. `sent` counts requests; `since` is when the last request was sent."""
 
     peer: socket.socket
     made: list[bytes]

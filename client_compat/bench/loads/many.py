@@ -143,7 +143,8 @@ def _await_coordinator(client: Client) -> None:
 
 @dataclass(slots=True)
 class _Worker:
-    """One connection with its own partitions: repeatedly a Produce, a Fetch of the record, and a commit of its offset."""
+    """One connection with its own partitions, which repeatedly sends a Produce, a Fetch of the record, and a commit of the record's
+    offset."""
 
     peer: socket.socket
     requests: Iterator[bytes]

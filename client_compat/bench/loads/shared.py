@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) through the Java share consumer: a queue of records that is there, and records at a steady rate.
+"""Share groups (KIP-932) through the Java share consumer: records written before the consumers start, and records at a steady rate.
 
 Rule: joining is not measured. In both brokers it takes as long as the heartbeat interval, because members get partitions whose delivery
 state is new with a later heartbeat.

@@ -1,7 +1,7 @@
 """Three brokers of one kind with an Apache Kafka controller, started, measured and stopped as if they were one.
 
-Rule: all brokers have the settings of `shipped`, and Kafka's brokers its JVM options. Both kinds have the same controller, which is not
-measured.
+Rule: all brokers have the settings of the module `shipped`, and Kafka's brokers also the JVM options of that module. Both kinds have the
+same controller, which is not measured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class ClusterProcesses(BrokerProcess):
         return any(node.process.alive for node in self.cluster.nodes)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start all nodes and wait until all brokers know each other; the cluster has its own timeout.
+        """Start all nodes and wait until all brokers know each other. `timeout_s` is ignored, because the cluster has its own timeout, and
+        the returned duration is always 0.
 
         Raises `BrokerFailed` or `KafkaMissing`.
         """

@@ -1,6 +1,7 @@
 """Ottla without its fault engine: a copy of the source with the dispatcher's checks for scripted faults removed.
 
-Rule: it serves one comparison only, the cost of the engine without loaded rules. Nothing else in the copy is changed.
+Rule: this peer is only compared with Ottla itself, to measure the cost of the fault engine without loaded rules. Nothing else in the copy
+is changed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ class Admin:
         return {"groups": [[one["group_id"], one.get("group_type"), one.get("group_state")] for one in rows]}
 
     def describe_group(self, request: Request) -> Answer:
-        """Describe a group with DescribeGroups, the only request that kafka-python has; it reports a KIP-848 group as dead."""
+        """Describe a group with DescribeGroups, because kafka-python lacks ConsumerGroupDescribe. A KIP-848 group is therefore reported as
+        dead."""
         response = self._admin.describe_groups([request["group"]])[request["group"]]
         if response["error"]:
             raise Refused(response["error"])

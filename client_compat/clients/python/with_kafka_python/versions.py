@@ -13,7 +13,7 @@ BEFORE_3 = int(kafka.__version__.split(".")[0]) < 3
 
 
 def limit(request: Request) -> dict[str, Any]:
-    """Return the keyword argument for the request's time limit, if the version has it."""
+    """Return the keyword argument that limits the call's time to the request's limit; empty if this version of kafka-python has none."""
     return {} if BEFORE_3 else {"timeout_ms": request.timeout_s * 1000}
 
 
