@@ -25,7 +25,7 @@ def archive_options(java: str, spark_home: Path) -> str:
     try:
         program = Path(java).resolve()
         if not (program.parents[1] / "lib" / "server" / "classes.jsa").is_file():
-            return ""  # of the JVM's own classes, which any archive needs
+            return ""  # without the archive of the JVM's own classes, any other archive is useless
         directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if directory.stat().st_uid != os.geteuid():

@@ -184,7 +184,7 @@ def _import(*names: str) -> None:
     """Import modules while the JVM starts. PySpark 4 imports its test helpers, and pandas with them, at its first call to Java."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     for name in names:
-        with suppress(ImportError):  # of optional packages
+        with suppress(ImportError):  # an optional package may be missing
             importlib.import_module(name)
 
 
@@ -222,7 +222,7 @@ def settings(log_bytes: int) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": java_options + compiler,
-        # of a cluster's executors; a user's spark.executor.extraJavaOptions comes after these
+        # for a cluster's executors; a user's spark.executor.extraJavaOptions comes after these
         "spark.executor.defaultJavaOptions": f"-XX:+UseSerialGC{compiler}",
         "spark.sql.inMemoryColumnarStorage.compressed": "false",
         "spark.ui.enabled": "false",

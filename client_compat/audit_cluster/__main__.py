@@ -124,7 +124,7 @@ def _audit_on_cluster(megabytes: int, console: Console, work: Path) -> Expectati
     with ExitStack() as stack:
         paths = write_logs(work / "logs", megabytes)
         wheel = build_wheel(copy_sources(work / "sources"), work / "wheel")
-        served = stack.enter_context(ottla(paths["wire"][0], options=["--set=log.retention.ms=-1"]))  # what is planted is old
+        served = stack.enter_context(ottla(paths["wire"][0], options=["--set=log.retention.ms=-1"]))  # planted batches have old timestamps
         master = stack.enter_context(cluster(work))
         sources = {name: [str(path) for path in given] for name, given in paths.items()} | {"wire": [f"kafka://{served.bootstrap}"]}
         for name, given in sources.items():

@@ -36,7 +36,7 @@ SMALL_BYTES = 104 << 20
 """109 MB: most of the audit's time is start-up."""
 PR_SET_CHILD_SUBREAPER = 36
 DEEP_BYTES_MAX = 3 << 29
-"""dump-log's deep iteration takes minutes a gigabyte: larger logs it does not get."""
+"""kafka-dump-log's deep iteration takes minutes per gigabyte, so it does not read larger logs."""
 
 
 @dataclass(slots=True)

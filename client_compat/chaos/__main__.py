@@ -15,7 +15,7 @@ from client_compat.support import program, small_disk
 from client_compat.support.campaign import Directory, Seed
 
 SETTINGS = {"replica.lag.time.max.ms": "4000"}
-"""Followers whose links are cut leave the in-sync set, or do not, by how long that lasts."""
+"""Followers whose links are cut leave the ISR if that lasts longer, and stay in it otherwise."""
 
 
 def main(

@@ -54,7 +54,8 @@ class MixedRun:
     hung: list[str] = field(default_factory=list)
     """Transactional clients that were killed because a call did not return, once for each time."""
     members_hung: list[str] = field(default_factory=list)
-    """Group members that were killed so: librdkafka's commit waits for a coordinator without a limit. The group's progress is judged."""
+    """Group members that were killed because a call did not return: librdkafka's commit waits for a coordinator without a limit. The
+    group's progress is judged."""
     acks: AckVerdict = field(default_factory=AckVerdict)
     transactions: TxnVerdict = field(default_factory=TxnVerdict)
     groups: GroupVerdict | None = None

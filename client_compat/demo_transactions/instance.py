@@ -30,11 +30,11 @@ INPUT = "flights"
 INPUT_PARTITIONS = 6
 CLIENTS = ("aiokafka", "confluent-kafka")
 CHUNK_RECORDS = 1_000
-# librdkafka waits half a second when the transaction that it fences is not over yet: less patience than that, and it never gets its turn.
+# librdkafka waits half a second if the transaction of the fenced instance has not ended yet: with less patience, it never gets its turn.
 PATIENCE_S = (0.8, 1.6)
 STALL_EVERY = 50  # writes of an instance, from the tenth on: each run stalls, however quick it is
 STALL_FIRST = 10
-STALL_S = 1.8  # longer than the other's patience
+STALL_S = 1.8  # longer than the other instance's patience
 FAILURE_PAUSE_S = 0.05
 TRANSACTION_TIMEOUT_MS = 20_000
 ANSWER_TIMEOUT_S = 30.0

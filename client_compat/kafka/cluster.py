@@ -98,7 +98,7 @@ class Node:
     ottla: Sequence[str] = OTTLA
     options: Sequence[str] = ()
     disk: SmallDisk | None = None
-    """Its small disk, if it has one."""
+    """The node's small disk, if it has one."""
 
     @property
     def properties(self) -> Path:

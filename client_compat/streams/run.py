@@ -30,7 +30,7 @@ from client_compat.support.brokers import BrokerProcess, ottla
 
 BROKERS = ("ottla", "kafka")
 SETTINGS = {f"group.streams.{bound}session.timeout.ms": "10000" for bound in ("min.", "")}
-"""Of a broker, so that a streams group loses a killed member as soon as a classic group."""
+"""Broker settings with which a streams group loses a killed member as soon as a classic group does."""
 FLIGHTS = 3_000
 FIRST_SOURCE = "flights-0"
 LINGER_S = (0.0, 2.5)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SIZE_BYTES = 2 << 30
-"""Its normal size; memory is used only for what is written."""
+"""The disk's normal size; memory is used only for what is written."""
 TRIES_MAX = 100
 
 
@@ -31,7 +31,7 @@ class SmallDisk:
 
     def fill(self) -> None:
         """Fill the disk, so that later writes fail, except to partly used pages. Raises `NoSmallDisk`."""
-        for _ in range(TRIES_MAX):  # more may be in use when the size is set
+        for _ in range(TRIES_MAX):  # the used size may grow before the new size is set
             found = os.statvfs(self.path)
             if self._mount(f"remount,size={(found.f_blocks - found.f_bfree) * found.f_frsize}") is None:
                 return

@@ -185,7 +185,7 @@ def bounded(
     some = []
     for each in logs:
         some.append(LogDirectory(each.path))
-        for segment in each.segments:  # a partition's are in the order of their offsets
+        for segment in each.segments:  # a partition's segments are in offset order
             place = (segment.log_dir, segment.topic, segment.partition)
             if place not in places:
                 continue

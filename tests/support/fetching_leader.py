@@ -156,7 +156,7 @@ class FetchingLeader:
         """Apply a metadata record that gives the partition this leader and ISR, in the next partition epoch."""
         registration = registration._replace(partition_epoch=registration.partition_epoch + 1)
         self.registered[partition.topic, partition.index] = registration
-        with suppress(Rejected):  # of a log that is offline
+        with suppress(Rejected):  # the log is offline
             partition.lead(registration) if registration.leader == LEADER else partition.follow(registration)
 
     def produce(self, partition: Partition, values: int, *, producer: int = -1) -> None:

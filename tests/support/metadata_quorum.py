@@ -59,7 +59,7 @@ class QuorumMember:
     snapshots: dict[SnapshotId, bytes] = field(default_factory=dict)
     is_up: bool = True
     high_watermark: int = -1
-    """The high watermark that it reports as leader: -1 until something of its epoch is committed."""
+    """The high watermark that the controller reports as leader: -1 until a record of its epoch is committed."""
 
     @property
     def end(self) -> int:

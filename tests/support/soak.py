@@ -68,7 +68,7 @@ SETTINGS: Final[Mapping[str, str | float]] = {
 }
 
 Held = dict[str, int]
-"""How many pieces of each kind one process holds."""
+"""The number of objects of each kind that one process holds."""
 
 
 class Soak:
@@ -267,7 +267,7 @@ def main() -> int:
     parser.add_argument("--days", type=int, default=WEEK_DAYS)
     parser.add_argument("--ticks", type=int, default=TICKS_A_DAY, help="ticks of a day, at least 8")
     given = parser.parse_args()
-    logging.disable(logging.ERROR)  # of every jump the nodes say that the others did not answer for so long
+    logging.disable(logging.ERROR)  # at every jump of the clocks, nodes log that others did not answer for that long
     first, last = live(given.days, given.ticks, lambda line: print(line, flush=True))
     print(table(first, last))
     found = list(grown(first, last))

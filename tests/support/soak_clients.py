@@ -160,7 +160,7 @@ class SoakClients:
                 if (code := code_of(answer)) == ErrorCode.NONE:
                     return answer
                 last = ErrorCode.of(code).name
-            except (OSError, KeyError, IndexError) as error:  # it restarts, or nobody leads
+            except (OSError, KeyError, IndexError) as error:  # the broker restarts, or there is no leader
                 last = repr(error)
             time.sleep(RETRY_S)
         raise Unanswered(f"{type(request).__name__} did not succeed within {PATIENCE_S:.0f} s: {last}")

@@ -23,7 +23,7 @@ SETTINGS = {
     "group.streams.min.session.timeout.ms": "6000",
     "group.streams.session.timeout.ms": "6000",
 }
-"""Of a broker: a group has its assignment, and loses a killed member, in seconds."""
+"""Broker settings with which a group gets its assignment, and loses a killed member, within seconds."""
 
 PATIENCE_S = 90.0
 

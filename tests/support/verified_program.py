@@ -394,7 +394,7 @@ def leaves_a_child(options: argparse.Namespace) -> int:
     child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     Path(os.environ["OTTLA_WORK_DIR"], "pids").write_text(str(child.pid))
     code = idempotent(options)
-    os._exit(code)  # a normal exit would not wait for the child, but warn
+    os._exit(code)  # a normal exit would print a warning about the running child
 
 
 MODES: dict[str, Callable[[argparse.Namespace], int]] = {
