@@ -91,7 +91,7 @@ class Client:
         return self._correlation_id
 
     def send_raw(self, data: Buffer) -> None:
-        """Send bytes unchanged."""
+        """Send bytes unchanged, without adding a header or a size."""
         self._socket.sendall(data)
 
     def read_frame(self) -> memoryview:
@@ -104,7 +104,7 @@ class Client:
         return self._frames.popleft()
 
     def highest_version(self, message: type[Message]) -> int:
-        """Return the highest version of an API that both sides support."""
+        """Return the highest version of the message's API that both sides support."""
         if not self._versions:
             self._versions = {api.api_key: (api.min_version, api.max_version) for api in self._api_versions().api_keys}
         first, last = self._versions.get(message.API_KEY, (0, -1))

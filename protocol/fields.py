@@ -32,7 +32,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Parse Kafka's notation; "" and "none" are the empty range."""
+        """Parse a version range in Kafka's notation, such as "2-7" or "3+"; "" and "none" are the empty range."""
         if text in ("", "none"):
             return cls(1, 0)
         if text.endswith("+"):

@@ -59,7 +59,7 @@ def skip_header_tags(buf: memoryview, pos: int) -> int:
 
 
 def request_header(header: RequestHeader, flexible: bool) -> bytes:
-    """Encode a request header."""
+    """Encode a request header, with empty tagged fields at the end if `flexible`."""
     client_id = header.client_id
     label = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(label)

@@ -87,6 +87,6 @@ class Initiator:
 
 
 def error_text(error: Exception) -> str:
-    """Return the library's error message in one line."""
+    """Return the error message of the Kerberos library in one line."""
     text = " ".join(str(error).split())
     return "".join(char if char.isprintable() else "?" for char in text[:_ERROR_TEXT_CHARS])

@@ -15,7 +15,7 @@ NO_EXPIRY = -1
 
 @wire_struct
 class OffsetCommitKey(Message, versions="0-1"):
-    """The key: group, topic and partition."""
+    """The key of a committed offset: group, topic and partition."""
 
     group: str = string()
     topic: str = string()

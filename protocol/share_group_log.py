@@ -71,7 +71,7 @@ class ShareGroupStatePartitionMetadataKey(Message, versions="15"):
 
 @wire_struct
 class ShareGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """A member's metadata and subscription."""
+    """A share group member's metadata and subscription."""
 
     rack_id: str | None = string(nullable="0+")
     client_id: str = string()

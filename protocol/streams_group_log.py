@@ -83,7 +83,7 @@ class StreamsGroupMetadataValue(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class StreamsGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """A member's metadata."""
+    """A streams group member's metadata."""
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")

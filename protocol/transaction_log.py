@@ -15,7 +15,7 @@ TRANSACTION_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "Comp
 
 @wire_struct
 class TransactionLogKey(Message, versions="0"):
-    """The key: a transactional id."""
+    """The key of a transaction's state: a transactional id."""
 
     transactional_id: str = string()
 

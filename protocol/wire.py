@@ -47,7 +47,7 @@ def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
-    """Return the bytes of an unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 0:
         raise Bad(f"varint of the negative number {value}")
     out = bytearray()

@@ -81,5 +81,5 @@ class TopicCosts:
 
     @property
     def aborted_share(self) -> float:
-        """The aborted part of the topic's bytes, 0 to 1."""
+        """The fraction of the topic's bytes that belongs to aborted transactions, 0 to 1."""
         return self.aborted_bytes / self.size_bytes if self.size_bytes else 0.0

@@ -192,7 +192,7 @@ def _write(
     *,
     by_key: bool,
 ) -> None:
-    """Write all tables. `every`: the topics that were read."""
+    """Write the tables of `ottla dedup`. `every`: the topics that were read."""
     from ottla.spark_jobs.sinks import schemas  # noqa: PLC0415 # PyArrow is optional
 
     with opened(schemas.UNIQUE_RECORDS if by_key else schemas.RECORDS) as records:

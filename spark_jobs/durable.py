@@ -20,7 +20,7 @@ def write_atomically(file: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable. Raises OSError."""
+    """Sync a directory, so that created and renamed entries survive a crash. Raises OSError."""
     opened = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -55,7 +55,7 @@ class Estimate:
 
     @property
     def core_hours(self) -> float:
-        """The CPU time in hours of one core."""
+        """The estimated CPU time of the audit in core-hours."""
         return self.cpu_seconds / 3600
 
 

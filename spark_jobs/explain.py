@@ -222,7 +222,7 @@ def _rows(level: str, path: str | Path, filters: Filters, columns: tuple[str, ..
 
 
 def lines(found: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield the facts as (heading, text)."""
+    """Yield the facts about an offset as pairs of heading and text, for the terminal."""
     batch = found.batch
     count = f"{batch['record_count']} record{'' if batch['record_count'] == 1 else 's'}, {batch['size_bytes']} bytes"
     place = f"{batch['file']}:{batch['position']}"

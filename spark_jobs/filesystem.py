@@ -64,30 +64,30 @@ class Location:
 
     @property
     def system(self) -> Any:
-        """Arrow's file system."""
+        """The Arrow file system on which the directory is."""
         return self._system
 
     @property
     def inside(self) -> str:
-        """The directory's path in `system`."""
+        """The directory's path within the file system `system`."""
         return self._inside(self.path)
 
     @property
     def name(self) -> str:
-        """The last component of the path."""
+        """The last component of the directory's path."""
         return self.path.rsplit("/", 1)[-1]
 
     @property
     def parent(self) -> str:
-        """The path of the parent directory."""
+        """The path of the directory's parent."""
         return self.path.rsplit("/", 1)[0] or "/"
 
     def is_dir(self, path: str) -> bool:
-        """Return whether the directory exists. Raises OSError."""
+        """Return whether `path` exists and is a directory. Raises OSError."""
         return bool(self._system.get_file_info(self._inside(path)).type == arrow_fs.FileType.Directory)
 
     def is_file(self, path: str) -> bool:
-        """Return whether the regular file exists. Raises OSError."""
+        """Return whether `path` exists and is a regular file. Raises OSError."""
         return bool(self._system.get_file_info(self._inside(path)).type == arrow_fs.FileType.File)
 
     def entries(self, path: str) -> list[Entry]:
@@ -140,7 +140,7 @@ class Location:
 
 
 class RandomAccess:
-    """An open file with random access."""
+    """An open file that can be read at any position."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

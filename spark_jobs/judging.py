@@ -41,7 +41,7 @@ class BusinessKey:
     name: str = ""
 
     def __str__(self) -> str:
-        """Return the key as it is written on the command line."""
+        """Return the business key as it is written on the command line."""
         return {"key": "key:", "header": f"header:{self.name}"}.get(self.place, self.name)
 
     @classmethod
@@ -68,7 +68,7 @@ class Judge(Protocol):
         """Return the answers of all tasks of both steps (see `steps`), in any order. Raises OSError."""
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Return the rows of `pictures.material`. Call it after `judge`."""
+        """Run `pictures.material` for the drawn partitions, and return its rows. Call it after `judge`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def _report_missing_key(job: Job, rows: Sequence[Row]) -> None:
 
 
 def _add_findings(job: Job, rows: Iterable[Row]) -> None:
-    """Merge the samples of all tasks, and add up their counts."""
+    """Merge the samples of findings of all tasks into the verdicts, and add up their counts."""
     of_kind: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         of_kind[row["log_dir"], row["rule"], row["severity"]].append(row)

@@ -64,7 +64,7 @@ class Kept:
         return sha256(f"{self.run} {list(partitions)!r}".encode()).hexdigest()
 
     def results(self) -> Iterator[frozenset[str]]:
-        """Yield the digests that each complete result covers. Raises OSError."""
+        """Yield, for each complete stored result, the digests of the partitions that it covers. Raises OSError."""
         for path in sorted(self.directory.glob("*" + RESULT)):
             with suppress(pa.ArrowException, KeyError), pa.OSFile(str(path)) as file:
                 yield frozenset((pa.ipc.open_file(file).schema.metadata or {})[PARTITIONS].decode().split())

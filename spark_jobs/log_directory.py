@@ -92,7 +92,7 @@ class LogDirectory:
 
     @property
     def size_bytes(self) -> int:
-        """The size of all segments in bytes."""
+        """The size of all listed segments in bytes."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def of_topics(self, topics: Collection[str]) -> LogDirectory:

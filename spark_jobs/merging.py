@@ -28,7 +28,7 @@ class Merged:
         self._findings: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
 
     def add(self, answer: Answer) -> None:
-        """Add an answer: that of one task, or one that was merged from several."""
+        """Add an answer, either of one task or already merged from several."""
         self.answers += 1
         for name, rows in answer.items():
             match name:

@@ -77,11 +77,11 @@ class Run(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of batches."""
+        """The number of batches in the run."""
         return len(self.headers.positions)
 
     def batch(self, row: int) -> memoryview:
-        """Return the bytes of one batch."""
+        """Return the bytes of the run's batch number `row`."""
         at = self.headers.positions[row]
         return self.data[at : at + self.headers.batch_lengths[row] + LOG_OVERHEAD]
 
@@ -97,7 +97,7 @@ class Stop(NamedTuple):
 
 
 def whole(segment: Segment) -> Part:
-    """Return the part that is the whole segment."""
+    """Return a part that covers the whole segment."""
     return Part(segment, 0, segment.size_bytes)
 
 
@@ -159,7 +159,7 @@ class _InMemory:
 
 
 class _Reader:
-    """One pass over one part."""
+    """One pass over one part of a segment file."""
 
     def __init__(self, file: _Source, part: Part, bodies: bool, window_bytes: int) -> None:
         self._file = file
@@ -234,7 +234,7 @@ class _Reader:
         return run.position + run.headers.positions[-1], run.headers.batch_lengths[-1] + LOG_OVERHEAD
 
     def _is_right(self, position: int, size: int) -> bool:
-        """Return whether a batch or a legacy message has a correct CRC."""
+        """Return whether the `size` bytes at `position` are a batch or legacy message with a correct CRC."""
         data = self._file.read_at(position, size)
         if data[MAGIC_END - 1] != MAGIC_V2:
             return _message_crc(data) == int.from_bytes(data[MAGIC_END - 5 : MAGIC_END - 1], "big")

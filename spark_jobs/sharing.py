@@ -430,7 +430,7 @@ def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def draw_tasks(work: Work, drawn: Sequence[Drawn], found: Sequence[Where], tasks: Iterable[Row]) -> Iterator[Row]:
-    """Run `steps.draw` on tasks: yield an `Answer` per task. Raises OSError."""
+    """Run `steps.draw` on the partitions of each task, and yield one `Answer` per task. Raises OSError."""
     for _, content in tasks:
         task = [*_unpacked(content)]
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:

@@ -45,11 +45,11 @@ class KafkaLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `spark.read.format`."""
+        """Return the data source's name, for `spark.read.format`."""
         return "kafka_log"
 
     def schema(self) -> str:
-        """Return all columns of the level (see `columns`)."""
+        """Return the schema with all columns of the requested level (see `columns`)."""
         return ddl(self._level())
 
     def reader(self, schema: StructType) -> KafkaLogReader:
@@ -119,7 +119,7 @@ class _PushFilters:
 
 
 class KafkaLogReader(DataSourceReader):
-    """Plans tasks on the driver and reads them on the executors."""
+    """The data source's reader: plans tasks on the driver and reads them on the executors."""
 
     def __init__(self, paths: list[str | Address], level: str, filters: Filters, schema: pa.Schema, unread: frozenset[str]) -> None:
         self._paths = paths

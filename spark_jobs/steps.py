@@ -58,12 +58,12 @@ class Question:
 
     @property
     def reads_records(self) -> bool:
-        """Whether rules read records, and not only batches."""
+        """Whether any rule of the run reads records, not only batch headers."""
         return self.key_place is not None or self.deep
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that can run with these options."""
+        """The rules that can run with this question's options."""
         given = {Needs.NOTHING: True, Needs.KEY: self.key_place is not None, Needs.DEEP: self.deep, Needs.REPLICAS: self.replicas}
         return [rule for rule in RULES if given[rule.needs]]
 

@@ -32,7 +32,7 @@ Offset = dict[str, list[int]]
 
 
 class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Finds appended bytes on the driver and reads them on the executors."""
+    """The data source's stream reader: finds appended bytes on the driver and reads them on the executors."""
 
     def __init__(
         self, paths: list[str], level: str, filters: Filters, schema: pa.Schema, *, unread: frozenset[str], max_bytes: int = BYTES_MAX
@@ -47,15 +47,15 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """With Trigger.AvailableNow, the listing of its start."""
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Read nothing beyond the present ends of the logs."""
+        """Limit the stream to the present ends of the logs (Trigger.AvailableNow)."""
         self._at_start = self._logs()
 
     def initialOffset(self) -> Offset:
-        """Start at the beginning of every log, including logs that appear later."""
+        """Return the offset that begins at the start of every log, including logs that appear later."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Limit each micro-batch to `max_bytes` bytes."""
+        """Return a read limit of `max_bytes` bytes per micro-batch."""
         return ReadMaxBytes(self._max_bytes)
 
     def latestOffset(self, start: Mapping[str, Sequence[int]], limit: ReadLimit) -> Offset:
@@ -75,7 +75,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def partitions(self, start: Mapping[str, Sequence[int]], end: Mapping[str, Sequence[int]]) -> list[InputPartition]:
-        """Divide the bytes between two offsets into tasks of even size."""
+        """Divide the bytes between two offsets of the stream into tasks of even size."""
         parts = []
         for key, segments in self._logs().items():
             if key not in end:

@@ -27,7 +27,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """`topic-partition@offset`, with a question mark for an unknown offset."""
+        """The finding's place as `topic-partition@offset`, with a question mark for an unknown offset."""
         return f"{self.topic}-{self.partition}@{'?' if self.offset is None else self.offset}"
 
 
@@ -65,12 +65,12 @@ class DirectoryVerdict:
 
     @property
     def violations(self) -> int:
-        """The number of violations of all rules."""
+        """The number of violations that all rules found in the directory."""
         return sum(result.violations for result in self.rules.values())
 
     @property
     def warnings(self) -> int:
-        """The number of warnings of all rules."""
+        """The number of warnings that all rules gave for the directory."""
         return sum(result.warnings for result in self.rules.values())
 
 
@@ -90,7 +90,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0: clean; 1: violations; 2: something could not be judged."""
+        """The audit's exit code. 0: clean; 1: violations; 2: something could not be judged."""
         if any(directory.violations for directory in self.directories):
             return 1
         return 2 if any(directory.problems for directory in self.directories) else 0
@@ -106,5 +106,5 @@ class Verdict:
         return f"No rule was broken, {counted(warnings, 'warning')}" if warnings else "Clean: no rule was broken"
 
     def to_json(self) -> str:
-        """Return all fields and the exit code as JSON."""
+        """Return the verdict, with its exit code, as JSON."""
         return json.dumps({"exit_code": self.exit_code, **asdict(self)}, indent=2, default=str)

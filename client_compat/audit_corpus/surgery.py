@@ -52,7 +52,7 @@ class LastSegment(NamedTuple):
     compacted: bool
 
     def place(self, offset: int) -> str:
-        """Return `topic-partition@offset`."""
+        """Return the segment's partition and an offset as text, `topic-partition@offset`."""
         return f"{self.file.parent.name}@{offset}"
 
     def write(self, batches: list[Batch]) -> None:

@@ -33,13 +33,13 @@ CLEANED_S = 40.0
 
 
 class AnyBroker(Protocol):
-    """A broker process of either kind."""
+    """The interface of a broker process, Ottla's or Apache Kafka's."""
 
     data_dir: Path
 
     @property
     def bootstrap(self) -> str:
-        """Return host:port."""
+        """Return the broker's bootstrap server, host:port."""
 
     def kill(self) -> None:
         """Kill the broker with SIGKILL."""

@@ -42,7 +42,7 @@ class Ability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The position of a figure on the curve with this name."""
+    """The position of a figure on a curve of the charts: the curve's name, and the percentage on the x axis."""
 
     curve: str
     percent: int
@@ -144,7 +144,7 @@ class Benchmark:
         return Ability.TLS in self.needs
 
     def blank(self, peer: Peer, figure: Figure) -> str | None:
-        """Return why `peer` has no such figure, or None."""
+        """Return why `peer` has no value for this figure of the case; None if it has one."""
         return next((peer.cannot[need] for need in sorted(self.needs | figure.needs) if need in peer.cannot), None)
 
     def possible(self, peer: Peer) -> bool:
@@ -181,7 +181,7 @@ class Results:
         return statistics.median(found) if found else None
 
     def ratios(self, case: Benchmark, figure: Figure, peer: str) -> list[float]:
-        """Return Ottla's value divided by the peer's, run by run."""
+        """Return, for each run, Ottla's value of the figure divided by the peer's."""
         pairs = zip(self.of(case, figure, OURS), self.of(case, figure, peer), strict=False)
         return [ours / theirs for ours, theirs in pairs if ours is not None and theirs]
 

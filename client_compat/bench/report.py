@@ -34,7 +34,7 @@ def number(value: float, digits: int) -> str:
 
 
 def spread(ratios: Sequence[float]) -> str:
-    """Format the median and the range of the runs."""
+    """Format ratios of several runs as their median and range."""
     if not ratios:
         return BLANK
     middle = statistics.median(ratios)
@@ -85,12 +85,12 @@ def _was_measured(results: Results, case: Benchmark, figure: Figure, peer: Peer)
 
 
 def label(case: Benchmark, figure: Figure) -> str:
-    """Return a row's label."""
+    """Return the label of a figure's row in the tables."""
     return case.name if len(case.figures) == 1 else f"{case.name}: {figure.name}"
 
 
 def blanks(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> list[str]:
-    """Explain the empty cells: abilities that a peer lacks, and failures."""
+    """Return texts that explain the tables' empty cells: abilities that a peer lacks, and failures."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for case in cases:
         for peer in peers:
@@ -124,7 +124,7 @@ def grid(title: str, rows: Sequence[Sequence[str]]) -> Table:
 
 
 def markdown(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> str:
-    """Return the same tables in Markdown, without a page title."""
+    """Return the tables of all sections in Markdown, without a page title."""
     lines: list[str] = []
     for section in sections(cases):
         lines += [f"## {section}", ""]
@@ -144,5 +144,5 @@ def as_json(results: Results) -> str:
 
 
 def from_json(text: str) -> Results:
-    """Read the output of `as_json`."""
+    """Return the results from the JSON that `as_json` wrote."""
     return Results(**json.loads(text))

@@ -55,7 +55,7 @@ class FormulaFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has 
         raise FileNotFoundError(path)
 
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        """Return the entries of a directory."""
+        """Return the entries of a directory at this path, as fsspec's `ls` does."""
         root, *below = self._strip_protocol(path).strip("/").split("/")
         partitions, segments, *size = _numbers(root)
         FormulaFileSystem.listings += 1

@@ -40,7 +40,7 @@ class Sampled:
 
     @property
     def cpu_seconds(self) -> float:
-        """The CPU seconds of all processes."""
+        """The CPU seconds of all sampled processes together."""
         return sum(self.cpu.values())
 
     def take(self, processes: Sequence[psutil.Process]) -> None:
@@ -89,7 +89,7 @@ def sampling() -> Iterator[Sampled]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The measurements of one audit."""
+    """The elapsed time of one audit, and the samples of its processes."""
 
     seconds: float
     sampled: Sampled

@@ -36,7 +36,7 @@ def read(what: str, task: Task) -> tuple[int, int]:
 
 
 def main(what: str, path: str) -> None:
-    """Print {"rows": …, "peak_kib": …, "violations": …}."""
+    """Read or audit the log at `path`, and print {"rows": …, "peak_kib": …, "violations": …}."""
     if what in {"audit", "spark"}:
         from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the other contenders do not need it
 

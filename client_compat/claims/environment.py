@@ -45,7 +45,7 @@ class ClaimEnvironment:
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the clients to run a claim with."""
+        """The names of the clients with which a claim is run."""
         return PYTHON if self.java_missing else (*PYTHON, "java")
 
     @property
@@ -60,7 +60,7 @@ class ClaimEnvironment:
 
     @contextmanager
     def victim(self, name: str) -> Iterator[Client]:
-        """Run a client in a program that may be killed."""
+        """Yield a client in its own new program, which the claim may kill."""
         program = CLIENTS[name].program(self.directory / f"victim-{name}.log")
         program.start()
         try:

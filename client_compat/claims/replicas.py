@@ -40,7 +40,7 @@ def three_brokers(environment: ClaimEnvironment, partitions: int = 1, **config: 
 
 
 def new_topic(environment: ClaimEnvironment, partitions: int = 1, **config: str) -> str:
-    """Create another topic in the cluster."""
+    """Create a further topic in the cluster with three replicas, and return its name."""
     topic = environment.name("replicated")
     environment.cluster().create_topic(topic, partitions, {name.replace("_", "."): value for name, value in config.items()})
     return topic
@@ -66,7 +66,7 @@ def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
 
 
 def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
-    """Return the other two brokers."""
+    """Return the cluster's brokers other than `leader`."""
     return [broker for broker in cluster.brokers if broker is not leader]
 
 

@@ -17,7 +17,7 @@ PRODUCE_VERSION, INIT_VERSION = 9, 4
 
 
 class Identity(NamedTuple):
-    """The identity of an idempotent batch."""
+    """The producer id, epoch and base sequence of a batch."""
 
     producer_id: int = -1
     epoch: int = -1

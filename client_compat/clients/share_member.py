@@ -20,7 +20,7 @@ class Member:
         self._held: list[Message] = []
 
     def answer(self, command: str, *words: str) -> str:
-        """Execute a command and return the line to answer."""
+        """Execute a command, and return the response line."""
         match command:
             case "poll":
                 return self._poll(float(words[0]) / 1000 if words else POLL_S)
@@ -47,7 +47,7 @@ def _name(error: KafkaException) -> str:
 
 
 def main(bootstrap: str, group: str, topic: str, mode: str, *settings: str) -> None:
-    """Answer the commands of standard input until it ends or says "close"."""
+    """Respond to commands from standard input until it ends or the command is "close"."""
     given = dict(setting.split("=", 1) for setting in settings)
     with ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, "share.acknowledgement.mode": mode, **given}) as consumer:
         consumer.subscribe([topic])

@@ -120,7 +120,7 @@ class Group:
 
 
 class Member:
-    """One member, on a thread that drives its program until `stop`."""
+    """A group member, on a thread that drives its client program until `stop` is set."""
 
     def __init__(self, group: Group, client: str, log: Path, bootstrap: str, topic: str, *, stop: threading.Event) -> None:
         self.name = f"{group.name} {client}"
@@ -239,7 +239,7 @@ class RunningGroups:
         self.check()
 
     def judge(self, log: Sequence[Consumed]) -> GroupVerdict:
-        """Judge all groups together."""
+        """Compare the records that each group received with all records of the topic, and return the sum of the groups' counts."""
         whole = GroupVerdict()
         for group in self.groups:
             whole.add(group.judge(log))
@@ -248,7 +248,7 @@ class RunningGroups:
 
 @contextmanager
 def reading(clients: Sequence[str], directory: Path, bootstrap: str, topic: str, partitions: int) -> Iterator[RunningGroups]:
-    """Run all members until `finish`; no program is left afterwards."""
+    """Run the members of all groups until `finish`. At the end, no client program is left running."""
     stop = threading.Event()
     wanted: Mapping[Group, Sequence[str]] = {
         Group("classic-group", "classic", partitions): [client for client in clients if client != MISLED],
@@ -271,7 +271,7 @@ def reading(clients: Sequence[str], directory: Path, bootstrap: str, topic: str,
 
 @contextmanager
 def logged_to(logger: logging.Logger, path: Path) -> Iterator[None]:
-    """Log errors with their times to a file."""
+    """Write a logger's errors, with their times, to a file while the context lasts."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
     logger.addHandler(handler)

@@ -91,7 +91,7 @@ def _between(batches: Sequence[Batch], start: int, end: int) -> list[Batch]:
 
 
 def read(directory: Path, high_watermark: int) -> Replica:
-    """Read a partition's batches and epochs."""
+    """Read the batches below the high watermark, and the leader epochs, of a partition's directory."""
     batches = []
     for segment in sorted(directory.glob("*.log")):
         data = segment.read_bytes()
@@ -103,7 +103,7 @@ def read(directory: Path, high_watermark: int) -> Replica:
 
 
 def high_watermarks(directory: Path) -> Mapping[str, int]:
-    """Return the high watermarks by the name of the partition's directory."""
+    """Return the checkpointed high watermarks of a data directory, by partition (`topic-partition`)."""
     return {f"{topic}-{index}": int(offset) for topic, index, offset in _lines(directory / HIGH_WATERMARKS)}
 
 

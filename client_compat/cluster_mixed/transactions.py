@@ -142,7 +142,7 @@ class TransactionalLoad:
 
 @dataclass(frozen=True, slots=True)
 class RunningTransactions:
-    """The clients that run transactions."""
+    """The running clients that commit transactions."""
 
     loads: Sequence[TransactionalLoad]
     _stop: threading.Event
@@ -169,7 +169,7 @@ class RunningTransactions:
 
 @contextmanager
 def transacting(clients: Sequence[str], directory: Path, bootstrap: str, topic: str, partitions: int) -> Iterator[RunningTransactions]:
-    """Run all clients until `finish`; no program is left afterwards."""
+    """Run the transactional clients until `finish`. At the end, no client program is left running."""
     stop, loads = threading.Event(), []
     with ExitStack() as stack:
         stack.enter_context(logged_to(_LOG, directory / "transactions.log"))

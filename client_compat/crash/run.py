@@ -48,7 +48,7 @@ class Kills:
 
 @dataclass(slots=True)
 class CrashRun:
-    """The kills of a run, and the verdict."""
+    """The kills of a run, and the comparison of acknowledgements with the log."""
 
     kills: Kills
     verdict: Counted

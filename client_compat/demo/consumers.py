@@ -40,7 +40,7 @@ class Readback:
 
 
 class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """Sets `half` when this member has its share of the partitions."""
+    """A rebalance listener that sets `half` when this member has its share of the partitions."""
 
     def __init__(self) -> None:
         self.half = asyncio.Event()
@@ -110,6 +110,6 @@ async def _consume(member: int, task: Readback, ledger: Ledger, leave_together: 
 
 
 def main(member: int, task: Readback, ledger: Ledger, leave_together: Barrier) -> None:
-    """Run one consumer process."""
+    """Run the process of one group member."""
     log_to(task.client_log)
     asyncio.run(_consume(member, task, ledger, leave_together))

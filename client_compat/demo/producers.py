@@ -120,6 +120,6 @@ RUNNERS: dict[str, Callable[[ProducerTask, Share], None]] = {
 
 
 def main(client: int, load: ProducerTask, ledger: Ledger) -> None:
-    """Run one producer process."""
+    """Run the process of one client, which produces its third of the flights."""
     log_to(load.client_log)
     RUNNERS[CLIENTS[client]](load, Share(client, load, ledger))

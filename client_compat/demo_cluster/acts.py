@@ -48,7 +48,7 @@ FULL, SHORT = Pace(), Pace(kills=1, calm_s=0.3)
 
 @dataclass(slots=True)
 class Stage:
-    """A running act."""
+    """The running cluster, clients and recording of an act, and the steps that an act uses."""
 
     cluster: Cluster
     watch: Watch

@@ -68,7 +68,7 @@ class Judged:
 
     @property
     def differing(self) -> list[str]:
-        """Where, according to the audit, the replicas differ."""
+        """The places where, according to the audit, the replicas differ."""
         samples = [sample for one in self.audit.directories for sample in one.rules["replicas"].samples]
         return [f"{one.where}: {one.kind}, {one.evidence['equal_copies']} of {one.evidence['copies']} have the same" for one in samples]
 

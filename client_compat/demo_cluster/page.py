@@ -76,7 +76,7 @@ class Bar:
 
 @dataclass(slots=True)
 class Picture:
-    """The timeline of one act."""
+    """The computed elements of the timeline of one act."""
 
     seconds: float
     ticks: list[tuple[float, str]]
@@ -98,7 +98,7 @@ class Picture:
 
 
 def render(judged: Sequence[Judged], promises: Sequence[Promise]) -> str:
-    """Return the page."""
+    """Return the demo's HTML page."""
     return template("client_compat.demo_cluster", "page.html.j2").render(
         acts=[(one, picture(one)) for one in judged],
         promises=promises,
@@ -112,7 +112,7 @@ def render(judged: Sequence[Judged], promises: Sequence[Promise]) -> str:
 
 
 def picture(judged: Judged) -> Picture:
-    """Compute the picture of an act."""
+    """Compute the timeline of an act."""
     recording = judged.played.recording
     samples = recording.samples
     scale = _Scale(recording.began_ms, max([samples[-1].at_ms, *judged.acked_ms[-1:]]))
@@ -136,7 +136,7 @@ def picture(judged: Judged) -> Picture:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Converts times to positions."""
+    """Converts times to x coordinates of the timeline."""
 
     from_ms: int
     to_ms: int

@@ -100,7 +100,7 @@ Value = TypeVar("Value", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Span(Generic[Value]):
-    """A period with one value."""
+    """A period during which a sampled value stays the same."""
 
     from_ms: int
     to_ms: int

@@ -64,7 +64,7 @@ class Watch:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Take samples while the context lasts."""
+        """Sample the cluster's state while the context lasts."""
         thread = threading.Thread(target=self._run, name="watch", daemon=True)
         thread.start()
         try:
@@ -142,7 +142,7 @@ class Watch:
         return State.SERVES if before == State.SERVES else State.FENCED
 
     def _ask(self, broker: Node) -> _BrokerView | None:
-        """Ask one broker; return None if it does not answer."""
+        """Request one broker's view of the cluster; return None if the broker does not answer."""
         node_id = broker.node_id
         if not broker.process.alive or node_id in self.still:
             self._drop(node_id)

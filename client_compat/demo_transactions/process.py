@@ -9,7 +9,7 @@ from client_compat.support.workers import log_to
 
 
 def main(index: int, job: InstanceTask, board: Board) -> None:
-    """Run one instance's process from start to end."""
+    """Run the process of one pipeline instance from start to end."""
     log_to(job.client_log)
     asyncio.run(_live(index, job, board))
 

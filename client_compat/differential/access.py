@@ -118,7 +118,7 @@ class Judged:
         self.commit_offsets()
 
     def commit_offsets(self) -> None:
-        """Commit offsets for both groups in both topics."""
+        """Commit offsets of both test groups in both test topics."""
         for group in ("g1", "g2"):
             topics = [OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 1, -1, "")]) for name in ("a1", "b1")]
             self.admin.quietly(OffsetCommitRequest(group, topics=topics), 8)

@@ -94,7 +94,7 @@ class Names:
         self._counts: dict[str, int] = {}
 
     def learn(self, value: object, word: str) -> None:
-        """Replace `value` by `word` from now on."""
+        """Use the placeholder `word` for `value` from now on."""
         if value not in ("", b"", -1, 0, _ZERO_ID):
             self._words[value] = f"<{word}>"
 

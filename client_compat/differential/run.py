@@ -77,7 +77,7 @@ share group that is computed after the share partitions are initialized includes
 
 @dataclass(slots=True)
 class Report:
-    """The result of a run."""
+    """The result of a run of scenarios: counts, and the differences between the brokers' responses."""
 
     kafka_version: str
     answers: int = 0
@@ -95,7 +95,7 @@ class Report:
         return [found for found in self.differences if not found.known]
 
     def explained_nothing(self, rows: Sequence[KnownDifference]) -> list[KnownDifference]:
-        """Return the rows that explain no difference of this run."""
+        """Return the rows of docs/deviations.md that explain no difference of this run."""
 
         def explains(row: KnownDifference, found: Difference) -> bool:
             return row.explains(Seen(found.label, found.api, found.version, None), found.path, found.kafka, found.ours)
@@ -103,7 +103,7 @@ class Report:
         return [row for row in rows if not any(explains(row, found) for found in self.differences)]
 
     def add(self, other: Report) -> None:
-        """Add another run's result."""
+        """Add the counts and differences of another run."""
         self.answers += other.answers
         self.denials += other.denials
         self.scenarios += other.scenarios

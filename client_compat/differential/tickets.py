@@ -37,7 +37,7 @@ Tokens = Generator[tuple[bytes, bool], bytes, None]
 
 
 def settings(realm: Realm, listener: str) -> dict[str, str]:
-    """Return the broker settings of a GSSAPI listener."""
+    """Return the broker settings of the SASL GSSAPI listener `listener`, with the realm's keytab."""
     prefix = f"listener.name.{listener.lower()}."
     return {
         f"{prefix}sasl.enabled.mechanisms": "GSSAPI",
@@ -109,7 +109,7 @@ class Tickets:
     _credentials: dict[str, Any] = field(default_factory=dict)
 
     def run(self, port: int) -> list[Seen]:
-        """Run all stories against the broker at `port`, and return the responses."""
+        """Run all authentication attempts against the broker at `port`, and return the responses."""
         self.offers.clear()
         seen: list[Seen] = []
         for name, game in GAMES.items():

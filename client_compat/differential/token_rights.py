@@ -83,7 +83,7 @@ class TokenRights:
     _proofs: list[bytes] = field(default_factory=list)
 
     def run(self, seed: int, cases: int = CASES) -> list[Seen]:
-        """Run all cases and return the responses."""
+        """Send the requests of `cases` random cases to the broker, and return the responses."""
         self.rule_by([])
         with self._users():
             for requester, owner, renewers in TOKENS:

@@ -131,7 +131,7 @@ class Row:
 
     @property
     def complaints(self) -> list[str]:
-        """The limits that Ottla exceeded."""
+        """Texts that name the limits that Ottla exceeded during this attack."""
         ours = self.found[OTTLA]
         turn = f"the longest turn has {ours.turn_ms:,.0f} ms" if ours.turn_ms is not None and ours.turn_ms > TURN_MAX_MS else ""
         wait = f"the bystander's p99 is {ours.p99_ms:,.0f} ms" if ours.p99_ms > P99_MAX_MS else ""

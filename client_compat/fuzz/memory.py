@@ -83,7 +83,7 @@ class Found:
 
 
 class _Trickle:
-    """One attacker's connection."""
+    """A connection of an attacker that announces a request and sends only a part of it."""
 
     def __init__(self, port: int, attack: Attack) -> None:
         self.left = attack.sent
@@ -147,7 +147,7 @@ def ask_for(seconds: float, port: int) -> Iterator[float]:
 
 
 def suffer(attack: Attack, broker: BrokerProcess, attacked_port: int, seconds: float) -> Found:
-    """Attack a running broker and measure."""
+    """Attack a running broker for `seconds`, and return the bystander's waiting times and the broker's memory use."""
     attacker = SPAWN.Process(target=attack_for_ever, args=(attack, attacked_port), daemon=True)
     attacker.start()
     found = Found([])

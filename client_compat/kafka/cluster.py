@@ -63,7 +63,7 @@ COMMON: Mapping[str, str] = {
 
 
 class Kind(StrEnum):
-    """The program of a broker or controller."""
+    """The program that a node runs: Apache Kafka or Ottla."""
 
     KAFKA = "kafka"
     OTTLA = "ottla"
@@ -110,7 +110,7 @@ class Node:
 
     @property
     def command(self) -> list[str]:
-        """The command that serves the directory. Raises `KafkaMissing`."""
+        """The command that starts the node on its directory. Raises `KafkaMissing`."""
         if self.kind == Kind.OTTLA:
             return [*self.ottla, "serve", "--config", str(self.properties), *self.options]
         return java_command(self.version, "kafka.Kafka", str(self.properties), properties=TOLD, jvm=self.jvm)
@@ -125,7 +125,7 @@ class Node:
             raise BrokerFailed(f"the directory of node {self.node_id} was not formatted ({done.returncode}):\n{done.stdout}{done.stderr}")
 
     def spawn(self) -> None:
-        """Start the process without waiting for it."""
+        """Start the node's process without waiting for it."""
         self.process.argv, self.process.name = self.command, f"{self.kind} {self.node_id}"
         self.process.spawn()
 
@@ -322,7 +322,7 @@ def _listeners(ports: Mapping[str, tuple[int, int]]) -> dict[str, str]:
 
 @contextmanager
 def running(cluster: Cluster) -> Iterator[Cluster]:
-    """Run the cluster; no process of it is left afterwards."""
+    """Start the cluster, and stop it at the end of the context; no process of it is left then."""
     with cluster.links or nullcontext():
         try:
             cluster.start()
@@ -346,5 +346,5 @@ def end(processes: Iterable[BrokerProcess]) -> None:
 
 
 def _directory_id(node_id: int) -> str:
-    """Return a unique Kafka uuid for each controller's directory."""
+    """Return a Kafka uuid for a controller's directory, derived from the node id."""
     return base64.urlsafe_b64encode(b"ottla-cluster" + node_id.to_bytes(3)).decode().rstrip("=")

@@ -31,7 +31,7 @@ class KafkaMissing(RuntimeError):
 
 
 def default_version() -> str:
-    """Return the pom's version, or the one in `KAFKA_REFERENCE_VERSION`."""
+    """Return the default Kafka version: `KAFKA_REFERENCE_VERSION` if the environment sets it, else the version in the pom."""
     found = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
     assert found is not None, f"{POM} names no version"
     return os.environ.get(VERSION_VARIABLE) or found[1]

@@ -167,12 +167,12 @@ class ReferenceBroker:
             self._stop_zookeeper()
 
     def stop(self) -> None:
-        """Send SIGTERM, and wait for a clean stop."""
+        """Send SIGTERM to the broker, and wait for its clean shutdown."""
         self.broker.stop()
         self._stop_zookeeper()
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait."""
+        """Send SIGKILL to the broker, and wait for its end."""
         self.broker.kill()
         self._stop_zookeeper()
 

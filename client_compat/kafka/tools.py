@@ -60,7 +60,7 @@ class Tools:
     version: str = field(default_factory=default_version)
 
     def command(self, tool: str, *arguments: str) -> list[str]:
-        """Return the whole command, for callers that run it themselves."""
+        """Return the complete command that runs a tool, for callers that start the process themselves."""
         quiet = {"org.slf4j.simpleLogger.defaultLogLevel": "error"}
         return java_command(self.version, MAIN_CLASSES[tool], *arguments, properties=quiet)
 

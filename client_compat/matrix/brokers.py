@@ -48,7 +48,7 @@ SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions"
 
 
 class Skipped(Exception):
-    """The cell is not run here; the text gives the reason."""
+    """Raised for a cell that is not run on this machine; the text gives the reason."""
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ OLDER_FRANZ = ("franz-go-1.11", "franz-go-1.18")
 
 
 def _older_go(name: str) -> Language:
-    """Return the Go program with an older franz-go."""
+    """Return the language entry that builds the Go program with an older version of franz-go."""
 
     def build(out: Path) -> Sequence[Sequence[str]]:
         return [["go", "build", "-tags", "older", f"-modfile=older/{name}.mod", "-o", str(out / "client"), "."]]

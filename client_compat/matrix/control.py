@@ -130,7 +130,7 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     def new_handle(self, kind: str) -> str:
-        """Return a handle that is unique within this program."""
+        """Return a handle for a new object of this kind, such as a producer, which is unique within this program."""
         return f"{kind}-{next(self._handles)}"
 
     def call(self, op: str, *, timeout_ms: int = CALL_TIMEOUT_MS, **arguments: Any) -> Answer:

@@ -264,7 +264,7 @@ class Admin:
         return _offsets(self._call("list_offsets", offsets=rows)["offsets"])
 
     def list_groups(self) -> dict[str, tuple[str | None, str | None]]:
-        """Return type and state by group."""
+        """Return the type and the state of each group, by group id."""
         return {group: (kind, state) for group, kind, state in self._call("list_groups")["groups"]}
 
     def describe_group(self, group: str) -> dict[str, Any]:
@@ -284,14 +284,14 @@ class Admin:
         return list(self._call("describe_producers", partition=list(partition))["producers"])
 
     def list_transactions(self) -> dict[str, tuple[int, str]]:
-        """Return producer id and state by transactional id."""
+        """Return the producer id and the state of each transaction, by transactional id."""
         return {name: (producer_id, state) for name, producer_id, state in self._call("list_transactions")["transactions"]}
 
     def describe_transaction(self, transactional_id: str) -> dict[str, Any]:
         return self._call("describe_transaction", transactional_id=transactional_id)
 
     def abort_transaction(self, partition: Partition, start_offset: int) -> None:
-        """Abort a hanging transaction of the partition."""
+        """Abort the hanging transaction of the partition that begins at `start_offset`."""
         self._call("abort_transaction", partition=list(partition), start_offset=start_offset)
 
     def fence_producers(self, transactional_ids: Sequence[str]) -> None:

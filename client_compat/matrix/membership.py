@@ -115,7 +115,7 @@ class GroupTruth:
         return {place: offset for place, (offset, _) in self.committed(group, partitions).items()}
 
     def wait_until_committed(self, group: str, wanted: Mapping[Partition, int], poll: Callable[[], object]) -> None:
-        """Call `poll` until the offsets are committed. Raises `Broken`."""
+        """Call `poll` until the broker reports the committed offsets `wanted`. Raises `Broken`."""
         ends = time.monotonic() + COMMIT_S
         while (found := self.offsets(group, list(wanted))) != wanted:
             expect(time.monotonic() < ends, f"committed are {found} after {COMMIT_S:.0f} s, where {dict(wanted)} was to be")
@@ -131,12 +131,12 @@ def filled(context: ScenarioContext, partitions: int, count: int) -> str:
 
 
 def member(context: ScenarioContext, options: ConsumerOptions, topics: Sequence[str]) -> Consumer:
-    """Return a group member in its own program."""
+    """Return a group consumer in its own new client program."""
     consumer = context.another().consumer(**options)
     consumer.subscribe(list(topics))
     return consumer
 
 
 def group_truth(context: ScenarioContext) -> GroupTruth:
-    """Return the broker's view of its groups."""
+    """Return an object that requests the groups' committed offsets from the broker itself."""
     return GroupTruth(context.broker.process.port)

@@ -13,7 +13,7 @@ _SHIFT = 24
 
 
 def murmur2(data: bytes) -> int:
-    """Return the hash as an unsigned 32-bit number."""
+    """Return the murmur2 hash of `data` as an unsigned 32-bit number."""
     found = (_SEED ^ len(data)) & _BITS
     whole = len(data) & ~3
     for at in range(0, whole, 4):

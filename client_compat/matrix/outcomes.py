@@ -207,7 +207,7 @@ def known(cell: Cell, table: Sequence[KnownFailure] = KNOWN) -> KnownFailure | N
 
 
 def plain(text: str) -> str:
-    """Return the first line, without parts that change in each run."""
+    """Return the first line of an error text, without parts that change in each run."""
     line = _VOLATILE.sub("…", text.strip().splitlines()[0] if text.strip() else "")
     return line if len(line) <= PLAIN_CHARS else f"{line[:PLAIN_CHARS]}…"
 

@@ -65,7 +65,7 @@ class Pool:
         return program
 
     def give_back(self, client: str, program: Program, *, usable: bool) -> None:
-        """Keep the program for the next cell, or end it."""
+        """Take a client program back: keep it for the next cell if it is `usable`, otherwise end it."""
         program.deadline = None
         with self._lock:
             idle = self._idle.setdefault(client, [])

@@ -24,7 +24,7 @@ SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.UNSUPPORTED: "–", O
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions that took part: brokers by title, clients by name."""
+    """The versions of the brokers (by title) and of the clients (by name) in the matrix."""
 
     brokers: Mapping[str, str]
     clients: Mapping[str, Ready]
@@ -53,7 +53,7 @@ def markdown(cells: Sequence[Cell], scenarios: Sequence[Scenario], versions: Ver
 
 
 def as_json(cells: Sequence[Cell], scenarios: Sequence[Scenario], versions: Versions) -> dict[str, Any]:
-    """Return the report's content, with each cell's seconds."""
+    """Return the matrix as a JSON document, with each cell's duration in seconds."""
     return {
         "brokers": dict(versions.brokers),
         "clients": {name: asdict(ready) for name, ready in versions.clients.items()},
@@ -190,5 +190,5 @@ def _scenario_section(scenarios: Sequence[Scenario]) -> str:
 
 
 def _cell_text(text: str) -> str:
-    """Escape the text for a table cell."""
+    """Escape a text for a cell of a Markdown table."""
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

@@ -113,7 +113,7 @@ class Matrix:
             return [self.run_cell(job.client, job.scenario, broker) for broker in job.brokers]
 
     def run_cell(self, client: str, scenario: Scenario, broker: str) -> Cell:
-        """Run one cell; every error becomes its outcome."""
+        """Run one cell. An error of any kind becomes the cell's outcome."""
         began = time.monotonic()
         found: list[str] = []
         try:

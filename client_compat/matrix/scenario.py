@@ -35,7 +35,7 @@ class Broken(AssertionError):
 
 
 def expect(holds: bool, what: str) -> None:
-    """Raise `Broken` unless `holds`."""
+    """Raise `Broken` with the text `what` unless `holds` is true."""
     if not holds:
         raise Broken(what)
 
@@ -131,11 +131,11 @@ class ScenarioContext:
         return self.broker.truth
 
     def name(self, word: str = "t") -> str:
-        """Return a unique name."""
+        """Return a name for a topic or group that no other scenario uses."""
         return f"{word}-{self.client_name}-{os.getpid()}-{next(_numbers)}"
 
     def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """Create a topic, without the client under test."""
+        """Create a topic with Ottla's own protocol code instead of the client under test; return its name."""
         name = self.name("topic")
         self.truth.create_topic(name, partitions, configs)
         return name

@@ -36,7 +36,7 @@ NOT_HERE = "not on this machine"
 
 @dataclass(slots=True)
 class Tried:
-    """The result of installing and testing a file."""
+    """The result of installing and testing one release file."""
 
     installed: bool = False
     passed: bool = False

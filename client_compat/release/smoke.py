@@ -29,7 +29,7 @@ START_S, STOP_S = 180, 60
 
 
 def main() -> None:
-    """Run all checks and print the result."""
+    """Run all checks of the installed package, and print the result."""
     version = importlib.metadata.version("ottla")
     output = _output(str(COMMAND), "--version").strip()
     assert output == f"ottla {version}", output

@@ -46,7 +46,7 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 
 
 class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """The producers of this member's partitions."""
+    """The transactional producers of the partitions that this member owns, and the rebalance listener."""
 
     def __init__(self, job: Job, consumer: AIOKafkaConsumer) -> None:
         self._job = job
@@ -116,7 +116,7 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             await producer.client.close()
 
     async def end(self) -> None:
-        """Release all partitions."""
+        """Release all partitions at the end of the program."""
         await self.release(list(self._producers))
 
 

@@ -29,7 +29,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 
 def run(job: Job, consumer: ShareConsumer, store: Store) -> None:
-    """Work until SIGTERM. Raises KafkaException."""
+    """Consume and acknowledge records until SIGTERM. Raises KafkaException."""
     stop = stop_on_signal()
     consumer.subscribe([job.input])
     while not stop.is_set():

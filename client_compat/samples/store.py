@@ -24,7 +24,7 @@ SCHEMA: Final = """
 
 
 class Overtaken(Exception):
-    """Raised when another process has moved the position past this process's."""
+    """Raised when the stored position is not that of this process, because another process has stored effects meanwhile."""
 
 
 class Store:
@@ -66,7 +66,7 @@ class Store:
             self._insert("INSERT INTO appended SELECT ?2 WHERE ?1 IS NOT NULL", records)
 
     def values(self) -> list[str]:
-        """Return all effects."""
+        """Return the values of all stored effects."""
         rows = self._sqlite.execute("SELECT value FROM effects UNION ALL SELECT value FROM appended")
         return [bytes(value).decode() for (value,) in rows]
 

@@ -35,7 +35,7 @@ def judge_in_slices(engine: str, root: Path) -> list[Verdict]:
 
 
 def main(engine: str, root: str, cut: str, file: str) -> None:
-    """Judge, and write the file."""
+    """Judge the logs below `root` and, in slices, those below `cut`, and write the verdicts to `file`."""
     verdicts = [*judge(engine, Path(root)), *judge_in_slices(engine, Path(cut))]
     Path(file).write_text(json.dumps([asdict(found) for each in verdicts for found in each.directories], indent=1), encoding="utf-8")
 

@@ -41,7 +41,7 @@ class Feeder:
 
     @property
     def done(self) -> bool:
-        """Whether all flights are sent and acknowledged."""
+        """Whether all flights that `begin` requested were sent and acknowledged."""
         return self._left == 0 and len(self._producer) == 0
 
     def step(self) -> None:

@@ -22,7 +22,7 @@ POLL_S = 0.005
 
 
 class AdminRefused(RuntimeError):
-    """The admin port's message about a rejected call."""
+    """The admin port rejected a call; the text is its error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class AdminPort:
         return str(self._ask("POST", "/faults", {"action": action, **fields})["name"])
 
     def hits(self, name: str) -> int:
-        """Return how many requests the rule has hit."""
+        """Return how many requests the fault rule `name` has hit."""
         return int(self._ask("GET", f"/faults/{quote(name)}")["hits"])
 
     def wait_hit(self, name: str) -> None:
-        """Wait until the rule has hit a request."""
+        """Wait until the fault rule `name` has hit a request."""
         self._until(f"a hit of {name}", lambda: self.hits(name) > 0)
 
     def wait_held(self) -> list[str]:
@@ -69,11 +69,11 @@ class AdminPort:
         self._ask("POST", "/clock/advance", {"ms": ms})
 
     def mark(self, name: str) -> None:
-        """Mark the broker's present state."""
+        """Create a mark of the broker's present state, to which `rewind` returns."""
         self._ask("POST", "/marks", {"name": name})
 
     def rewind(self, name: str) -> None:
-        """Return to a mark. Waits until the broker serves again."""
+        """Return the broker to the state at a mark, and wait until the broker serves requests again."""
         self._ask("POST", f"/marks/{quote(name)}/rewind")
 
     def wait_ready(self) -> None:

@@ -65,7 +65,7 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     def spawn(self) -> None:
-        """Start the process without waiting for it."""
+        """Start the broker's process without waiting for it."""
         self.output.parent.mkdir(parents=True, exist_ok=True)
         with self.output.open("ab") as sink:
             self._process = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
@@ -88,15 +88,15 @@ class BrokerProcess:
         return time.perf_counter() - began
 
     def pause(self) -> None:
-        """Send SIGSTOP: the process is paused, and its connections stay open."""
+        """Send SIGSTOP to the broker's process. Its connections stay open."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Send SIGCONT to the process that `pause` stopped."""
+        """Send SIGCONT to the broker's process after `pause`."""
         self._running().send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Send SIGKILL, and wait for the end of the process."""
+        """Send SIGKILL to the broker's process, and wait until it ends."""
         process = self._running()
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -124,7 +124,7 @@ class BrokerProcess:
             return source.read().decode(errors="replace")
 
     def check_alive(self) -> None:
-        """Raise `BrokerFailed` if the process has ended by itself."""
+        """Raise `BrokerFailed` if the broker's process has ended without being stopped."""
         if not self.alive:
             raise BrokerFailed(f"{self.name} ended by itself with exit code {self._running().returncode}:\n{self.output_tail()}")
 

@@ -44,7 +44,7 @@ class Counted:
             self.note(sample)
 
     def show(self, console: Console, subject: str) -> None:
-        """Print every count in one line, and the samples."""
+        """Print every count and its subject in one line, and then the samples."""
         counts = (self._count(self.JUDGED), *map(self._count, self.NOTED), *map(self._count, self.WRONG))
         console.print(f"{subject}: {', '.join(counts)}", style="" if self.good else "red", markup=False)
         for sample in self.samples:

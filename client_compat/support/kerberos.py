@@ -45,7 +45,7 @@ class Realm:
 
     @property
     def name(self) -> str:
-        """A unique name, because a process caches tickets by the realm's name."""
+        """The realm's unique name. It is unique because a process caches tickets by the realm's name."""
         return f"R{self.port}.TEST"
 
     @staticmethod
@@ -56,7 +56,7 @@ class Realm:
 
     @property
     def config(self) -> Path:
-        """The path of krb5.conf."""
+        """The path of the realm's krb5.conf."""
         return self.directory / "krb5.conf"
 
     @property
@@ -113,7 +113,7 @@ class Realm:
         return (self.directory / "kdc.log").read_text().count("AS_REQ")
 
     def pause(self) -> None:
-        """Send SIGSTOP: the KDC receives requests, but answers none."""
+        """Send SIGSTOP to the KDC: it still receives requests, but answers none."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

@@ -148,7 +148,7 @@ class Values(Feed):
 
 
 def main(client: int, load: Load, shared: Shared) -> None:
-    """Run one producer process from start to end."""
+    """Run the process of one producer client from start to end."""
     log_to(load.client_log)
     values = Values(client, load, shared)
     match load.clients[client]:
@@ -238,7 +238,7 @@ class RunningLoad:
 
 @contextmanager
 def under(load: Load) -> Iterator[RunningLoad]:
-    """Run all clients until `finish`; none is left afterwards."""
+    """Run the load's producer processes until `finish`; none is left at the end."""
     count = len(load.clients)
     shared = Shared.among(count)
     with Workers(main, [(client, load, shared) for client in range(count)], load.client_log, math.inf) as clients:

@@ -12,12 +12,12 @@ GIVEN_UP = -4
 
 
 def place(partition: int, offset: int) -> int:
-    """Combine a partition and an offset to one number."""
+    """Combine a partition and an offset into one integer."""
     return partition << OFFSET_BITS | offset
 
 
 def partition_and_offset(place: int) -> tuple[int, int]:
-    """Split a number that `place` made."""
+    """Return the partition and the offset of an integer that `place` made."""
     return place >> OFFSET_BITS, place & (1 << OFFSET_BITS) - 1
 
 

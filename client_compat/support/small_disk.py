@@ -25,7 +25,7 @@ class NoSmallDisk(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SmallDisk:
-    """A disk that is mounted at `path`."""
+    """A mounted disk of limited size at `path`."""
 
     path: Path
 
@@ -38,12 +38,12 @@ class SmallDisk:
         raise NoSmallDisk(f"{self.path} could not be filled")
 
     def free(self) -> None:
-        """Give the disk free space again."""
+        """Increase the filled disk to its normal size, so that it has free space again."""
         if (why := self._mount(f"remount,size={SIZE_BYTES}")) is not None:
             raise NoSmallDisk(why)
 
     def _mount(self, options: str) -> str | None:
-        """Run `mount`; return its error message if it failed."""
+        """Run `mount` with these options on the disk; return its error message if it fails, else None."""
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "ottla", str(self.path)], capture_output=True, text=True, check=False)
         return (done.stderr.strip() or f"mount ended with {done.returncode}") if done.returncode else None
 

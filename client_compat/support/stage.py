@@ -64,7 +64,7 @@ class Stage:
         return [record.value.decode() for record in sorted(read_with_confluent(self.broker.bootstrap, topic, partitions, "read_committed"))]
 
     def stored(self, topic: str, partition: int = 0) -> list[str]:
-        """Return every value in the log, committed or not."""
+        """Return every value in the partition's log, whether its transaction committed or not."""
         return [text(record) for record in self.truth.records(topic, partition)]
 
 

@@ -69,7 +69,7 @@ class Sample:
 
     @property
     def expected(self) -> str:
-        """The expected result of the verification, as text."""
+        """The verification's result that the sample program should have, as text."""
         return "holds" if self.mistake is None else f"breaks '{self.mistake.breaks}' in {' and '.join(self.proofs)}"
 
     @property

@@ -171,7 +171,7 @@ def stamp(buf: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memo
 
 
 def stamped_head(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
-    """Return the 16 bytes before a batch's magic."""
+    """Return the first 16 bytes of a batch: base offset, batch length and leader epoch."""
     return _STAMPED.pack(base_offset, batch_length, leader_epoch)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Codec(IntEnum):
-    """Bits 0 to 2 of a batch's attributes."""
+    """The compression codec of a batch: bits 0 to 2 of its attributes."""
 
     NONE = 0
     GZIP = 1

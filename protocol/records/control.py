@@ -59,7 +59,7 @@ class Marker(NamedTuple):
 
     @property
     def ends_transaction(self) -> bool:
-        """Whether this is an ABORT or COMMIT."""
+        """Whether this control record is an ABORT or COMMIT marker."""
         return self.type is ControlType.ABORT or self.type is ControlType.COMMIT
 
 

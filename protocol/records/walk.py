@@ -346,7 +346,7 @@ class _Maker:
         self.at = at
 
     def varint(self, value: int) -> None:
-        """Write a zigzag varint."""
+        """Write `value` as a zigzag varint into the buffer."""
         raw = (value << 1) ^ (value >> 63)
         while raw >= 0x80:
             self.view[self.at] = raw & 0x7F | 0x80
@@ -356,7 +356,7 @@ class _Maker:
         self.at += 1
 
     def width(self, value: int) -> int:
-        """Return the number of bytes of a zigzag varint."""
+        """Return the number of bytes of `value` as a zigzag varint."""
         raw = (value << 1) ^ (value >> 63)
         size = 1
         while raw >= 0x80:

@@ -54,7 +54,7 @@ class Partition:
         self._next_offset += read_header(batch).last_offset_delta + 1
 
     def data(self, producer_id: int, epoch: int, sequence: int, minute: int, *, transactional: bool = True) -> None:
-        """Append a batch of two payments."""
+        """Append a batch of two payment records at the given minute."""
         at = BEGAN_MS + minute * MINUTE_MS
         values = [json.dumps({"payment": f"{producer_id}-{epoch}-{sequence + i}", "cents": 100}).encode() for i in range(2)]
         records = [SimpleRecord(b"k", value, at) for value in values]
@@ -90,7 +90,7 @@ class Partition:
 
 
 def plant(root: Path) -> None:
-    """Write the directory, which must not exist."""
+    """Write the example log directory `root`, which must not exist."""
     root.mkdir(parents=True)
     first, second = (Partition(root, TOPIC, index) for index in range(2))
     states = Partition(root, "__transaction_state", 0)

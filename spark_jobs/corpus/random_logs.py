@@ -37,13 +37,13 @@ class Producer:
     """The first offset of the open transaction in each partition."""
 
     def next_epoch(self) -> None:
-        """Increase the epoch; sequences start at 0 again."""
+        """Increase the producer's epoch; its sequences start at 0 again."""
         self.epoch += 1
         self.sequences = [0] * PARTITIONS
 
 
 class Script:
-    """The steps that write a log, and the expected findings."""
+    """The steps that write a random log, and the findings that the audit must report for it."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -67,7 +67,7 @@ class Script:
         return offset
 
     def found(self, rule: str, kind: str, partition: int, offset: int, severity: str = "violation") -> None:
-        """Expect a finding for the step just added."""
+        """Add a finding, at the step that was added last, to the expected findings."""
         self.expected.append((rule, severity, kind, f"t-{partition}@{offset}"))
 
     def send(self, producer: Producer, partition: int, **changes: Any) -> int:
@@ -103,7 +103,7 @@ class Script:
         self.producers[self.producers.index(producer)] = Producer(len(self.steps) + 100, producer.transactional)
 
     def live(self) -> None:
-        """Add one random legal step."""
+        """Add one random legal step to the script."""
         producer = self.random.choice(self.producers)
         partition = self.random.randrange(PARTITIONS)
         chance = self.random.random()
@@ -121,7 +121,7 @@ class Script:
             self.send(producer, partition)
 
     def finish(self) -> None:
-        """End all open transactions."""
+        """Add the markers that end all open transactions."""
         for producer in self.producers:
             if producer.touched:
                 self.end(producer, True)
@@ -132,7 +132,7 @@ def _idempotent(script: Script) -> Producer:
 
 
 def _transactional(script: Script) -> Producer:
-    """Return a transactional producer without an open transaction."""
+    """Return a transactional producer of the script that has no open transaction."""
     producer = next(producer for producer in script.producers if producer.transactional)
     if producer.touched:
         script.end(producer, True)

@@ -41,7 +41,7 @@ class Score:
         return not self.missed and not self.false_alarms
 
     def add(self, name: str, expected: Sequence[Expected], found: Sequence[Expected]) -> None:
-        """Count one judged log."""
+        """Add the expected and the reported findings of one judged log to the score."""
         wanted, got = Counter(expected), Counter(found)
         self.cases += 1
         self.legal += not any(severity == "violation" for _, severity, _, _ in expected)

@@ -42,12 +42,13 @@ class Queue:
         self.states = PartitionWriter(root, "__share_group_state", 0, start=start)
 
     def snapshot(self, *batches: State, epoch: int = 0, state_epoch: int = 1, leader: int = 0, start: int = 0) -> None:
-        """Append a snapshot; without batches it initializes the share partition."""
+        """Append a snapshot (ShareSnapshot) of the share partition's state. Without state batches, the snapshot initializes the share
+        partition."""
         value = ShareSnapshotValue(epoch, state_epoch, leader, start, 0, T0, T0, [LoggedBatch(*each) for each in batches])
         self._append(ShareSnapshotKey("g", TOPIC_ID, 0), SHARE_SNAPSHOT, value)
 
     def update(self, *batches: State, epoch: int = 0, leader: int = 0, start: int = -1) -> None:
-        """Append an update."""
+        """Append an update (ShareUpdate) of the share partition's state."""
         value = ShareUpdateValue(epoch, leader, start, 0, [LoggedBatch(*each) for each in batches])
         self._append(ShareUpdateKey("g", TOPIC_ID, 0), SHARE_UPDATE, value)
 
@@ -56,7 +57,7 @@ class Queue:
         self._append(ShareSnapshotKey("g", TOPIC_ID, 0), SHARE_SNAPSHOT, None)
 
     def torn(self) -> None:
-        """Append an update whose value ends early."""
+        """Append an update record whose value is truncated."""
         key = encode_prefixed(ShareUpdateKey("g", TOPIC_ID, 0), SHARE_UPDATE)
         self.states.batch(build_batch([SimpleRecord(key, encode_prefixed(ShareUpdateValue(), 0)[:9], T0)]))
 
@@ -200,14 +201,14 @@ class Streams:
         self.log = PartitionWriter(root, "__consumer_offsets", 0)
 
     def write(self, *pairs: tuple[Message, int, Message | None]) -> None:
-        """Append one batch of records: key, its type, value."""
+        """Append one batch of records, each given as (key, type of the key, value)."""
         made = [
             SimpleRecord(encode_prefixed(key, kind), None if value is None else encode_prefixed(value, 0), T0) for key, kind, value in pairs
         ]
         self.log.batch(build_batch(made))
 
     def join(self, *members: str, epoch: int = 1) -> None:
-        """Append the group's epoch and the members."""
+        """Append the records of the group's epoch and of the members that join."""
         self.write(group(epoch), *(member(each) for each in members))
 
 

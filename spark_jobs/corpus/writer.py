@@ -74,7 +74,7 @@ class PartitionWriter:
     def marker(
         self, pid: int, *, epoch: int = 0, committed: bool = True, at: int = T0, coordinator_epoch: int = 0, leader_epoch: int = 0
     ) -> int:
-        """Append a transaction marker."""
+        """Append a transaction marker of the producer `pid`: a commit if `committed`, else an abort."""
         made = end_txn_marker(committed=committed, producer_id=pid, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=at)
         return self.batch(made, leader_epoch=leader_epoch)
 
@@ -113,6 +113,6 @@ def flip(file: Path, position: int, bit: int = 0x10) -> None:
 
 
 def checkpoint(root: Path, name: str, rows: Iterable[tuple[str, int, int]]) -> None:
-    """Write one of Kafka's offset checkpoints."""
+    """Write an offset checkpoint file `name` in Kafka's format, with a row (topic, partition, offset) per partition."""
     lines = [f"{topic} {partition} {offset}" for topic, partition, offset in rows]
     (root / name).write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")

@@ -77,7 +77,7 @@ class SparkJudge:
         self._resume = resume
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """Run both steps as one Spark job."""
+        """Run both steps of the audit as one Spark job, and return their answers."""
         shares = shares_of(logs, question)
         kept = None if self._resume is None else Kept.open(self._resume, question, shares)
         if kept is None:

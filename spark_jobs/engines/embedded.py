@@ -132,7 +132,7 @@ class EmbeddedEngine:
         return pa.RecordBatchReader.from_stream(self._connection.sql(translated(query)))
 
     def take(self, view: str, batches: pa.RecordBatchReader, replaced: str = "") -> None:
-        """Make a table of record batches. `replaced`: SQL that replaces columns."""
+        """Make a table named `view` of record batches. `replaced`: SQL that replaces columns."""
         self._connection.register("arriving", batches)
         self._execute(f"CREATE TABLE {view} AS SELECT * {replaced} FROM arriving", {})
         self._connection.unregister("arriving")

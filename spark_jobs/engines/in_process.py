@@ -30,7 +30,7 @@ class EmbeddedJudge:
         self._transactional = False
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """Run both steps, one after the other."""
+        """Run both steps of the audit, one after the other, and return their answers."""
         self._progress("judging", 1, 3)
         answer, made = judge_partitions(self._engine, question, logs)
         yield answer

@@ -34,7 +34,7 @@ LINES: Final = "lines.json"
 
 
 class Memory:
-    """The checkpoint directory. It is created if it does not exist."""
+    """The checkpoint directory of the continuous audit. It is created if it does not exist."""
 
     def __init__(self, directory: Path) -> None:
         self._judged = directory / "judged"

@@ -35,12 +35,12 @@ def template(package: str, name: str) -> Template:
 
 
 def write(verdict: Verdict, pictures: Mapping[str, Pictures], path: Path) -> None:
-    """Write the page to `path`."""
+    """Write the report's HTML page to the file `path`."""
     path.write_text(render(verdict, pictures), encoding="utf-8")
 
 
 def render(verdict: Verdict, pictures: Mapping[str, Pictures]) -> str:
-    """Render the page."""
+    """Return the report's HTML page."""
     numbers = {id(finding): number for number, finding in enumerate(_findings(verdict), 1)}
     return template("ottla.spark_jobs.reports", "report.html.j2").render(
         verdict=verdict,

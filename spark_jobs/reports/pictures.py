@@ -135,7 +135,7 @@ class PartitionPicture:
 
     @property
     def lanes(self) -> list[tuple[Span, list[TransactionSpan]]]:
-        """Each producer and epoch with its transactions."""
+        """Each producer and epoch in the picture, with its transactions."""
         ran: dict[tuple[int, int], list[TransactionSpan]] = defaultdict(list)
         for each in self.transactions:
             ran[each.producer_id, each.producer_epoch].append(each)

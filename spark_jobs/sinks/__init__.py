@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class TableFormat(StrEnum):
-    """The format of the tables."""
+    """The formats of tables that the audit and `ottla dedup` can write."""
 
     PARQUET = "parquet"
     DELTA = "delta"
@@ -59,7 +59,7 @@ FormatOption = Annotated[
 
 
 class Sink(Protocol):
-    """One open table, of any format."""
+    """An open table of one of the formats, to which a run writes."""
 
     @property
     def staging(self) -> Staging:

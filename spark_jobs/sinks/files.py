@@ -46,7 +46,7 @@ class DataFile:
 
     @property
     def partition(self) -> dict[str, str | None]:
-        """The values of the partition columns, as text."""
+        """The values of the file's partition columns, as text."""
         parts = (part.removeprefix(COPIED).partition("=") for part in self.path.split("/")[:-1])
         return {name: None if value == NULL else unquote(value) for name, _, value in parts}
 
@@ -97,7 +97,7 @@ class Staging:
         yield pa.record_batch([pa.array(column, field.type) for column, field in zip(rows, FILES_SCHEMA, strict=True)], schema=FILES_SCHEMA)
 
     def stage(self, rows: pa.Table) -> list[DataFile]:
-        """Write rows in this process; see `write`."""
+        """Write rows as files in this process, and return the files; see `write`."""
         return [DataFile(**row) for written in self.write(iter(rows.to_batches())) for row in written.to_pylist()]
 
     def _completed(self, batch: pa.RecordBatch, full: pa.Schema) -> pa.RecordBatch:

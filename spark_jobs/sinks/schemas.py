@@ -25,13 +25,13 @@ class TableSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns, including `date`."""
+        """The names and types of the table's columns, including `date`."""
         fields = [(name, ARROW_TYPES[kind]) for name, kind in self.columns]
         return pa.schema([*fields, (DATE, pa.date32())] if self.dated else fields)
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
+        """The names of the table's partition columns."""
         return (TOPIC, DATE) if self.dated else (TOPIC,)
 
 

@@ -63,7 +63,7 @@ class HeaderNumbers:
         return sequence_after(self.base_sequences, self.last_offset_deltas)
 
     def flag(self, bit: int) -> Numbers:
-        """Return one of the attributes' bits as booleans."""
+        """Return bit `bit` of each batch's attributes as a boolean array."""
         found: Numbers = (self.attributes & bit) != 0
         return found
 
@@ -106,10 +106,10 @@ def attribute_columns(head: HeaderNumbers) -> dict[str, Any]:
 
 
 def chosen(builders: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """Build the columns of `schema` that have a builder."""
+    """Call the builders of those columns of `schema` that have one, and return the built columns by name."""
     return {name: builders[name]() for name in schema.names if name in builders}
 
 
 def by_column(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Transpose rows to columns."""
+    """Transpose rows to columns, by column name."""
     return dict(zip(names, zip(*rows, strict=True), strict=True))

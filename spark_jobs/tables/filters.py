@@ -31,19 +31,19 @@ class Filters:
 
     @property
     def has_times(self) -> bool:
-        """Whether a time range is set."""
+        """Whether the filters limit the timestamps of rows."""
         return self.start_timestamp > INT64_MIN or self.end_timestamp < INT64_MAX
 
     @property
     def has_offsets(self) -> bool:
-        """Whether an offset range is set."""
+        """Whether the filters limit the offsets of rows."""
         return self.start_offset > 0 or self.end_offset < INT64_MAX
 
     def wants(self, file: LogFile) -> bool:
-        """Return whether the file belongs to a wanted topic and partition."""
+        """Return whether the filters include the file's topic and partition."""
         return (not self.topics or file.topic in self.topics) and (not self.partitions or file.partition in self.partitions)
 
     def wants_segment(self, segment: Segment) -> bool:
-        """Return whether the segment can hold an offset in the range."""
+        """Return whether the segment can hold an offset in the filters' offset range."""
         before = segment.next_base_offset is not None and segment.next_base_offset <= self.start_offset
         return self.wants(segment) and not before and segment.base_offset < self.end_offset

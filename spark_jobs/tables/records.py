@@ -123,16 +123,16 @@ class _Fill:
         self.rows: int = filler.rows
 
     def key_column(self) -> pa.Array:
-        """Return the keys as an Arrow binary array."""
+        """Return the collected records' keys as an Arrow binary array."""
         return self._keys.column(self.rows)
 
     def value_column(self) -> pa.Array:
-        """Return the values as an Arrow binary array."""
+        """Return the collected records' values as an Arrow binary array."""
         return self._values.column(self.rows)
 
 
 class _Binary:
-    """The buffers of one binary column."""
+    """The buffers that become one Arrow column of type binary."""
 
     def __init__(self, rows: int, size: int, wanted: bool) -> None:
         self.ends = np.zeros(rows + 1 if wanted else 0, np.int32)

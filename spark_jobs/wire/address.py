@@ -42,7 +42,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """The cluster's name in findings and verdicts."""
+        """The cluster's name in findings and verdicts: its URL without properties."""
         return CLUSTER + ",".join(f"{_bracketed(host)}:{port}" for host, port in self.servers)
 
     def __str__(self) -> str:

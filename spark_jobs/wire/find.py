@@ -60,7 +60,7 @@ class Span:
 
 @dataclass(slots=True)
 class Spans:
-    """The readable partitions of a cluster, with notes and problems."""
+    """The readable offsets of each partition of a cluster, with notes and problems."""
 
     spans: list[Span] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -152,7 +152,7 @@ def _span(
 
 
 def as_one_range(address: Address, span: Span, start: int) -> WireSegment:
-    """Return a partition from `start` on as one range."""
+    """Return the offsets of a partition from `start` on as a single range."""
     (whole,) = ranges_of(address, span, NOBODY_KNOWS)
     return replace(whole, fetch_from=start, lowest=0 if start == span.start else start)
 

@@ -65,7 +65,7 @@ class _Cut:
 
 
 class RangeReader:
-    """One pass over one range."""
+    """One pass over one range of a partition's offsets."""
 
     def __init__(self, segment: WireSegment, cluster: Cluster, throttle: Throttle | None = None, *, fetch_bytes: int = FETCH_BYTES) -> None:
         self._segment = segment

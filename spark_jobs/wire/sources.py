@@ -45,7 +45,7 @@ def came_over_the_wire(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The options for reading clusters."""
+    """The options for reading clusters over the network."""
 
     command_config: Path | None = None
     bytes_per_second: int = 0

@@ -83,7 +83,7 @@ def spool(
 
 @dataclass(frozen=True, slots=True)
 class _SpoolWriter:
-    """Fetches partitions into one directory."""
+    """Fetches partitions of a cluster into one spool directory."""
 
     address: Address
     cluster: Cluster
@@ -132,7 +132,7 @@ def _inside(directory: Path, name: str) -> Path:
 
 
 class _PartitionFiles:
-    """The segment files of one partition. Use it as a context manager."""
+    """The segment files of one partition in a spool directory. Use it as a context manager."""
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
         self._directory = directory

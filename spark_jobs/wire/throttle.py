@@ -18,11 +18,11 @@ class Throttle:
         self._free_at = 0.0
 
     def wait(self) -> None:
-        """Wait until the bytes received so far are within the limit."""
+        """Wait until the bytes received so far do not exceed the rate limit."""
         if self._rate and (left := self._free_at - self._now()) > 0:
             self._sleep(left)
 
     def took(self, count: int) -> None:
-        """Account for received bytes."""
+        """Count `count` received bytes towards the rate limit."""
         if self._rate:
             self._free_at = max(self._free_at, self._now()) + count / self._rate

@@ -46,7 +46,7 @@ class RawProducer:
 
 
 def producers(bootstrap: str, count: int) -> list[RawProducer]:
-    """Get new producer ids. Raises `LoadFailed`."""
+    """Allocate `count` new producer ids with InitProducerId. Raises `LoadFailed`."""
     found: list[RawProducer] = []
     deadline = time.perf_counter() + NOT_READY_S
     with connect(bootstrap) as client:

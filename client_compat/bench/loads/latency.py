@@ -49,7 +49,7 @@ def one_in_flight(site: Site, *, requests: int) -> Values:
 
 
 def one_by_one(peer: socket.socket, made: Sequence[bytes]) -> list[float]:
-    """Return the seconds of each request. Raises `LoadFailed`."""
+    """Send each Produce request after the response to the previous one; return the response times in seconds. Raises `LoadFailed`."""
     reader, taken = FrameReader(FRAME_BYTES_MAX), []
     answers: Sequence[Any] = ()
     for frame in made:
@@ -121,7 +121,7 @@ class Timetable:
 
 @contextmanager
 def _prepared(site: Site, name: str, requests: int) -> Iterator[tuple[str, list[bytes], socket.socket]]:
-    """Create a topic with one partition, requests for it, and a connection."""
+    """Create a topic with one partition, build `requests` Produce requests for it, and open a connection."""
     bootstrap, stamp = site.broker.bootstrap, int(time.time() * 1_000)
     with topic(site, name, 1) as full, dial(bootstrap) as peer:
         yield full, frames(full, RECORD_BYTES, requests, producers(bootstrap, 1)[0], timestamp_ms=stamp), peer

@@ -92,7 +92,7 @@ def _until_quiet(site: Site) -> None:
 
 
 class _Load:
-    """One client that waits for each acknowledgement."""
+    """A client that sends one record or transaction at a time, and waits for its acknowledgement."""
 
     def __init__(self, site: Site, topic: str) -> None:
         self._site = site

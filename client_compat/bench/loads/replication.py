@@ -43,7 +43,7 @@ def paced(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 def _paced(bootstrap: str, topic: str, rate: int, records: int) -> list[float]:
-    """Return the seconds of each record."""
+    """Send records on a schedule; return, for each record, the seconds from its scheduled time to its acknowledgement."""
     producer = librdkafka.ready_producer(bootstrap, topic, PARTITIONS, {"linger.ms": 0})
     taken: list[float] = []
     errors: list[Any] = []

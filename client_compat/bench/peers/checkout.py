@@ -33,7 +33,7 @@ def peer(name: str, source: Path) -> Peer:
 
 
 def make(source: Path, name: str, directory: Path) -> BrokerProcess:
-    """Return the broker of `source`, with its data in `directory`."""
+    """Return a broker, not started, that runs the Ottla checkout `source` with its data in `directory`."""
     port = free_port()
     argv = [*_command(source), "serve", "--data-dir", str(directory / "data"), "--port", str(port)]
     return BrokerProcess(argv, port, directory / "broker.log", name=name)

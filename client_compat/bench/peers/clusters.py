@@ -25,7 +25,7 @@ class ClusterProcesses(BrokerProcess):
 
     @classmethod
     def over(cls, directory: Path, kind: Kind, ottla: Sequence[str] = OTTLA) -> ClusterProcesses:
-        """Return a cluster that is not started."""
+        """Return a cluster of three brokers of this kind, not started."""
         data = directory / "data"
         cluster = Cluster(data, (kind,) * BROKERS, settings=CLUSTER_SETTINGS, jvm=KAFKA_JVM, ottla=ottla)
         return cls([], cluster.brokers[0].process.port, data, name=f"{BROKERS} {kind} brokers", cluster=cluster)

@@ -11,7 +11,7 @@ _HERE = Path(__file__).parent
 
 
 def program(name: str) -> Path:
-    """Return the path of a built program."""
+    """Return the path of the built Go program `name`."""
     return Path(__file__).parents[3] / ".bench" / "bin" / name
 
 

@@ -29,7 +29,7 @@ class SecuredProcess(BrokerProcess):
     ca: Path
 
     def client_properties(self) -> dict[str, str]:
-        """Return the settings for librdkafka."""
+        """Return librdkafka's settings for the broker's TLS listener."""
         return {"bootstrap.servers": self.tls_bootstrap, "security.protocol": "SSL", "ssl.ca.location": str(self.ca)}
 
 
@@ -60,7 +60,7 @@ def _authority(directory: Path) -> Path:
 
 
 def _settings(directory: Path, ports: dict[str, int]) -> dict[str, str]:
-    """Return the common settings, and write the files that they name."""
+    """Return the broker settings that Ottla and Apache Kafka share, and write the certificate files that they name."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(_authority(directory))
     key = write_key_and_chain(directory / "server.pem", authority.issue_cert(HOST, "localhost"))

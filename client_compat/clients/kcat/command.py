@@ -34,7 +34,7 @@ class KcatFailed(Exception):
 
 
 def kcat(*arguments: str, timeout_s: float = 30.0, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run kcat until it ends. Raises TimeoutError."""
+    """Run kcat until it ends, and return its output. Raises TimeoutError."""
     try:
         return subprocess.run(["kcat", *arguments], input=stdin, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
@@ -48,7 +48,7 @@ def checked(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPro
 
 
 def errors_of(log: bytes) -> str:
-    """Return the lines with errors."""
+    """Return the lines of kcat's log that report errors."""
     return "; ".join(line for line in log.decode(errors="replace").splitlines() if "ERROR" in line or "failed" in line or "fatal" in line)
 
 

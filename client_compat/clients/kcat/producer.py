@@ -115,7 +115,7 @@ def _empty(record: Mapping[str, Any]) -> bool:
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    """Return the input for a record with an empty value."""
+    """Return kcat's standard input for a record with an empty value."""
     return (from_wire(record.get("key")) or b"") + KEY_END + b"\n"
 
 

@@ -32,7 +32,7 @@ def alike(request: Request) -> dict[str, Any]:
 
 
 def token_of(request: Request) -> str | None:
-    """Return the OAUTHBEARER token, if any."""
+    """Return the OAUTHBEARER token of the request's `security`; None if it has none."""
     given = request.get("security")
     token: str | None = None if given is None else given.get("token")
     return token

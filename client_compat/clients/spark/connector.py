@@ -193,7 +193,7 @@ class Consumer:
 
 
 def _records(frame: DataFrame) -> list[Answer]:
-    """Return the rows of a read, by partition and offset."""
+    """Return the records of a DataFrame that Spark's connector read, ordered by partition and offset."""
     columns: list[Column | str] = [
         "topic",
         "partition",

@@ -20,7 +20,7 @@ def connector_version() -> str:
 
 
 def jars() -> list[str]:
-    """Return the connector's jars. Raises `KafkaMissing`."""
+    """Return the jars of Spark's Kafka connector. Raises `KafkaMissing`."""
     directory = CACHE / f"spark-kafka-{connector_version()}"
     if not directory.is_dir():
         copy_dependencies(POM, [], directory, f"Spark's Kafka connector {connector_version()}", directory.is_dir)

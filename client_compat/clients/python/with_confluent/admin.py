@@ -138,7 +138,7 @@ def _all(futures: Mapping[Any, Future[Any]], request: Request) -> dict[Any, Any]
 
 
 def _results(futures: Mapping[str, Future[Any]], request: Request) -> Answer:
-    """Return None or an error for each name."""
+    """Wait for the futures; return an answer with None or an error for each name."""
     results: dict[str, Answer | None] = {}
     for name, future in futures.items():
         try:

@@ -141,7 +141,7 @@ class Consumer:
         self._consumer.resume(_partitions(request))
 
     def metadata(self) -> Any:
-        """Return the group metadata for a producer's transaction."""
+        """Return the consumer's group metadata, which a producer sends with the offsets of a transaction (KIP-447)."""
         return self._consumer.consumer_group_metadata()
 
     @staticmethod

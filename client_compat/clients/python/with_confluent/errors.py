@@ -25,6 +25,6 @@ def result(error: KafkaError) -> Answer:
 
 
 def check(error: KafkaError | None) -> None:
-    """Raise the error of one row of an answer, if it has one."""
+    """Raise the error of one row of a librdkafka result, such as one partition's, if it has one."""
     if error is not None:
         raise KafkaException(error)

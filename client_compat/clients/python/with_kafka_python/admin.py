@@ -17,7 +17,7 @@ SPECS = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "max_time
 
 
 class Refused(KafkaError):  # type: ignore[misc]  # the library has no types
-    """An error that the client returns as text instead of raising it."""
+    """An error that kafka-python returns as text instead of raising it."""
 
 
 class Admin:

@@ -22,14 +22,14 @@ def result(error: BaseException) -> Answer:
 
 
 def of_code(code: int, message: str | None = None) -> Answer | None:
-    """Return None, or the error for this code."""
+    """Return the error of a Kafka error code in CONTROL.md's form; None for code 0."""
     if not code:
         return None
     return of_class(errors.for_code(code), message)
 
 
 def of_class(kind: type[BaseException], message: str | None = None) -> Answer | None:
-    """Return None for the class NoError, else the error for this class."""
+    """Return the error of one of kafka-python's error classes in CONTROL.md's form; None for the class NoError."""
     if kind is errors.NoError:
         return None
     failed = failure(kind(message) if message else kind())
