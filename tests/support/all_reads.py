@@ -37,7 +37,7 @@ _EARLIEST, _LATEST, _MAX_TIMESTAMP, _ANY = -2, -1, -3, 1
 
 
 def requests() -> list[tuple[Message, int]]:
-    """Return (request, version) of every read."""
+    """Return the (request, version) pairs of all reads."""
     made: list[tuple[Message, int]] = [
         (MetadataRequest(None), 12),
         (DescribeClusterRequest(), 1),

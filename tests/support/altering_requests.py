@@ -44,7 +44,7 @@ _BATCHES: Final = tuple(batch(1, 0, 0, transactional=transactional) for transact
 
 @st.composite
 def requests(draw: st.DrawFn, keys: tuple[int, ...], topic_id: bytes) -> tuple[Message, int]:
-    """Draw a request of one of these APIs, and its version."""
+    """Draw a request of one of the APIs in `keys`, and its version."""
     cls = request_class(ApiKey(draw(st.sampled_from(keys))))
     version = draw(st.integers(cls.MIN_VERSION, _SERVED[cls.API_KEY]))
     return draw(_struct(cls, version, topic_id)), version

@@ -37,12 +37,12 @@ class AnsweringNode:
         return self
 
     def stop(self) -> None:
-        """Stop listening, and close all connections."""
+        """Stop the scripted node: close its listener and all its connections."""
         self._place.close()
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Close every connection."""
+        """Close every connection of the scripted node; it keeps listening."""
         connections, self.connections = self.connections, []
         for connection in connections:
             connection.transport.abort()
@@ -52,7 +52,7 @@ class AnsweringNode:
 
 
 class NodesEnd(asyncio.Protocol):
-    """The scripted node's end of one connection."""
+    """The scripted node's end of a connection."""
 
     def __init__(self, node: AnsweringNode) -> None:
         self._node = node

@@ -40,7 +40,7 @@ def declared() -> list[Api[Any]]:
 
 
 def table() -> str:
-    """Return the source of `api_table`."""
+    """Return the Python source of the module `api_table`."""
     return _HEAD + "".join(f"    {_row(api.served)},\n" for api in declared()) + ")\n"
 
 

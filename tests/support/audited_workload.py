@@ -74,7 +74,7 @@ def run(bootstrap: str) -> None:
 
 
 def _copy(bootstrap: str) -> None:
-    """Consume, transform and produce, with the offsets in the transaction."""
+    """Run a consume-transform-produce loop that commits the consumed offsets in the transaction."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "copy", "enable.auto.commit": False, "isolation.level": "read_committed"}
     reader = Consumer(settings)
     place = TopicPartition("payments", 0, 0)
@@ -101,7 +101,7 @@ def copy_logs(data_dir: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Recreate the golden directory."""
+    """Run the workload on Apache Kafka, and copy its logs to the golden directory."""
     from client_compat.kafka.reference import ReferenceBroker
 
     with tempfile.TemporaryDirectory() as scratch, ReferenceBroker(Path(scratch) / "data") as kafka:

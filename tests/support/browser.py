@@ -22,7 +22,7 @@ ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-s
 
 @contextmanager
 def browser() -> Iterator[webdriver.Chrome]:
-    """Run Chromium while the context lasts."""
+    """Run headless Chromium while the context lasts; yield its driver."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: run `make setup`")
     program, driver = shutil.which(CHROMIUM), shutil.which(DRIVER)
     if program is None or driver is None:

@@ -91,7 +91,7 @@ class Certificates:
         return path
 
     def trust(self, store: Path, kind: str) -> None:
-        """Add the authority's certificate to a store as a trusted one."""
+        """Add the authority's certificate to a Java key store as a trusted certificate."""
         where = ("-keystore", str(store), "-storetype", kind, "-storepass", PASSWORD)
         _run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(self.ca), *where)
 

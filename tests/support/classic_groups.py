@@ -57,7 +57,7 @@ class GroupDriver:
         return Now(self.mono_ms, WALL_MS + self.mono_ms)
 
     def join(self, member_id: str = "", **changes: object) -> int:
-        """Send a JoinGroup; return its ticket."""
+        """Send a JoinGroup; return the ticket under which its response is stored in `answers`."""
         self._ids += 1
         joining_member = joining(**({"member_id": member_id, "new_member_id": f"m{self._ids}"} | changes))
         ticket = self._ticket()
@@ -119,7 +119,7 @@ class GroupDriver:
         return members
 
     def settle(self) -> None:
-        """Send a SyncGroup of every member, the leader's last."""
+        """Send a SyncGroup for every member; the leader's comes last."""
         members = [member.member_id for member in self.group.members]
         leader = self.group.leader_id
         for member_id in sorted(members, key=lambda one: one == leader):

@@ -75,7 +75,7 @@ def made(request: Request) -> EnvelopeResponse:
 
 
 class MemberInMemory(LinkHarness):
-    """A cluster broker with a scripted controller."""
+    """A cluster broker in memory whose requests to the controller are answered by a script."""
 
     async def begin(self, answer: Callable[[Request], Any], versions: dict[int, tuple[int, int]] | None = None) -> MemberInMemory:
         self.controller: AnsweringNode = await self.answering(CONTROLLER, answer, versions or {ApiKey.ENVELOPE: (0, 0)})

@@ -21,20 +21,20 @@ HOST = "127.0.0.1"
 
 
 class AnyConsole:
-    """The console of one broker or gateway."""
+    """Access to the console of a broker or a gateway."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     @property
     def url(self) -> str:
-        """The URL of the page."""
+        """The URL of the console's page."""
         return f"http://{HOST}:{self.port}/console"
 
     def answer(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Send a request; return status, headers by lower-case name, and body."""
+        """Send an HTTP request to the console; return status, headers by lower-case name, and body."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=20)
         connection.request(
             method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json", **(headers or {})}
@@ -52,14 +52,14 @@ class AnyConsole:
 
 
 class Console(AnyConsole):
-    """The console of one broker."""
+    """Access to the console of a broker."""
 
     def __init__(self, broker: InProcessBroker, port: int) -> None:
         super().__init__(port)
         self.broker = broker
 
     def client(self, client_id: str = "test") -> Client:
-        """Open a connection of the project's own blocking client to the broker."""
+        """Open a connection to the broker with the project's own blocking client."""
         return Client(HOST, self.broker.port, client_id=client_id)
 
 
@@ -85,7 +85,7 @@ def served_gateway(gateway: InProcessGateway) -> Iterator[AnyConsole]:
 
 @contextmanager
 def console() -> Iterator[Console]:
-    """Run a broker with its console."""
+    """Run a broker with its console, and yield access to the console."""
     clock = MovableClock()
     with InProcessBroker(clock=clock) as broker, served(broker, clock) as found:
         yield found

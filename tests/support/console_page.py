@@ -42,7 +42,7 @@ class ConsolePage:
         self.driver, self.room = driver, room
 
     def open(self, path: str, *, width: int = LARGE, dark: bool = False, host: str = "") -> None:
-        """Open a view with the given screen width, colour scheme and host name."""
+        """Open a view of the console at the given screen width, colour scheme and host name."""
         self.look(width=width, dark=dark)
         self.driver.get("about:blank")
         self.complaints()
@@ -57,7 +57,7 @@ class ConsolePage:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def pictures(self, name: str, *, height: int) -> None:
-        """Take screenshots: light, dark, and on a small screen."""
+        """Take screenshots of the page: light, dark, and at the width of a small screen."""
         self.picture(f"{name}-light", height=height)
         self.picture(f"{name}-dark", height=height, dark=True)
         self.picture(f"{name}-small", height=760, width=SMALL)
@@ -82,13 +82,13 @@ class ConsolePage:
         return shown
 
     def texts(self, css: str) -> list[str]:
-        """Return the texts of the matching elements, read at one moment."""
+        """Return the texts of the elements that match a CSS selector, read at one moment."""
         script = "return [...document.querySelectorAll(arguments[0])].map(each => each.innerText)"
         found: list[str] = self.driver.execute_script(script, css)
         return found
 
     def wait_for(self, text: str) -> None:
-        """Wait until the text is visible."""
+        """Wait until the page shows the text."""
         self.until(lambda: text in self.text, text)
 
     def until(self, holds: Callable[[], object], what: str) -> None:
@@ -132,13 +132,13 @@ class ConsolePage:
         self.until(lambda: self.driver.execute_script(shown), name)
 
     def give_token(self, token: str) -> None:
-        """Enter the token in the dialog."""
+        """Enter the console's token in the page's dialog."""
         self.until(lambda: self.driver.execute_script("return document.querySelector('dialog').open"), "the dialog")
         self.driver.find_element(ID, "ask-token").send_keys(token)
         self.find("dialog button", "Use it").click()
 
     def forget_token(self) -> None:
-        """Delete a token that was entered before."""
+        """Delete the token that the page has stored."""
         self.driver.get(self.room.url)
         self.driver.execute_script("sessionStorage.clear()")
 
@@ -156,21 +156,21 @@ class ConsolePage:
         self.driver.execute_script(script)
 
     def wait_for_held(self, *methods: str) -> None:
-        """Wait until responses to requests of these methods are held."""
+        """Wait until `hold` holds responses to requests of exactly these HTTP methods."""
         self.until(lambda: set(self.driver.execute_script("return held.map(each => each.method)")) == set(methods), "held responses")
 
     def release(self, method: str) -> None:
-        """Let the page see the held responses to requests of this method."""
+        """Give the page the held responses to requests of this HTTP method."""
         script = "held = held.filter(each => each.method !== arguments[0] || each.go())"
         self.driver.execute_script(script, method)
 
     def press(self, key: str) -> None:
-        """Press a key."""
+        """Press a key in the browser."""
         from selenium.webdriver.common.action_chains import ActionChains
 
         ActionChains(self.driver).send_keys(key).perform()
 
     def focused(self) -> str:
-        """Return the text of the focused element."""
+        """Return the text of the element that has the keyboard focus."""
         said: str = self.driver.execute_script("return document.activeElement.innerText ?? ''")
         return said

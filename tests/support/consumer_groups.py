@@ -102,19 +102,19 @@ class GroupsDriver:
     # --- the consumer protocol ------------------------------------------------------------------------------------------------
 
     def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatAnswer:
-        """Send one heartbeat. Raises Rejected."""
+        """Send one ConsumerGroupHeartbeat of a member, and return the response. Raises Rejected."""
         effects = self.machine.consumer_heartbeat(Heartbeat(group_id="g", member_id=member_id, epoch=epoch, **changes), self.now)
         answer, replies = effects.response
         self.take(effects.records, replies)
         return answer
 
     def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatAnswer:
-        """Send the first heartbeat of a member."""
+        """Send the first heartbeat of a member that subscribes to `topics`, and return the response."""
         fields: dict[str, Any] = {"topic_names": frozenset(topics), "rebalance_timeout_ms": 30_000, "owned": {}}
         return self.beat(member_id, 0, **(fields | changes))
 
     def refused(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
-        """Return the error of a heartbeat that must fail."""
+        """Send a heartbeat that must fail, and return its error."""
         try:
             answer = self.beat(member_id, epoch, **changes)
         except Rejected as rejected:

@@ -252,7 +252,7 @@ def plain(part: object, *, texts: bool) -> Any:
 
 
 def slots(part: object) -> list[str]:
-    """Return the fields of a struct; none for anything else."""
+    """Return the names of a struct's fields; none for any other value."""
     return [name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())] if is_struct(part) else []
 
 
@@ -325,7 +325,7 @@ def main() -> int:
 
 
 def report(sequence: Plan, judge: ControllerJudge, found: Difference, *, shrink: bool) -> None:
-    """Print a difference, and the fewest orders that lead to it."""
+    """Print a difference; with `shrink`, also the fewest orders that lead to it."""
     print(f"--- seed {sequence.seed}, {sequence.start}")
     if shrink:
         short = shrunk(sequence, judge, found.kind)

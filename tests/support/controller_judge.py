@@ -86,7 +86,7 @@ class Answer:
     faults: Sequence[str] = ()
 
     def decoded(self) -> list[MetadataRecord]:
-        """The decoded records."""
+        """The order's metadata records, decoded."""
         return [decode_record(record)[0] for record in self.records]
 
 
@@ -160,7 +160,7 @@ class ControllerJudge:
                 end.close()
 
     def carry_out(self, order: Order) -> Answer:
-        """Execute an order. Raises RuntimeError if the process gives no result."""
+        """Let Kafka's controller execute an order, and return the result. Raises RuntimeError if the process gives no result."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(as_json(order)) + "\n")
         self._process.stdin.flush()
@@ -185,7 +185,7 @@ class ControllerJudge:
 
 
 def as_json(order: Order) -> dict[str, Any]:
-    """Convert an order to the process's input."""
+    """Convert an order to a line of JSON, the input of the Java process."""
     match order:
         case Start(features, settings):
             return {"do": "start", "features": dict(features), "settings": dict(settings), "first": FIRST_OFFSET}

@@ -63,7 +63,7 @@ def some(random: Random, items: list[int], most: int = 99) -> list[int]:
 
 
 def topics(known: Known) -> list[TopicImage]:
-    """Return the topics by name, because Kafka chooses their ids."""
+    """Return the existing topics by name. (Their ids differ in each run, because Kafka chooses them.)"""
     return sorted(known.image.topics.values(), key=lambda topic: topic.name)
 
 
@@ -240,7 +240,7 @@ def leave(known: Known, broker_id: int) -> k63.BrokerHeartbeatRequest:
 
 
 def return_all(known: Known, random: Random) -> Iterator[Order]:
-    """Register and unfence every broker that is fenced or was never there."""
+    """Register and unfence every broker that is fenced or not registered."""
     for broker_id in BROKERS:
         broker = known.image.brokers.get(broker_id)
         if broker is None or (broker.in_controlled_shutdown and broker.fenced):

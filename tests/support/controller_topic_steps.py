@@ -154,7 +154,7 @@ def create_partitions(known: Known, random: Random) -> Iterator[Order]:
 
 
 def alter_partition(known: Known, random: Random) -> Iterator[Order]:
-    """Let a leader propose another ISR, sometimes with any possible mistake."""
+    """Let a leader propose another ISR with AlterPartition, sometimes with an invalid field."""
     found = a_partition(known, random)
     if found is None:
         return
@@ -179,7 +179,7 @@ def alter_partition(known: Known, random: Random) -> Iterator[Order]:
 
 
 def in_sync(random: Random, partition: PartitionRegistration) -> list[int]:
-    """Return some of the replicas, mostly with the leader."""
+    """Return some of the partition's replicas, mostly including the leader."""
     isr = some(random, list(partition.replicas))
     if partition.leader in partition.replicas and partition.leader not in isr and often(random, 90):
         isr.append(partition.leader)
@@ -200,13 +200,13 @@ def join_in_sync(known: Known, random: Random) -> Iterator[Order]:
 
 
 def is_there(known: Known, broker_id: int) -> bool:
-    """Return whether the broker may be in an ISR."""
+    """Return whether the broker is neither fenced nor in a controlled shutdown, so that it may be in an ISR."""
     broker = known.image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def elect_leaders(known: Known, random: Random) -> Iterator[Order]:
-    """Request elections."""
+    """Send an ElectLeaders request."""
     wanted: list[k43.TopicPartitions] | None = None
     if often(random, 70):
         wanted = [k43.TopicPartitions(each.name, some(random, sorted(each.partitions), 3)) for each in topics(known) if often(random, 60)]

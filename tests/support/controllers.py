@@ -30,7 +30,7 @@ CLUSTER_ID = "EJgV4vlvRp2rkrbxMwJ3xg"
 
 
 def directory(number: int) -> bytes:
-    """Return the id of a directory, not a reserved one."""
+    """Make a directory id from a number; it is none of the reserved ids."""
     return (number + 1000).to_bytes(16, "big")
 
 
@@ -61,7 +61,7 @@ class LiveController:
         return effects.response
 
     def write(self, *records: MetadataRecord) -> None:
-        """Apply records that no decision made."""
+        """Apply metadata records that are not the result of a decision."""
         self.state.carry_out(Effects(records, None), self.next_offset)
         self.log += records
 

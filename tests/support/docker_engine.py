@@ -155,7 +155,7 @@ def _make_stand_ins(tag: str) -> None:
 
 
 def _wheels_wanted(root: Path) -> list[str]:
-    """Return the requirements that the Dockerfile installs."""
+    """Return the requirements of all packages that the Dockerfile installs with pip."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
     chosen = re.findall(r"ottla-\*\.whl\)\[([a-z,]+)\]", (root / "Dockerfile").read_text())
     extras = [project["project"]["optional-dependencies"][name] for name in ",".join(chosen).split(",")]

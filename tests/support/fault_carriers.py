@@ -13,7 +13,7 @@ from tests.support.running_broker import HOST, RunningBroker
 
 
 class FaultyBroker(RunningBroker):
-    """A broker that applies fault rules itself."""
+    """A broker in this process that applies fault rules itself."""
 
     def __init__(self, data_dir: Path) -> None:
         super().__init__(data_dir, clock=MovableClock())

@@ -119,7 +119,7 @@ async def wait_until_async(condition: Callable[[], bool], what: str, timeout_s: 
 
 
 class Waiting:
-    """A request that waits for its response on its own connection."""
+    """A request that was sent on its own connection and whose response is not read yet."""
 
     def __init__(self, broker: RunningBroker, request: Message, version: int) -> None:
         self._client = broker.client()

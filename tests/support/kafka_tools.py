@@ -11,14 +11,14 @@ from client_compat.kafka.tools import Done, Tools
 
 
 class Bootstrap(Protocol):
-    """Anything with bootstrap servers."""
+    """The interface of a broker or cluster that has bootstrap servers."""
 
     @property
     def bootstrap(self) -> str: ...
 
 
 def good(done: Done) -> str:
-    """Assert that the tool succeeded, and return its output."""
+    """Assert that a finished tool succeeded, and return its output."""
     assert done.code == 0, f"{done.out}\n{done.err}"
     assert "Exception" not in done.err, done.err
     return done.out

@@ -103,7 +103,7 @@ class KraftController:
 
     @property
     def links(self) -> list[NodesEnd]:
-        """The connections to the controller."""
+        """The open connections of brokers to the controller."""
         return [link for link in self.node.connections if not link.transport.is_closing()]
 
     def write(self, *records: MetadataRecord) -> None:

@@ -74,7 +74,7 @@ def authenticate(client: Client, token: bytes, version: int = 2) -> SaslAuthenti
 
 
 def log_in(client: Client, token: bytes | None = None) -> SaslAuthenticateResponse:
-    """Authenticate by PLAIN."""
+    """Authenticate with SASL/PLAIN, with this token or by default valid credentials; return the last response."""
     handshake(client)
     return authenticate(client, plain() if token is None else token)
 

@@ -83,7 +83,7 @@ class LogBox:
         return self.log
 
     def crash(self, *, now_ms: int = NOW_MS) -> PartitionLog:
-        """Open the log again as after SIGKILL: nothing more is saved."""
+        """Open the log again as after SIGKILL: nothing that is not written yet is saved."""
         old = self.log
         old.release()
         return self.open(clean=False, recovery_point=old.recovery_point, log_start=old.log_start_offset, now_ms=now_ms)
@@ -100,7 +100,7 @@ class LogBox:
         return info
 
     def headers(self) -> list[BatchHeader]:
-        """Return every batch from the log's start, read as a replica reads."""
+        """Return the header of every batch from the log's start on, read as a replica reads the log."""
         found: list[BatchHeader] = []
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:

@@ -113,7 +113,7 @@ class MemberCluster:
         await self.all(member.start() for member in self.members.values())
 
     async def stop(self) -> None:
-        """Stop the running brokers one after the other."""
+        """Stop the cluster's running brokers one after the other."""
         for member in self.members.values():
             if member.broker is not None:
                 await self.done(member.stop())
@@ -168,7 +168,7 @@ class MemberCluster:
         self.clock.advance(max(1, min([end_ms, *due]) - now_ms))
 
     def all_timers(self) -> list[Timers]:
-        """Return the timers of all nodes."""
+        """Return the scheduled timers of all nodes in the cluster."""
         return [self.timers, *(member.broker.timers for member in self.members.values() if member.broker is not None)]
 
     # --- clients -----------------------------------------------------------------------------------------------------------------

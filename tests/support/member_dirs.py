@@ -89,7 +89,7 @@ def partition(topic_id: bytes, index: int, replicas: list[int], *, leader: int |
 
 
 def change(topic_id: bytes, index: int, **fields: object) -> PartitionChangeRecord:
-    """Make a change of a partition; fields that are not named stay."""
+    """Make a record that changes these fields of a partition; the other fields stay unchanged."""
     return PartitionChangeRecord(index, topic_id, **fields)  # type: ignore[arg-type]  # fields by name
 
 

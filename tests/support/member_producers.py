@@ -96,7 +96,7 @@ async def sent(cluster: MemberCluster, at: int, request: Message, version: int) 
 
 
 def offset_commit(offset: int) -> k08.OffsetCommitRequest:
-    """Make a commit of an offset of `t-0` without a member id."""
+    """Make an OffsetCommit request for partition `t-0`, without a member id."""
     topic = k08.OffsetCommitRequestTopic("t", partitions=[k08.OffsetCommitRequestPartition(0, offset)])
     return k08.OffsetCommitRequest(GROUP, topics=[topic])
 
@@ -110,7 +110,7 @@ async def committed_offset(cluster: MemberCluster, at: int) -> tuple[int, int]:
 
 
 def markers(broker: Member, place: TopicPartition) -> list[Marker]:
-    """Return all markers in the broker's replica, in order."""
+    """Return all transaction markers in the broker's replica of a partition, in offset order."""
     log = broker.partition(*place).log
     records = bytes(log.read(0, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records) if log.log_end_offset else b""
     found = [records[position : position + header.size_bytes] for position, header in split_batches(records) if header.is_control]
@@ -118,7 +118,7 @@ def markers(broker: Member, place: TopicPartition) -> list[Marker]:
 
 
 def outcomes(broker: Member, place: TopicPartition) -> list[tuple[ControlType | None, int]]:
-    """Return each marker's kind and coordinator epoch."""
+    """Return the kind (commit or abort) and coordinator epoch of each marker in the broker's replica, in offset order."""
     return [(marker.type, marker.coordinator_epoch) for marker in markers(broker, place)]
 
 

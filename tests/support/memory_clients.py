@@ -60,7 +60,7 @@ class MemoryClient(asyncio.Protocol):
         self.lost = True
 
     def write(self, data: bytes) -> None:
-        """Send bytes unchanged."""
+        """Send bytes unchanged to the broker."""
         self._transport.write(data)
 
     def send(self, request: Message, version: int) -> None:

@@ -47,7 +47,7 @@ class MemoryPersister:
         return held
 
     def let_go(self) -> None:
-        """Complete all pending reads and writes."""
+        """Complete all pending reads and writes of share state."""
         for held, key, state in self._held:
             self._put(key, state)
             held.set_result(None)
@@ -56,7 +56,7 @@ class MemoryPersister:
         self._held, self._held_reads = [], []
 
     def fail(self, code: ErrorCode) -> None:
-        """Fail all pending reads and writes."""
+        """Fail all pending reads and writes of share state with this error code."""
         for future in [held for held, _, _ in self._held] + [read for read, _ in self._held_reads]:
             future.set_exception(Rejected(code))
         self._held, self._held_reads = [], []

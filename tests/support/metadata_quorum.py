@@ -184,7 +184,7 @@ class MemoryQuorum:
         return b"".join(entry.data for entry in self.leader.entries if start <= entry.base_offset and entry.end_offset <= end)
 
     def wake(self) -> None:
-        """Answer the fetches that wait for new records."""
+        """Complete the pending fetches, which wait for new records."""
         for event in list(self._waiting):
             event.set()
 

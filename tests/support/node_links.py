@@ -18,7 +18,7 @@ from tests.support.simulation import settle
 
 
 class LinkHarness:
-    """A clock, timers and a network in memory. Make it on a running loop."""
+    """A virtual clock, timers and a network in memory for links to nodes. Create it on a running event loop."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -34,7 +34,7 @@ class LinkHarness:
         return NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=Random(1), client_id="broker-1")
 
     async def answering(self, node: Node, answer: Answer, versions: dict[int, tuple[int, int]]) -> AnsweringNode:
-        """Run a scripted node at the address of `node`."""
+        """Start a scripted node, which responds by `answer`, at the address of `node`."""
         return await AnsweringNode(self.network, node.host, node.port, answer, versions).start()
 
     async def pass_ms(self, ms: int) -> None:
@@ -42,6 +42,6 @@ class LinkHarness:
         await settle()
 
     async def outcome(self, call: asyncio.Task[Any]) -> Any:
-        """Return the result of a call, None while it is pending."""
+        """Return the result of a call over a link; None while the call is pending."""
         await settle()
         return None if not call.done() else (call.exception() or call.result())

@@ -18,7 +18,7 @@ TRIES = 200
 
 
 def find_server() -> str | None:
-    """Return the server's program, or None if it is not built."""
+    """Return the path of the versitygw program; None if it is not built."""
     built = ROOT / ".tools" / "versitygw"
     return str(built) if built.exists() else shutil.which("versitygw")
 

@@ -86,7 +86,7 @@ class ObserverHarness:
         raise AssertionError("that never came")
 
     async def pass_time(self, ms: int, step_ms: int = 20) -> None:
-        """Advance the time in steps."""
+        """Advance the time by `ms` milliseconds, in steps of `step_ms`."""
         await settle()
         for _ in range(ms // step_ms):
             self.clock.advance(step_ms)

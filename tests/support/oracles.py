@@ -30,7 +30,7 @@ _EARLIER_NAMES = {
 
 
 class Oracle(Protocol):
-    """A library that implements the protocol."""
+    """A library that implements Kafka's protocol, as a reference for our encoders and decoders."""
 
     name: str
 

@@ -62,7 +62,7 @@ class Draw(Random):
         return self.number % n
 
     def randbytes(self, n: int) -> bytes:
-        """Return a topic id."""
+        """Return the next of the topic ids that Kafka's controller chose, in place of random bytes."""
         return self.topic_ids.popleft() if self.topic_ids else bytes([7] * n)
 
 
@@ -107,7 +107,7 @@ class OttlasController:
 
     @property
     def voter(self) -> Any:
-        """A stand-in for `SoleVoter` with the part that handlers use."""
+        """A stand-in for `SoleVoter` with the part that request handlers use."""
         return SimpleNamespace(end_offset=self.end_offset, is_alone=False)
 
     def _answer(self, request: Message, version: int) -> Message:

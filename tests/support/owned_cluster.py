@@ -79,7 +79,7 @@ class ControllerHost:
 
     @property
     def image(self) -> MetadataImage:
-        """The committed metadata."""
+        """The metadata that the controller has committed."""
         return self.running.role.newest.image
 
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:

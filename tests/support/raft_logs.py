@@ -41,7 +41,7 @@ def open_metadata_log(files: Files, config: LogConfig | None = None, *, clean: b
 
 
 def batches(start: int, end: int, epoch: int = 1) -> bytes:
-    """Make batches of one record each."""
+    """Make batches of one record each for the offsets from `start` to before `end`."""
     return b"".join(build_batch([SimpleRecord(None, b"x" * 20, NOW_MS)], base_offset=n, leader_epoch=epoch) for n in range(start, end))
 
 

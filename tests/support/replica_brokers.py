@@ -153,7 +153,7 @@ class ReplicaBroker:
 
     @property
     def values(self) -> list[bytes]:
-        """Return the values of all records of the log."""
+        """Return the values of all records in the broker's log."""
         log, found = self.partition.log, []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
@@ -166,7 +166,7 @@ class ReplicaBroker:
 
     @property
     def segments(self) -> dict[str, bytes]:
-        """Return the bytes of the log's segments and leader epochs, by file name."""
+        """Return, by file name, the bytes of the broker's segments and of its leader epoch file."""
         names = (".log", "leader-epoch-checkpoint")
         files = self.files.nodes.items()
         return {
@@ -192,7 +192,7 @@ class Cluster:
 
     @property
     def state(self) -> Registration:
-        """The current metadata."""
+        """The current metadata of the cluster."""
         return self.controller.rules.state
 
     def endpoint_of(self, node: int) -> Node | None:
@@ -246,7 +246,7 @@ class Cluster:
         return data
 
     async def call(self, node: int, request: Message, version: int) -> Any:
-        """Return the broker's immediate response."""
+        """Send a request to the broker, and return the response, which must be immediate."""
         waiting = await self.send(node, request, version)
         await settle()
         return waiting()

@@ -124,7 +124,7 @@ class ReplicatedPartition:
     # --- actions -----------------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Advance the time, and do one random action."""
+        """Advance the time, and do one random action of the simulation."""
         rng = self.rng
         self.now_ms += rng.randint(0, 20)
         node = rng.choice(NODES)
@@ -152,7 +152,7 @@ class ReplicatedPartition:
             self.controller.elect(node)
 
     def start(self, node: int) -> None:
-        """Start a registered broker with all metadata."""
+        """Start a broker that is registered, with all metadata."""
         broker = self.running[node] = Broker(node, self.logs[node], self.controller.epochs)
         broker.brokers.own_epoch = self.controller.liveness[node].epoch
         broker.replica.min_in_sync_changed(self.min_in_sync, self.now_ms)
@@ -170,7 +170,7 @@ class ReplicatedPartition:
             self.logs[broker.node] = ListLog()
 
     def learn(self, broker: Broker) -> None:
-        """Apply the next record of the metadata."""
+        """Let a broker apply the next record of the metadata log."""
         if broker.seen == len(self.controller.records):
             return
         record = self.controller.records[broker.seen]

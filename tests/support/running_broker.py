@@ -38,7 +38,7 @@ class RunningBroker(InProcessBroker):
         self.files = UnsyncedFiles()
 
     def client(self, client_id: str | None = "test", *, port: int | None = None) -> Client:
-        """Open a connection of the project's own blocking client."""
+        """Open a connection to the broker with the project's own blocking client."""
         return Client(HOST, port or self.port, client_id=client_id)
 
     def start(self) -> RunningBroker:

@@ -37,7 +37,7 @@ class SecureKafka(NamedTuple):
 
 
 def certificates(directory: Path) -> Certificates:
-    """Make the certificates, issued by their own authority."""
+    """Make PEM files with certificates of a new authority, in `directory`."""
     authority = trustme.CA()
     directory.mkdir(parents=True, exist_ok=True)
     files = Certificates(directory / "ca.pem", directory / "server.pem", directory / "client.pem")
@@ -52,7 +52,7 @@ def certificates(directory: Path) -> Certificates:
 
 @contextmanager
 def secure_kafka(directory: Path) -> Iterator[SecureKafka]:
-    """Run a node while the context lasts. Raises `KafkaMissing`."""
+    """Run a secured Apache Kafka node while the context lasts. Raises `KafkaMissing`."""
     files = certificates(directory / "tls")
     settings: dict[str, str] = {}
     reference = ReferenceBroker(directory / "kafka", settings)

@@ -97,19 +97,19 @@ class ShareMember:
         return ShareFetchRequest(**(fields | changes))
 
     def fetch(self, given: list[Given] | None = None, **changes: Any) -> ShareFetchResponse:
-        """Send a fetch and return its response."""
+        """Send a ShareFetch in the share session, and return its response."""
         response: ShareFetchResponse = self.client.call(self.request(given, **changes), version=self.version)
         if response.error_code == 0 and self.epoch >= 0:
             self.epoch += 1
         return response
 
     def begin(self, **changes: Any) -> None:
-        """Send a fetch that waits for a minute."""
+        """Send a ShareFetch that waits for records for up to a minute, without reading its response."""
         self.client.send(self.request(max_wait_ms=60_000, **changes), self.version)
         self.epoch += 1
 
     def end(self) -> ShareFetchResponse:
-        """Return the response of the fetch that was begun."""
+        """Read the response to the ShareFetch that `begin` sent."""
         response: ShareFetchResponse = decode_response(ApiKey.SHARE_FETCH, self.version, self.client.read_frame())[1]
         return response
 
@@ -117,7 +117,7 @@ class ShareMember:
         return self.fetch(forgotten_topics_data=[ForgottenTopic(self.topic_id, list(partitions))])
 
     def acknowledge(self, *given: Given, partition: int = 0, **changes: Any) -> ShareAcknowledgeResponse:
-        """Acknowledge records in the session."""
+        """Send a ShareAcknowledge for the partition in the share session, and return its response."""
         batches = [AcknowledgementBatch(*one) for one in given]
         fields: dict[str, Any] = {
             "group_id": self.group_id,
@@ -140,6 +140,6 @@ def acquired(response: ShareFetchResponse) -> list[tuple[int, int, int]]:
 
 
 def acknowledged(response: ShareAcknowledgeResponse) -> list[int]:
-    """Return the error of each partition."""
+    """Return the error code of each partition in the response."""
     assert response.error_code == 0, response.error_code
     return [partition.error_code for topic in response.responses for partition in topic.partitions]

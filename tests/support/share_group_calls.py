@@ -41,7 +41,7 @@ def prepare(client: Client, partitions: int = 2) -> bytes:
 
 
 def beat(client: Client, member_id: str = "m", epoch: int = 0, **changes: Any) -> ShareGroupHeartbeatResponse:
-    """Send a heartbeat; the first one subscribes to the topic."""
+    """Send a ShareGroupHeartbeat. The first one, with epoch 0, subscribes to topic "t"."""
     names = ["t"] if epoch == 0 else None
     fields: dict[str, Any] = {"group_id": "g", "member_id": member_id, "member_epoch": epoch, "subscribed_topic_names": names}
     return client.call(ShareGroupHeartbeatRequest(**(fields | changes)))
@@ -70,7 +70,7 @@ def described(client: Client, group_id: str = "g", **changes: Any) -> DescribedG
 
 
 def offsets(client: Client, topics: Any = None, *, group_id: str = "g", version: int = 1) -> DescribeShareGroupOffsetsResponseGroup:
-    """Describe the group's offsets."""
+    """Send DescribeShareGroupOffsets for the group, and return the response."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, topics)])
     (group,) = client.call(request, version).groups
     return group

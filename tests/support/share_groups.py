@@ -54,7 +54,7 @@ class ShareDriver:
         return kinds
 
     def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatAnswer:
-        """Send one heartbeat. Raises Rejected."""
+        """Send one ShareGroupHeartbeat of a member, and return the response. Raises Rejected."""
         beat = ShareHeartbeat(group_id="g", member_id=member_id, epoch=epoch, **changes)
         effects = self.machine.shares.heartbeat(beat, self.now)
         answer, self.last = effects.response
@@ -62,7 +62,7 @@ class ShareDriver:
         return answer
 
     def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatAnswer:
-        """Send the first heartbeat of a member."""
+        """Send the first heartbeat of a member that subscribes to `topics`, and return the response."""
         return self.beat(member_id, 0, topic_names=frozenset(topics), **changes)
 
     def initialized(self) -> None:
@@ -83,7 +83,7 @@ class ShareDriver:
                 self.beat(member_id, self.member(member_id).epoch)
 
     def refused(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
-        """Return the error of a heartbeat that must fail."""
+        """Send a heartbeat that must fail, and return its error."""
         try:
             answer = self.beat(member_id, epoch, **changes)
         except Rejected as rejected:

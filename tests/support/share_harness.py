@@ -83,7 +83,7 @@ class ShareHarness:
         return self.fetches.fetch(ShareFetch(**(fields | changes)), self.on_closed)
 
     def results(self, **changes: Any) -> list[FetchResult]:
-        """Return the results of a fetch that does not wait."""
+        """Fetch from the share partitions without waiting, and return the results."""
         results = self.fetch(**changes)
         assert isinstance(results, dict), "the fetch waits"
         return list(results.values())
@@ -92,13 +92,13 @@ class ShareHarness:
         return [TopicPartition(TOPIC_ID, index) for index in range(partitions)]
 
     def begin(self, **changes: Any) -> asyncio.Task[Results]:
-        """Start a fetch that waits for at most a second."""
+        """Start a fetch from the share partitions that waits for up to a second; return its task."""
         waiting = self.fetch(**({"max_wait_ms": 1_000} | changes))
         assert isinstance(waiting, Awaitable), waiting
         return asyncio.ensure_future(waiting)
 
 
 def acquired(results: Results | Awaitable[Results]) -> list[tuple[int, int, int]]:
-    """Return the acquired ranges of all partitions."""
+    """Return (first offset, last offset, delivery count) of the acquired ranges of all partitions."""
     assert isinstance(results, dict), "the fetch waits"
     return [(first, last, count) for result in results.values() for first, last, count in result.acquired]

@@ -191,7 +191,7 @@ class SharedPartition:
             self.writes.append(Write(self.partition.to_write(update.batches), update, member, acknowledged))
 
     def finish_write(self) -> None:
-        """Let the oldest pending write succeed or fail."""
+        """Let the oldest pending write of share state succeed or fail."""
         if not self.writes:
             return
         write = self.writes.pop(0)
@@ -287,7 +287,7 @@ class SharedPartition:
             self.existing = {offset for offset in self.existing if offset >= self.log_start}
 
     def compact(self) -> None:
-        """Remove a batch from the log."""
+        """Remove a random batch from the log, as compaction or deletion does."""
         if len(self.log) > 2:
             base, last = self.log.pop(self.random.randrange(1, len(self.log) - 1))
             self.existing -= set(range(base, last + 1))

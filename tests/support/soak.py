@@ -254,7 +254,7 @@ def live(days: int, ticks_a_day: int, print_line: Callable[[str], object]) -> tu
 
 
 def table(first: Mapping[str, Held], last: Mapping[str, Held]) -> str:
-    """Return all counts as text, after the first day and at the end."""
+    """Return a table of all object counts, after the first day and at the end."""
     rows = [f"{'':12}{'':32}{'first day':>12}{'end':>12}"]
     for node, held in first.items():
         rows += [f"{node:12}{kind:32}{count:>12,}{last[node][kind]:>12,}" for kind, count in held.items()]
@@ -262,7 +262,7 @@ def table(first: Mapping[str, Held], last: Mapping[str, Held]) -> str:
 
 
 def main() -> int:
-    """Run `make soak`; return 1 if anything grew."""
+    """Run `make soak`; return the exit code 1 if a node holds more objects than permitted."""
     parser = argparse.ArgumentParser(description="A week of a small busy cluster on movable clocks")
     parser.add_argument("--days", type=int, default=WEEK_DAYS)
     parser.add_argument("--ticks", type=int, default=TICKS_A_DAY, help="ticks of a day, at least 8")

@@ -38,7 +38,7 @@ RECORDS, RECORD_BYTES = 20, 200
 
 
 class Unanswered(AssertionError):
-    """A request did not succeed in time."""
+    """A request got no successful response in time."""
 
 
 class SoakClients:

@@ -54,7 +54,7 @@ class StreamsDriver:
         """The kinds of records that the last operation wrote, with a minus for a tombstone."""
 
     def configure(self, **changes: Any) -> None:
-        """Change settings of the groups."""
+        """Change the broker's settings of streams groups."""
         self.config = replace(self.config, streams=replace(self.config.streams, **changes))
 
     @property
@@ -69,7 +69,7 @@ class StreamsDriver:
         return self.group.members[member_id]
 
     def take(self, records: Sequence[GroupRecord]) -> None:
-        """Append and apply records."""
+        """Append the records of an operation to the log, and apply them."""
         self.kinds = []
         for record in records:
             key, value = encode_record(record)
@@ -79,7 +79,7 @@ class StreamsDriver:
             self.kinds.append(type(record.key).__name__.removesuffix("Key").removeprefix("StreamsGroup") + ("" if value else "-"))
 
     def beat(self, member_id: str, epoch: int, **changes: Any) -> StreamsHeartbeatAnswer:
-        """Send one heartbeat. Raises Rejected."""
+        """Send one StreamsGroupHeartbeat of a member, and return the response. Raises Rejected."""
         fields: dict[str, Any] = {"group_id": "g", "member_id": member_id, "member_epoch": epoch}
         beat = StreamsGroupHeartbeatRequest(**(fields | changes))
         effects = self.machine.streams.heartbeat(beat, "c", "/h", self.now)
@@ -107,7 +107,7 @@ class StreamsDriver:
         raise AssertionError("the group does not come to rest")
 
     def refused(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
-        """Return the error of a heartbeat that must fail."""
+        """Send a heartbeat that must fail, and return its error."""
         try:
             answer = self.beat(member_id, epoch, **changes)
         except Rejected as rejected:
@@ -115,7 +115,7 @@ class StreamsDriver:
         raise AssertionError(f"the heartbeat was accepted: {answer}")
 
     def pass_ms(self, delta_ms: int) -> None:
-        """Advance the time and process the deadlines that come."""
+        """Advance the time by `delta_ms`, and process the groups' deadlines that are reached."""
         self.mono_ms += delta_ms
         self.take(self.machine.expire_members("g", self.now).records)
 
@@ -123,7 +123,7 @@ class StreamsDriver:
         return {member_id: member.assigned for member_id, member in self.group.members.items()}
 
     def restart(self) -> None:
-        """Continue with a coordinator that has loaded the group from its log."""
+        """Continue with a new coordinator that has loaded the group from its log."""
         self.machine = self._loaded()
         self.machine.on_loaded(self.now)
 

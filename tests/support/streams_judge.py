@@ -28,7 +28,7 @@ INTERNAL = ("r1", "r2", "r3", "r4", "r5")
 
 @dataclass(frozen=True)
 class Group:
-    """The input of an assignment."""
+    """The input of a task assignment: the members, their tasks and the topology."""
 
     members: dict[str, MemberSpec]
     subtopologies: dict[str, ConfiguredSubtopology]
@@ -96,7 +96,7 @@ def _offsets(random: Random) -> dict[tuple[str, int], int]:
 
 
 def kafkas_answers(questions: Iterable[Group | Application]) -> list[dict[str, Any]]:
-    """Return Kafka's answers. Raises `KafkaMissing`."""
+    """Return the answers of Kafka's own code to the questions, in order. Raises `KafkaMissing`."""
     lines = "".join(json.dumps(_order(question)) + "\n" for question in questions)
     classes = compiled("StreamsJudge")
     with tempfile.TemporaryDirectory() as directory:
@@ -127,7 +127,7 @@ def _order(question: Group | Application) -> dict[str, Any]:
 
 
 def as_lists(tasks: Tasks) -> dict[str, list[int]]:
-    """Return tasks as Kafka's answers have them."""
+    """Convert tasks to the form that they have in Kafka's answers."""
     return dict(sorted_tasks(tasks))
 
 

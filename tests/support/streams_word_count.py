@@ -39,7 +39,7 @@ class WordCount:
             create_topic(bootstrap, topic, PARTITIONS, replicas=replicas)
 
     def standby_replicas(self, count: int) -> None:
-        """Set the group's number of standby replicas."""
+        """Set the streams group's number of standby replicas."""
         host, port = self.bootstrap.split(",")[0].split(":")
         with Client(host, int(port)) as client:
             configure(client, self.name, streams__num__standby__replicas=str(count))

@@ -24,7 +24,7 @@ def read_back(kind: TableFormat, directory: Path, table: str) -> list[dict[str, 
 
 
 def listed(kind: TableFormat, directory: Path, table: str) -> list[str]:
-    """Return the files of a table's present version."""
+    """Return the paths of the data files in the table's current version."""
     root = directory / table
     match kind:
         case TableFormat.PARQUET:

@@ -65,7 +65,7 @@ def describe_tokens(client: Client, *owners: str, version: int = 3) -> DescribeD
 
 
 def log_in_by_token(client: Client, token_id: str, proof: bytes, mechanism: str = "SCRAM-SHA-256") -> SaslAuthenticateResponse:
-    """Authenticate with a token; return the last response."""
+    """Authenticate with a delegation token over SCRAM; return the last response."""
     name = "sha256" if mechanism == "SCRAM-SHA-256" else "sha512"
     scram = ScramClient(token_id, base64.b64encode(proof).decode(), name, ",tokenauth=true")
     handshake(client, mechanism)

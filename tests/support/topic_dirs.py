@@ -94,16 +94,16 @@ class TopicDir:
         return self.partitions.get(topic, index).append(batch).first_offset
 
     def write(self, records: Sequence[MetadataRecord]) -> None:
-        """Append any records to the metadata log."""
+        """Append these records to the metadata log, without a decision of the controller."""
         self.controller.active.begin(lambda _: Effects(records, None))
         self.controller.voter.sync()
 
     def crash(self) -> None:
-        """Release descriptors and the lock without writing anything."""
+        """Stop as a crash does: release file descriptors and the directory's lock without writing anything."""
         self._release(clean=False)
 
     def close(self) -> None:
-        """Stop cleanly."""
+        """Stop the data directory's services cleanly."""
         self._release(clean=True)
 
     def _release(self, *, clean: bool) -> None:

@@ -55,7 +55,7 @@ class Transactional:
     epoch: int = -1
 
     def init(self) -> Transactional:
-        """Get a new epoch; wait until the previous transaction has ended."""
+        """Send InitProducerId to get the next producer epoch; wait until the previous transaction has ended."""
         if not self.broker.call(lambda broker: broker.services.txns.shards.exist):
 
             async def create() -> None:
@@ -71,7 +71,7 @@ class Transactional:
         return self
 
     def add(self, *partitions: tuple[str, int]) -> ErrorCode:
-        """Send AddPartitionsToTxn."""
+        """Send AddPartitionsToTxn for the partitions."""
         return on_service(
             self.broker,
             lambda broker: broker.services.txns.add_partitions(
@@ -80,7 +80,7 @@ class Transactional:
         )
 
     def end(self, *, commit: bool) -> ErrorCode:
-        """Send EndTxn; continue in the epoch of the response."""
+        """Send EndTxn, and adopt the producer epoch of its response."""
         answer: Answer = on_service(
             self.broker,
             lambda broker: broker.services.txns.end_txn(
@@ -92,7 +92,7 @@ class Transactional:
         return answer.error
 
     def batch(self, sequence: int, *values: bytes, epoch: int | None = None) -> bytes:
-        """Make a transactional batch."""
+        """Make a batch of the producer's transaction."""
         return build_batch(
             [SimpleRecord(None, value, Clock().now_ms()) for value in values or (b"x",)],
             producer_id=self.producer_id,
@@ -173,7 +173,7 @@ def committed_values(client: Client, topic: str = "t", *, index: int = 0, start:
 
 
 def latest(client: Client, *, committed: bool, topic: str = "t", index: int = 0) -> int:
-    """Return the end offset from ListOffsets."""
+    """Return the partition's end offset from ListOffsets: with `committed`, the last stable offset, else the high watermark."""
     topics = [ListOffsetsTopic(topic, [ListOffsetsPartition(index, -1, -1)])]
     response = client.call(ListOffsetsRequest(-1, int(committed), topics))
     offset: int = response.topics[0].partitions[0].offset

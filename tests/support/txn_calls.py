@@ -49,14 +49,14 @@ class Holder:
         return error
 
     def end(self, *, commit: bool, version: int = 4) -> EndTxnResponse:
-        """Send EndTxn, without adopting the epoch of the response."""
+        """Send EndTxn and return the response, without adopting its producer epoch."""
         response: EndTxnResponse = self.client.call(
             EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit), version=version
         )
         return response
 
     def describe(self) -> TransactionState:
-        """Return the response of DescribeTransactions."""
+        """Return the state of the transactional id according to DescribeTransactions."""
         (state,) = self.client.call(DescribeTransactionsRequest([self.transactional_id])).transaction_states
         assert isinstance(state, TransactionState)
         return state

@@ -34,7 +34,7 @@ def verification(directory: Path, program: Program, *names: str, **changes: Any)
 
 
 def results(directory: Path, program: Program, *names: str, **changes: Any) -> dict[str, Result]:
-    """Return the result of each scenario; the calm run must succeed."""
+    """Run the scenarios, and return their results by name; the run without faults must succeed."""
     calm, *found = verification(directory, program, *names, **changes).run()
     assert calm.standing is Standing.HELD, calm.breaches
     assert [each.name for each in found] == [each.name for each in SCENARIOS if each.name in names]
@@ -42,16 +42,16 @@ def results(directory: Path, program: Program, *names: str, **changes: Any) -> d
 
 
 def standings(directory: Path, program: Program, *names: str) -> dict[str, Standing]:
-    """Return each scenario's standing: whether the guarantee held."""
+    """Return each scenario's standing, which says whether the guarantee held."""
     return {name: result.standing for name, result in results(directory, program, *names).items()}
 
 
 def broken(directory: Path, program: Program, *names: str) -> dict[str, list[Guarantee]]:
-    """Return the guarantees that did not hold in each scenario."""
+    """Return, by scenario, the guarantees that did not hold."""
     return {name: [breach.guarantee for breach in result.breaches] for name, result in results(directory, program, *names).items()}
 
 
 def stage(directory: Path, program: Program, **changes: Any) -> Stage:
-    """Return a stage, on which a scenario runs a program."""
+    """Return a `Stage`: the directory and time limits with which a scenario runs a program."""
     terms: dict[str, Any] = {"timeout_s": TERMS.timeout_s, "restarts": TERMS.restarts, "late_ms": TERMS.late_ms}
     return Stage(program, directory, Terms(**(terms | changes)))

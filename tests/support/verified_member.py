@@ -49,7 +49,7 @@ Take = Callable[[int, int, int, list[bytes]], None]
 
 @dataclass
 class Member:
-    """The program's membership of a consumer group."""
+    """The membership of this program in a consumer group of the classic protocol."""
 
     link: Link
     topic: str = field(default_factory=lambda: os.environ["OTTLA_INPUT"])
@@ -101,7 +101,7 @@ class Member:
         return max(0, int(found))
 
     def commit(self, partition: int, offset: int) -> None:
-        """Commit an offset; a member that was expelled ignores the error."""
+        """Commit an offset; ignore the error if this member is no longer in the group."""
         topics = [OffsetCommitRequestTopic(self.topic, partitions=[OffsetCommitRequestPartition(partition, offset)])]
         request = OffsetCommitRequest(GROUP, self.generation, self.member_id, topics=topics)
         try:
@@ -128,7 +128,7 @@ class Store:
     directory: Path = field(default_factory=lambda: Path(os.environ["OTTLA_WORK_DIR"]))
 
     def position(self, partition: int) -> int:
-        """Return the offset after the last effect."""
+        """Return the stored position of the partition: the offset after the last stored effect."""
         return int(self._read(partition)["position"])
 
     def apply(self, partition: int, begin: int | None, end: int, values: list[str]) -> None:
@@ -142,7 +142,7 @@ class Store:
         new.replace(self._path(partition))
 
     def effects(self) -> list[str]:
-        """Return all effects."""
+        """Return all stored effects."""
         return [effect for partition in range(PARTITIONS) for effect in self._read(partition)["effects"]]
 
     def _path(self, partition: int) -> Path:

@@ -73,7 +73,7 @@ class Link:
             raise
 
     def forget(self) -> None:
-        """Forget leaders and coordinators; ask another broker next."""
+        """Discard the known leaders and coordinators, and use another bootstrap broker next."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()
@@ -167,7 +167,7 @@ class Writer:
         return self
 
     def write(self, partition: int, values: Sequence[bytes]) -> None:
-        """Write one batch; retry until there is a response."""
+        """Write one batch of records to the partition; send it again until there is a response."""
         if self.transactional_id is not None and self.version < 2:
             self._add(partition)
         self.link.ask(self.request(partition, values), PRODUCE_BY_NAME if self.version >= 2 else PRODUCE_BY_NAME - 1, produced)
@@ -215,12 +215,12 @@ class _Error:
 
 
 def added(answer: Any) -> _Error:
-    """Return the part of an AddPartitionsToTxn response with the error code."""
+    """Return the partition's error in a response to AddPartitionsToTxn of version 3 or lower."""
     return _Error(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
 
 def produced(answer: Any) -> Any:
-    """Return the part of a Produce response with the error code."""
+    """Return the partition's part of a Produce response, which contains the error code."""
     return answer.responses[0].partition_responses[0]
 
 
@@ -292,7 +292,7 @@ def varying(options: argparse.Namespace) -> int:
 
 
 def alike(options: argparse.Namespace) -> int:
-    """Write the same value again and again."""
+    """Write records that all have the same value."""
     writer = Writer(Link(options.timeout))
     for partition, values in batches():
         writer.write(partition, [b"same"] * len(values))
@@ -359,18 +359,18 @@ def _again(writer: Writer, chunk: Sequence[tuple[int, list[bytes]]]) -> None:
 
 
 def nothing(_: argparse.Namespace) -> int:
-    """Succeed without writing anything."""
+    """Exit successfully without writing any record."""
     return 0
 
 
 def fails(_: argparse.Namespace) -> int:
-    """End with code 3, and with coloured output."""
+    """Exit with code 3 after coloured output."""
     print("\x1b[31mno such luck\x1b[0m", file=sys.stderr)
     return 3
 
 
 def fails_once(options: argparse.Namespace) -> int:
-    """Fail at the first start, before writing anything."""
+    """Fail at the first start before writing anything, and succeed after a restart."""
     marker = Path(os.environ["OTTLA_WORK_DIR"]) / "failed"
     if marker.exists():
         return idempotent(options)
@@ -390,7 +390,7 @@ def hangs(_: argparse.Namespace) -> int:
 
 
 def leaves_a_child(options: argparse.Namespace) -> int:
-    """Succeed, but leave a child behind that never ends."""
+    """Exit successfully, but leave a child process running that never ends."""
     child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     Path(os.environ["OTTLA_WORK_DIR"], "pids").write_text(str(child.pid))
     code = idempotent(options)

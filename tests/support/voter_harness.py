@@ -104,7 +104,7 @@ class VoterHarness:
         self.open_log()
 
     def format_dynamic(self, directory_id: bytes = ME.directory_id, node_id: int = 1) -> None:
-        """Format the directory as `--standalone` does."""
+        """Format the voter's directory as `ottla format --standalone` does."""
         voters = VotersRecord(0, [Voter(node_id, directory_id, [AT], KRaftVersionFeature(0, 1))])
         data = b"".join(write_snapshot(Snapshot(0, [], 1, voters), 0, LEVEL, 0))
         self.files.write(DIRECTORY / SnapshotId(0, 0).file_name, data, sync=True)
@@ -133,7 +133,7 @@ class VoterHarness:
         await settle()
 
     async def answer(self, request: FetchRequest) -> Any:
-        """Return the response to a request; None if it is delayed."""
+        """Return the voter's response to a Fetch request; None while the response is delayed."""
         answer = self.serving.fetch(request)
         if not hasattr(answer, "__await__"):
             return answer

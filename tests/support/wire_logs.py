@@ -29,7 +29,7 @@ def run_of_batches(shapes: Iterable[tuple[int, int, int]]) -> list[bytes]:
 
 
 def segment(start: int, end: int, **changes: int) -> WireSegment:
-    """Return the offsets from `start` to before `end` as one segment."""
+    """Return the offsets from `start` to before `end` of the partition as one range (`WireSegment`)."""
     (whole,) = ranges_of(ADDRESS, Span("t", 0, start, end, False, 1), 1 << 60)
     for name, value in changes.items():
         object.__setattr__(whole, name, value)
