@@ -257,7 +257,8 @@ class _Reader:
         return Stop(position, left, reason, torn=part.ends_log and reason == _REASONS[CUT])
 
     def _is_whole_but_for_its_length(self, position: int, left: int) -> bool:
-        """Return whether the remaining `left` bytes are one batch by its CRC: then its length field is damaged, and nothing is torn."""
+        """Return whether the remaining `left` bytes from `position` on are exactly one batch with a correct CRC. Then only the batch's
+        length field is damaged, and the bytes are not a torn write."""
         if not HEADER_BYTES <= left <= BATCH_BYTES_MAX:
             return False
         data = self._file.read_at(position, left)

@@ -79,7 +79,8 @@ class _Bytes:
         return value if value < 0x8000 else value - 0x10000
 
     def step(self, at: int, limit: int, max_length: int, whole: bool) -> int:
-        """Return the length of the batch at `at`, or -1 minus a verdict if there is no valid one."""
+        """Return the length of the batch at `at`. If there is no valid batch, return -1 - v, where v is the verdict, such as MORE or
+        CUT."""
         left = self.end - at
         if left < 12:
             return -1 - (CUT if self.end == limit else MORE)

@@ -31,7 +31,7 @@ LEVEL = 30
 
 
 class HeldThreads(Executor):
-    """Threads that do their work when the test calls `go`, or at once while nothing is held back."""
+    """A stand-in for a thread pool. While `holds` is True, work is done when the test calls `go`; otherwise at once."""
 
     def __init__(self) -> None:
         self.holds = False

@@ -98,7 +98,7 @@ def settled(probe: Probe, group: str) -> dict[str, int]:
 
 
 def kept(given: Sequence[TaskIds], target: Sequence[TaskIds]) -> list[TaskIds]:
-    """Return the assigned tasks that the target has, too."""
+    """Return the tasks that are in both `given` and `target`."""
     wanted = {one.subtopology_id: set(one.partitions) for one in target}
     left = [TaskIds(one.subtopology_id, sorted(wanted.get(one.subtopology_id, set()) & set(one.partitions))) for one in given]
     return [one for one in left if one.partitions]
