@@ -1,4 +1,4 @@
-"""Kafka's error codes: the numbers of `org.apache.kafka.common.protocol.Errors` (4.1), which never change their meaning.
+"""Kafka's error codes: the numbers of `org.apache.kafka.common.protocol.Errors` (4.4), which never change their meaning.
 
 A code is retriable if Kafka's client raises a `RetriableException` for it.
 """
@@ -146,6 +146,8 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
 
     @classmethod

@@ -9,8 +9,9 @@ def test_numbers_names_and_retriability_are_those_of_kio() -> None:
     from kio.schema.errors import ErrorCode as Theirs
 
     ours = {code.name: (int(code), code.retriable) for code in ErrorCode}
-    of_4_4 = {"CONTROLLER_ID_NOT_REGISTERED": (136, False)}  # kio has the codes of 4.3
-    assert ours == {code.name.upper(): (int(code), code.retriable) for code in Theirs} | of_4_4
+    of_4_4 = ("GROUP_DELETION_FAILED", "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED", "CONTROLLER_ID_NOT_REGISTERED")
+    since_4_4 = {name: (134 + at, False) for at, name in enumerate(of_4_4)}  # kio has the codes of 4.3
+    assert ours == {code.name.upper(): (int(code), code.retriable) for code in Theirs} | since_4_4
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS])
