@@ -45,12 +45,14 @@ class InvalidConfig(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """A check of parsed values. `problem` returns what is wrong with a value, in the words of Kafka's validators, or None."""
+    """A check of parsed values. `allows` and `problem` take a value; `problem` returns what is wrong with it, in the words of Kafka's
+    validators, or None.
+    """
 
     problem: Callable[[Value], str | None]
 
     def allows(self, value: Value) -> bool:
-        """Return whether the value is valid."""
+        """Return whether this validator accepts `value`."""
         return self.problem(value) is None
 
 
@@ -92,11 +94,13 @@ class ConfigKey(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value must not appear in responses and log lines."""
+        """Whether the key's value must not appear in responses and log lines: the key is a password."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """Return the typed value of `text`. Raises InvalidConfig."""
+        """Return `text` as a value of this key's type. Raises InvalidConfig if it is not of the type, or the validator rejects
+        the value.
+        """
         value = self._typed(text.strip())
         problem = None if self.validator is None else self.validator.problem(value)
         if problem is not None:
@@ -160,7 +164,7 @@ def between(low: float, high: float) -> Validator:
 
 
 def one_of(*choices: str) -> Validator:
-    """Return a validator that accepts one of the choices."""
+    """Return a validator that accepts a text that is equal to one of `choices`."""
     return validator(lambda value: value in choices, "String must be one of: " + ", ".join(choices))
 
 
@@ -187,5 +191,5 @@ def any_of(validators: Sequence[Validator]) -> Validator:
 
 
 def exactly(value: Value) -> Validator:
-    """Return a validator that accepts only this value."""
+    """Return a validator that accepts only `value`."""
     return validator(lambda found: found == value, f"Value must be {render(value)}")

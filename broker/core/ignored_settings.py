@@ -145,8 +145,8 @@ IGNORED_NAMES: Final = _DEFINED | _NOT_DEFINED
 
 
 def is_defined(name: str) -> bool:
-    """Return whether Kafka 4.4 defines `name`, one of the ignored settings. As in Kafka, a setting that it does not define can be set
-    freely while a broker runs.
+    """Return whether Kafka 4.4 defines the setting `name`, one of those that this broker ignores. Settings that Kafka does not define can
+    be set freely while a broker runs, as in Kafka.
     """
     return name in _DEFINED
 

@@ -33,7 +33,9 @@ def _remembered(name: str, partition_count: int) -> int:
 
 
 def fetcher_of(topic: str, partition: int, fetchers: int) -> int:
-    """Return which of the `num.replica.fetchers` fetchers fetches a partition (KAFKA AbstractFetcherManager.getFetcherId)."""
+    """Return the index, below `fetchers` (num.replica.fetchers), of the replica fetcher that fetches the partition (KAFKA
+    AbstractFetcherManager.getFetcherId).
+    """
     return _positive((31 * string_hash(topic) + partition) & 0xFFFFFFFF) % fetchers
 
 

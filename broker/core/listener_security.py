@@ -20,37 +20,39 @@ class ListenerSecurity:
         self._prefix = f"listener.name.{listener.lower()}."
 
     def value(self, name: str) -> Value:
-        """Return the value in force: that of the listener, else that of the broker, else the default."""
+        """Return the typed value in force of the setting `name`: that of the listener, else that of the broker, else the
+        setting's default.
+        """
         for given in (self._prefix + name, name):
             if given in self._given:
                 return self._given[given]
         return SECURITY_KEYS[name].default
 
     def text(self, name: str) -> str | None:
-        """Return a value as text, or None if it is not set or empty."""
+        """Return the value in force of the setting `name` (see `value`) as text, or None if it is None or empty."""
         value = self.value(name)
         return None if value is None or value == "" else str(value)
 
     def number(self, name: str) -> int:
-        """Return a value that is a number."""
+        """Return the value in force of the setting `name` (see `value`), which must be of a whole-number type."""
         value = self.value(name)
         assert isinstance(value, int)
         return value
 
     def items(self, name: str) -> tuple[str, ...]:
-        """Return a value that is a list."""
+        """Return the value in force of the setting `name` (see `value`), which must be a list, as a tuple of its items."""
         value = self.value(name)
         assert isinstance(value, tuple)
         return value
 
     def is_given(self, name: str) -> bool:
-        """Return whether the setting is given, for the listener or for the whole broker."""
+        """Return whether the setting `name` was set, for this listener or for the whole broker, so that `value` is not its default."""
         return self._prefix + name in self._given or name in self._given
 
     def own(self, name: str) -> Value:
-        """Return the value that is set with this listener's prefix, or None."""
+        """Return the typed value of the setting `listener.name.<listener>.<name>`, or None if it is not set."""
         return self._given.get(self._prefix + name)
 
     def of_mechanism(self, mechanism: str, name: str) -> Value:
-        """Return the value that is set with the prefix of this listener and mechanism, or None."""
+        """Return the typed value of the setting `listener.name.<listener>.<mechanism>.<name>`, or None if it is not set."""
         return self._given.get(f"{self._prefix}{mechanism.lower()}.{name}")

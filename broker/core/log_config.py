@@ -1,4 +1,4 @@
-"""The typed configuration of one log.
+"""The typed configuration of one partition's log.
 
 `topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` depends on nothing else. It is
 immutable: a change of configuration replaces the object, so every decision uses one consistent set of values.

@@ -22,7 +22,9 @@ def controllers(settings: BrokerSettings) -> list[QuorumAddress]:
 
 
 def role_problems(settings: BrokerSettings) -> Iterator[str]:
-    """Yield each reason why a node with these roles cannot start, with the name of its setting."""
+    """Yield one error message, which names a setting, for each reason why a node with the configured `process.roles` cannot start. Without
+    roles (a standalone node) there are none.
+    """
     if not settings.process_roles:
         return
     roles = ",".join(settings.process_roles)
@@ -72,7 +74,7 @@ def _timing_problems(settings: BrokerSettings) -> Iterator[str]:
 
 
 def advice(settings: BrokerSettings) -> Iterator[str]:
-    """Yield a warning for each setting that is valid but probably a mistake."""
+    """Yield a warning text for each setting that is valid but probably a mistake."""
     session = settings.value("broker.session.timeout.ms")
     interval = settings.broker_heartbeat_interval_ms
     if settings.is_member and isinstance(session, int) and interval * 2 > session:

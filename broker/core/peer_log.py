@@ -34,7 +34,9 @@ class PeerLines(logging.Filter):
         self._windows: dict[str, tuple[float, int]] = {}
 
     def admit(self, kind: str, now_s: float) -> int | None:
-        """Count a line. Return None if it is to be suppressed, otherwise the number of lines that were suppressed before it."""
+        """Count a log line of this kind at the time `now_s`, in seconds. Return None if the line is to be suppressed. Otherwise return how
+        many lines of the kind were suppressed in the previous window, if this line is the first of a window, or else 0.
+        """
         began, seen = self._windows.get(kind, (now_s, 0))
         suppressed = 0
         if not 0 <= now_s - began < limits.PEER_LINES_WINDOW_S:  # the clock may have been set back: that starts a new window, too
@@ -43,8 +45,8 @@ class PeerLines(logging.Filter):
         return suppressed if seen < limits.PEER_LINES else None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Apply `admit` to a record. Append to the last line before suppression that further lines are not written, and to the first line
-        after it how many were suppressed.
+        """Return whether the line is written (see `admit`). Append to the last line before suppression that further lines are not written,
+        and to the first line after it how many were suppressed.
         """
         kind = str(record.msg)
         suppressed = self.admit(kind, record.created)

@@ -25,12 +25,12 @@ class QuorumAddress(NamedTuple):
 
 
 def bootstrap_servers(items: Sequence[str]) -> list[QuorumAddress]:
-    """Parse `controller.quorum.bootstrap.servers`. Raises ValueError with the problem."""
+    """Return the addresses in `items`, the value of `controller.quorum.bootstrap.servers`. Raises ValueError with the problem."""
     return [_address(UNKNOWN_ID, item, item, "{host}:{port}") for item in items]
 
 
 def voters(items: Sequence[str]) -> list[QuorumAddress]:
-    """Parse `controller.quorum.voters`. Raises ValueError with the problem."""
+    """Return the addresses in `items`, the value of `controller.quorum.voters`. Raises ValueError with the problem."""
     return [_voter(item) for item in items]
 
 

@@ -36,7 +36,7 @@ class Rejected(Exception):
 
 
 def clipped(message: str) -> str:
-    """Return the message, or its beginning with an ellipsis if it might not fit a field of a response."""
+    """Return an error message for a response's string field, or its beginning with an ellipsis if the text might be too long for it."""
     return message if len(message) <= MESSAGE_CHARS_MAX else f"{message[:MESSAGE_CHARS_MAX]}…"
 
 

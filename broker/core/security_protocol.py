@@ -15,7 +15,7 @@ class SecurityProtocol(IntEnum):
 
     @property
     def uses_tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """Whether connections with this protocol are encrypted by TLS."""
         return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
 
     @property

@@ -64,8 +64,8 @@ _SECURING = (
 
 
 def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **facts: Value) -> Any:
-    """Declare a field of BrokerSettings that is also a row of BROKER_KEYS. The type is Any because dataclasses.field returns its
-    default's type.
+    """Return a field of BrokerSettings that is also a row of BROKER_KEYS. `facts` are further attributes of its ConfigKey. The return type
+    is Any because dataclasses.field returns its default's type.
     """
     shown = kind is not ConfigType.PASSWORD
     return field(default=default, repr=shown, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **facts})
@@ -502,7 +502,9 @@ class BrokerSettings:
         return "controller" in self.process_roles
 
     def default(self, name: str) -> Value:
-        """Return the value of a setting that is not given. Raises KeyError for an unknown name."""
+        """Return the value that the setting `name` has on this node if it is not given: the default of the Kafka release that the node
+        imitates (`like`). Raises KeyError for an unknown name.
+        """
         key = BROKER_KEYS.get(name) or STORED_SETTINGS[name]
         value = key.default if key.in_cluster is None or not self.is_member else key.in_cluster
         own = render(value)
@@ -520,7 +522,7 @@ class BrokerSettings:
         return found
 
     def max_connections_of(self, listener: str) -> int:
-        """Return the maximum number of connections of a listener (KAFKA ListenerConnectionQuota)."""
+        """Return the maximum number of connections to the listener with this name (KAFKA ListenerConnectionQuota)."""
         return self.listener_connections.get(f"listener.name.{listener.lower()}.max.connections", self.max_connections)
 
     def max_connection_creation_rate_of(self, listener: str) -> int:
@@ -566,7 +568,7 @@ def topic_defaults(settings: BrokerSettings) -> dict[str, Value]:
 
 
 def topic_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
-    """Return the settings that a topic can have: those of the release that the broker is like."""
+    """Return the settings that a topic can have, by name, in the Kafka release that the broker imitates (`like`)."""
     return _topic_keys_of(settings.like)
 
 

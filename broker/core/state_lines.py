@@ -28,7 +28,9 @@ class _State:
 
 
 class StateLines:
-    """The states of one component. `logger` is the component's logger, `now_ms` its monotonic clock."""
+    """Logs the lasting states of one component, such as an unreachable controller. `logger` is the component's logger, `now_ms` its
+    monotonic clock.
+    """
 
     def __init__(self, logger: logging.Logger, now_ms: Callable[[], int]) -> None:
         self._logger = logger

@@ -41,7 +41,7 @@ class TimerHandle:
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Cancel the callback."""
+        """Cancel the callback, if it has not run yet."""
         if self._callback is not None:
             self._callback = None
             self._timers._cancelled()
@@ -72,7 +72,7 @@ class Timers:
         return len(self._heap)
 
     def schedule(self, deadline_mono_ms: int, callback: Callback) -> TimerHandle:
-        """Run `callback` once when monotonic time has reached `deadline_mono_ms`."""
+        """Run `callback` once when monotonic time has reached `deadline_mono_ms`. Return a handle that can cancel it."""
         handle = TimerHandle(deadline_mono_ms, callback, self)
         earlier = not self._heap or deadline_mono_ms < self._heap[0][0]
         self._push(handle)
