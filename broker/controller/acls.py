@@ -39,7 +39,7 @@ _IN_FILTERS: Final = frozenset(Resource), frozenset(Pattern), frozenset(Operatio
 
 
 class Filter(Protocol):
-    """The fields of an ACL filter, which DescribeAcls and DeleteAcls requests have in common."""
+    """An ACL filter: the fields that DescribeAcls and DeleteAcls requests have in common."""
 
     @property
     def resource_type_filter(self) -> int: ...
@@ -65,9 +65,9 @@ class Deleted(NamedTuple):
 
 
 def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Create ACLs. Return an error or None per ACL.
+    """Decide a CreateAcls request: return its records, and an error or None for each ACL, in order.
 
-    Raises `Rejected(POLICY_VIOLATION)` if one request creates too many.
+    Raises `Rejected(POLICY_VIOLATION)` if one request creates too many ACLs.
     """
     image = state.image
     names = {acl.resource_name for acl in acls}
@@ -96,8 +96,8 @@ def create_acls(state: ControllerState, acls: Sequence[AclCreation]) -> Effects[
 
 
 def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[MetadataRecord, list[Deleted]]:
-    """Delete the ACLs that match any of the filters. Return one result per filter. Raises `Rejected(INVALID_REQUEST)` if one request
-    deletes too many.
+    """Decide a DeleteAcls request: return its records, and one result per filter, in order. An ACL is deleted if any of the filters matches
+    it. Raises `Rejected(INVALID_REQUEST)` if one request deletes too many ACLs.
     """
     removed: dict[bytes, MetadataRecord] = {}
     results: list[Deleted] = []

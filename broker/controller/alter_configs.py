@@ -81,8 +81,9 @@ def errors_of_brokers(
 
 
 def reported(error: Rejected, resource: AlterResource, settings: BrokerSettings) -> Rejected:
-    """Return the error of a change as the release reports it: with ZooKeeper, an invalid value makes the request invalid, while a topic's
-    unknown setting is an invalid configuration, as with KRaft."""
+    """Return the error of a change as the Kafka release that the broker imitates reports it. In a release with ZooKeeper an invalid value
+    is INVALID_REQUEST; a topic's unknown setting is INVALID_CONFIG, as with KRaft.
+    """
     if error.code is not ErrorCode.INVALID_CONFIG or not settings.like.has_zookeeper:
         return error.kept()
     is_of_topic = resource.resource_type == ResourceType.TOPIC
@@ -91,7 +92,9 @@ def reported(error: Rejected, resource: AlterResource, settings: BrokerSettings)
 
 
 def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
-    """Return all overrides of a topic, a group or a client metrics subscription after the change. Raises `Rejected`."""
+    """Return all overrides that the topic, group or client metrics subscription has after the change. Raises `Rejected` for an invalid
+    change.
+    """
     match resource.resource_type:
         case ResourceType.TOPIC:
             return _topic_wants(catalog, resource, settings)
@@ -127,7 +130,7 @@ def _form_error(resource: AlterResource, twice: set[tuple[int, str]]) -> Rejecte
 
 
 def check_operations(resource: AlterResource) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` for an unknown operation."""
+    """Raise `Rejected(INVALID_REQUEST)` if a change of the resource has an unknown operation (not SET, DELETE, APPEND or SUBTRACT)."""
     if any(op.op not in OpType.__members__.values() for op in resource.ops):
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operations type in {[op.op for op in resource.ops]}")
 

@@ -77,7 +77,9 @@ def _alter(
 def _problem(
     state: ControllerState, topic: TopicImage, broker_id: int, partition_data: PartitionData, members: Sequence[BrokerState]
 ) -> ErrorCode:
-    """Return why the change cannot be made, NONE if it can (`validateAlterPartitionData`)."""
+    """Return the error code for which the partition's change is rejected, NONE if it can be made (`validateAlterPartitionData`). `members`
+    are the brokers of the proposed ISR.
+    """
     now = topic.partitions.get(partition_data.partition_index)
     if now is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

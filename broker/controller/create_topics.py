@@ -38,7 +38,9 @@ DEFAULT_COUNT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. `assignments` are (partition, broker ids); with them both counts must be -1. A null config value is rejected."""
+    """A topic to create. `assignments` are (partition, broker ids); with them, `num_partitions` and `replication_factor` must be -1. A
+    setting in `configs` whose value is None is rejected.
+    """
 
     name: str
     num_partitions: int = DEFAULT_COUNT
@@ -112,7 +114,9 @@ def create_topics(
 def create_cluster_topics(
     state: ControllerState, topics: Sequence[NewTopic], *, charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[CreatedTopic]]:
-    """Call `create_topics` with the controller's brokers, default settings and random topic ids."""
+    """Decide a CreateTopics request in a cluster: call `create_topics` with the controller's registered brokers, default settings and
+    random topic ids.
+    """
 
     def check(overrides: Mapping[str, str]) -> None:
         check_topic_configs(overrides, state.settings)

@@ -70,7 +70,9 @@ def create_token(
     *,
     random_bytes: Callable[[int], bytes],
 ) -> Effects[MetadataRecord, NewToken]:
-    """Create a delegation token for the owner that the request names, or else for the requester. Raises Rejected."""
+    """Decide a CreateDelegationToken request: return its record, and the new token with its HMAC. The token's owner is the one that the
+    request names, or else the requester. Raises Rejected.
+    """
     secret = _secret(image, rules)
     owner = owner_of(request, requester)
     lifetime_ms = min(request.max_lifetime_ms, rules.max_lifetime_ms) if request.max_lifetime_ms > 0 else rules.max_lifetime_ms
@@ -95,7 +97,7 @@ def check_renewers(request: CreateDelegationTokenRequest) -> None:
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
-    """Return the owner of the new token."""
+    """Return the owner of the new token: the principal that the request names as the owner, or else the requester."""
     named = request.owner_principal_name
     return Principal(request.owner_principal_type or "", named) if named else requester
 
@@ -103,7 +105,9 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
 def renew_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: RenewDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """Renew a token and return when it expires. A period of 0 or less means the longest allowed. Raises Rejected."""
+    """Decide a RenewDelegationToken request: return its record, and the token's new expiry time in wall-clock ms. A period of 0 or less
+    means the longest one allowed. Raises Rejected.
+    """
     token = _found(image, rules, request.hmac)
     _check_lasts(token, now_ms)
     _check_may_renew(token, requester)
@@ -114,7 +118,9 @@ def renew_token(
 def expire_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: ExpireDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """Change a token's expiry and return when it expires: at once if the period is negative. Raises Rejected."""
+    """Decide an ExpireDelegationToken request: return its record, and the token's new expiry time in wall-clock ms. A negative period
+    deletes the token at once. Raises Rejected.
+    """
     token = _found(image, rules, request.hmac)
     _check_may_renew(token, requester)
     if request.expiry_time_period_ms < 0:
@@ -124,7 +130,7 @@ def expire_token(
 
 
 def remove_expired_tokens(image: MetadataImage, now_ms: int) -> Effects[MetadataRecord, bool]:
-    """Remove expired tokens, a bounded number. Return whether there may be more."""
+    """Return the records that delete expired delegation tokens, at most REMOVED_AT_ONCE_MAX of them, and whether there may be more."""
     expired = [token for token in image.delegation_tokens.values() if _is_over(token, now_ms)]
     records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.token_id) for token in expired]
     return Effects(records[:REMOVED_AT_ONCE_MAX], len(records) >= REMOVED_AT_ONCE_MAX)

@@ -69,12 +69,16 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effec
 
 
 def balance_leaders(state: ControllerState) -> Effects[MetadataRecord, bool]:
-    """Elect preferred replicas that are not leaders. Return whether there may be more to elect."""
+    """Return the records that make preferred replicas leaders of partitions that another replica leads, at most a bounded number, and
+    whether there may be more such partitions.
+    """
     return _some(_preferred_leaders(state))
 
 
 def elect_unclean_leaders(state: ControllerState) -> Effects[MetadataRecord, bool]:
-    """Elect live replicas for partitions without a leader whose topics allow unclean elections. Return whether there may be more."""
+    """Return the records that make live replicas leaders of partitions without a leader whose topics allow unclean elections, at most a
+    bounded number, and whether there may be more such partitions.
+    """
     return _some(_unclean_leaders(state))
 
 

@@ -139,7 +139,9 @@ def _check_metadata_downgrade(current: int, update: FeatureUpdate) -> None:
 
 
 def _kraft_version(state: ControllerState, update: FeatureUpdate) -> list[MetadataRecord]:
-    """Check an update of kraft.version, which cannot change here. A no-op record makes the response wait for a commit, as in Kafka."""
+    """Return the records of an update of kraft.version, whose level cannot change here: at most a no-op record, which makes the response
+    wait for a commit, as in Kafka. Raises Rejected (INVALID_UPDATE_VERSION) for any other level.
+    """
     if update.level < state.kraft_version:
         raise _invalid(update, "Can't downgrade the version of this feature.")
     if update.level > state.kraft_version:

@@ -69,8 +69,8 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
 
 
 def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, Contact | None]:
-    """End the session with the oldest contact if it has timed out, and fence its broker. Return that session; None if no session has timed
-    out. There may be more timed-out sessions.
+    """If the session with the oldest contact has timed out, return the records that fence its broker, and that session; otherwise no
+    records and None. There may be more timed-out sessions.
 
     One broker is fenced at a time, so that the next decision sees the changes.
     """

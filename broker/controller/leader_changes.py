@@ -94,7 +94,9 @@ def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -
 
 
 def broker_gone(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """Return the records that remove a broker from all ISRs and from leadership."""
+    """Return the records that remove a broker from all ISRs and from leadership, for a broker that does not run any more; its registration
+    is unchanged.
+    """
     return _changes(state, lambda partition: broker_id in partition.isr, _AffectedBrokers(removed=broker_id))
 
 

@@ -46,7 +46,9 @@ class Placement:
 
     @classmethod
     def on_one(cls, node_id: int, num_partitions: int = 1) -> Placement:
-        """Return the placement of a standalone node: all replicas are on broker `node_id`."""
+        """Return the placement of a standalone node: all replicas are on broker `node_id`. A topic without a count of its own gets
+        `num_partitions`.
+        """
         node = BrokerRegistration(
             broker_id=node_id,
             epoch=0,
@@ -64,7 +66,9 @@ class Placement:
 
     @classmethod
     def in_cluster(cls, state: ControllerState) -> Placement:
-        """Return the placement on the cluster's registered brokers, with the controller's default counts."""
+        """Return a `Placement` over the cluster's registered brokers, with the controller's `num.partitions` and
+        `default.replication.factor` as defaults.
+        """
         settings = state.settings
         return cls(
             state.image.brokers,
@@ -87,7 +91,9 @@ class Placement:
         return [replica for replica in replicas if (broker := self.brokers.get(replica)) is not None and broker.is_active]
 
     def partition_record(self, topic_id: bytes, index: int, replicas: Sequence[int], leader_epoch: int = 0) -> PartitionRecord:
-        """Return the record of a new partition, with at least one replica that can be in the ISR."""
+        """Return the record of a new partition on the brokers `replicas`, of which at least one must be active. The active ones are its
+        ISR, and the first of these is its leader.
+        """
         isr = self.in_sync(replicas)
         with_directories = self.metadata_level >= DIRECTORIES
         return PartitionRecord(

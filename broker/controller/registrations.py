@@ -64,7 +64,7 @@ class _Ranged(Protocol):
 def register_broker(
     state: ControllerState, request: BrokerRegistrationRequest, next_offset: int, now_ms: int, *, tells_last_epoch: bool = True
 ) -> Effects[MetadataRecord, int]:
-    """Register a broker and return its epoch.
+    """Decide a BrokerRegistration request: return its records and the broker's epoch.
 
     `next_offset` is the offset of the next record in the log. `tells_last_epoch` is false for requests below version 3, which cannot report
     a clean shutdown. Raises Rejected.
@@ -92,7 +92,7 @@ def register_broker(
 
 
 def register_controller(state: ControllerState, request: ControllerRegistrationRequest) -> Effects[MetadataRecord, None]:
-    """Register a controller. Raises Rejected."""
+    """Decide a ControllerRegistration request: return its record. Raises Rejected (UNSUPPORTED_VERSION) if metadata.version is too low."""
     if state.metadata_level < CONTROLLER_REGISTRATION:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current MetadataVersion is too old to support controller registrations.")
     record = RegisterControllerRecord(
@@ -105,14 +105,18 @@ def register_controller(state: ControllerState, request: ControllerRegistrationR
 
 
 def unregister_broker(state: ControllerState, broker_id: int) -> Effects[MetadataRecord, None]:
-    """Unregister a broker; one that still runs gets STALE_BROKER_EPOCH from then on. Raises Rejected (BROKER_ID_NOT_REGISTERED)."""
+    """Decide an UnregisterBroker request: return its records. A broker that still runs gets STALE_BROKER_EPOCH from then on. Raises
+    Rejected (BROKER_ID_NOT_REGISTERED).
+    """
     if broker_id not in state.image.brokers:
         raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     return Effects(broker_unregistered(state, broker_id), None)
 
 
 def unregister_controller(state: ControllerState, controller_id: int) -> Effects[MetadataRecord, None]:
-    """Remove a controller's registration. Raises Rejected, in the order of Kafka's QuorumController and ClusterControlManager."""
+    """Decide an UnregisterController request: return its record. Raises Rejected; the checks have the order of Kafka's QuorumController and
+    ClusterControlManager.
+    """
     if controller_id == state.settings.node_id:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
     if state.metadata_level < CONTROLLER_UNREGISTRATION:
@@ -160,7 +164,9 @@ def _is_reserved(directory: bytes) -> bool:
 
 
 def _checked_features(state: ControllerState, request: BrokerRegistrationRequest) -> list[FeatureRange]:
-    """Return the broker's features. Raises Rejected if it does not support a finalized level; a feature it does not name is range 0-0."""
+    """Return the features that the broker supports. Raises Rejected if the range of one of them lacks the cluster's finalized level; a
+    feature that the request does not name counts as supported at level 0 only.
+    """
     finalized = {**state.image.features, KRAFT_VERSION: state.kraft_version}
     for feature in request.features:
         _check_level(feature.name, finalized.get(feature.name, 0), feature.min_supported_version, feature.max_supported_version)

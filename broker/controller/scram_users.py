@@ -1,8 +1,8 @@
 """Decides AlterUserScramCredentials: creates and deletes users' SCRAM credentials. Brokers authenticate against them.
 
 Invariants:
-- A user may appear once in a request, in releases with ZooKeeper once for each mechanism: a user named twice is rejected, and nothing of
-  that user changes.
+- A request may change each user once. If it names a user more often, that user gets DUPLICATE_RESOURCE and keeps all credentials; other
+  users are not affected. A broker that imitates a release with ZooKeeper allows one change for each user and mechanism.
 - The request has the salted and hashed password. The stored credential can verify a client, but not impersonate one (RFC 5802).
 
 Source: Kafka's ScramControlManager.

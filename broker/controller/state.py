@@ -95,7 +95,7 @@ class ControllerState:
                 self.sessions.forget(Contact(broker_id, broker.epoch))
 
     def carry_out(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
-        """Apply a decision whose first record has offset `base_offset`, and return the changes."""
+        """Apply a decision whose first record has offset `base_offset` in the metadata log, and return the changes of the image."""
         changes = self.catalog.apply(record for record in effects.records if not isinstance(record, _MARKS))
         for offset, record in enumerate(effects.records, base_offset):
             self._applied(record, offset)
@@ -164,12 +164,14 @@ class ControllerState:
         return min(int(self.topic_setting(topic.name, MIN_ISR)), topic.replication_factor)
 
     def may_elect_uncleanly(self, topic: str) -> bool:
-        """Return whether a replica that may lack acknowledged records can become leader if no other is left."""
+        """Return whether the topic allows unclean elections: if no replica of the ISR is alive, one that may lack acknowledged records
+        becomes leader.
+        """
         return self.topic_setting(topic, UNCLEAN).lower() == "true"
 
 
 def is_a_value(name: str, text: str, like: Likeness) -> bool:
-    """Return whether the text is a valid value of a broker setting."""
+    """Return whether `text` is a valid value of the broker setting `name` in the Kafka release `like`."""
     try:
         parse_setting(name, text, like)
     except Rejected:

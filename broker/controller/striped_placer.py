@@ -53,7 +53,7 @@ def _check(replicas: int, racks: _Racks) -> None:
 
 
 class _Ring:
-    """Brokers taken round-robin: each once per round, and each round starts one further than the last."""
+    """A rack's brokers, taken round-robin: each once per round, and each round starts one broker further than the last."""
 
     def __init__(self) -> None:
         self.brokers: list[int] = []

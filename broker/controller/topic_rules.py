@@ -1,4 +1,5 @@
-"""The current rules for a topic's partitions, and a partition's change by these rules.
+"""The current rules for a topic's partitions (minimum ISR size, unclean elections, brokers that may lead), and a partition's change by
+these rules.
 
 Source: Kafka's ReplicationControlManager (LeaderAcceptor, getTopicEffectiveMinIsr).
 """
