@@ -111,7 +111,9 @@ class AclIndex:
         return (of_names, (acl.resource_type, acl.resource_name)), (self._of_type, acl.resource_type)
 
     def judge(self, question: Question) -> AclVerdict:
-        """Return the decision by DENY and ALLOW rules; without a matching ACL it is a denial, and the caller applies the default."""
+        """Return the decision that the matching DENY and ALLOW rules make. Without a matching rule the decision is a denial; the caller
+        then applies the default (allow.everyone.if.no.acl.found).
+        """
         allowing, covered = None, False
         for of_principals in self._about(question.resource, question.name):
             covered = True
@@ -172,7 +174,7 @@ def _outlasts(pattern: int, name: str, denied: Mapping[int, set[str]]) -> bool:
 
 
 def _of(of_principals: _OfPrincipals, principal: str) -> Sequence[Acl]:
-    """Return the ACLs of the principal and of `User:*`, in the order of Kafka's set."""
+    """Return the ACLs of `principal` and those of `User:*` among `of_principals`, in the order of Kafka's set of ACLs."""
     named = {principal, EVERYBODY}.intersection(of_principals)
     return sorted((acl for name in named for acl in of_principals[name].values()), key=_order)
 

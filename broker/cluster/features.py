@@ -69,13 +69,15 @@ class Features(NamedTuple):
 
 
 def supported(like: Likeness) -> Mapping[str, tuple[int, int]]:
-    """Return the lowest and highest level of each feature that a standalone node supports."""
+    """Return the lowest and highest level of each feature that a standalone node supports when it imitates the Kafka release `like`."""
     found = {name: like.levels(name, low, high) for name, (low, high) in SUPPORTED.items()}
     return {name: levels for name, levels in found.items() if levels is not None}
 
 
 def new_levels(transaction_level: int, like: Likeness) -> dict[str, int]:
-    """Return the levels with which a new directory is formatted, in the order of their records. A feature at level 0 is omitted."""
+    """Return the feature levels with which a new data directory is formatted, in the order of their records, for a node that imitates the
+    Kafka release `like`. `transaction_level` is the level of transaction.version. A feature at level 0 is omitted.
+    """
     levels = {
         METADATA_VERSION: METADATA_LEVEL,
         GROUP_VERSION: GROUP_LEVEL,
@@ -108,7 +110,9 @@ def streams_groups_enabled(stored: Mapping[str, int]) -> bool:
 
 
 def finalized(stored: Mapping[str, int]) -> dict[str, int]:
-    """Return the levels in force, given the levels of a metadata log."""
+    """Return the feature levels in force, by name, given the levels in a metadata log. A level of 0 is omitted, except that of
+    `group.version`.
+    """
     levels = {
         METADATA_VERSION: stored.get(METADATA_VERSION, METADATA_LEVEL),
         GROUP_VERSION: stored.get(GROUP_VERSION, GROUP_LEVEL),

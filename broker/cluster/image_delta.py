@@ -56,7 +56,7 @@ V = TypeVar("V")
 
 
 class MapDelta(Generic[K, V]):
-    """An unchanged base map and the changes to it."""
+    """The changes to one map of an image. The base map stays unchanged."""
 
     __slots__ = ("base", "changed")
 

@@ -28,7 +28,9 @@ from ottla.broker.cluster.registrations import broker_record, controller_record,
 
 
 def to_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Yield the records, to be written at the image's `metadata.version`. Raises `NotWritable`; KeyError for an image without a level."""
+    """Yield the records that describe the image, to be written at its `metadata.version`. Raises `NotWritable` if that level cannot express
+    them; KeyError for an image without a level.
+    """
     yield from _features(image)
     yield from _cluster(image)
     yield from _topics(image)
@@ -91,7 +93,9 @@ def _refuse_loss(broker: BrokerRegistration, level: int) -> None:
 
 
 def _part_order(part: tuple[str, str | None]) -> tuple[str, bool, str]:
-    """Sort by type and name, the type's default, which has no name, first."""
+    """Return the sort key of a quota entity's component (type and name): types in order and, within a type, the default, whose name is
+    None, first.
+    """
     return part[0], part[1] is not None, part[1] or ""
 
 

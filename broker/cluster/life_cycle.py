@@ -195,7 +195,7 @@ class LifeCycle:
         return list(in_order_of_ids(self._incarnation.directories)) if self._is_cordoned else []
 
     def answered(self, response: Response | None, now_ms: int) -> None:
-        """Handle the response to the request of `next_request`; `response` is None if the request failed or timed out."""
+        """Handle the response to the request that `next_request` returned; `response` is None if the request failed or timed out."""
         request, self._under_way = self._under_way, None
         assert request is not None, "a response without a request"
         if self.state is State.SHUTTING_DOWN:

@@ -17,7 +17,7 @@ from ottla.broker.cluster.image_changes import ImageChanges, TopicChange
 
 @dataclass(frozen=True, slots=True)
 class LocalReplica:
-    """A replica of this broker. For a removed one `topic` and `partition` are its former state."""
+    """A replica on this broker. For a removed one, `topic` and `partition` are the state before the removal."""
 
     topic: TopicImage
     index: int
@@ -25,7 +25,7 @@ class LocalReplica:
 
 
 class LocalChanges(NamedTuple):
-    """The changed replicas. `elected` are those of `leaders` that begin a leader epoch."""
+    """The replicas on this broker that a metadata change affects. `elected` are those of `leaders` that begin a leader epoch."""
 
     removed: list[LocalReplica]
     leaders: list[LocalReplica]

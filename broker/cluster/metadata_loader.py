@@ -42,7 +42,7 @@ class MetadataBatch(NamedTuple):
 
 
 class Published(NamedTuple):
-    """An image, its place in the log, and its difference to the image before it."""
+    """A metadata image, the end of the log that it contains, and its difference to the image published before it."""
 
     image: MetadataImage
     provenance: Provenance
@@ -60,7 +60,7 @@ class MetadataLoader:
         self._at = Provenance()
 
     def load(self, batches: Iterable[MetadataBatch]) -> list[Published]:
-        """Return the images that these batches make: usually one, none inside a transaction. Raises `InconsistentRecord`."""
+        """Return the images that these batches complete: usually one, none inside a metadata transaction. Raises `InconsistentRecord`."""
         published = []
         for batch in batches:
             for index, record in enumerate(batch.records):

@@ -197,11 +197,13 @@ class ObserverState:
 
     @property
     def election(self) -> Election:
-        """The election state that must be on disk."""
+        """The newest epoch and leader that this node knows; the election state on disk must be equal."""
         return Election(self.epoch, self.leader_id)
 
     def know(self, voters: Mapping[int, QuorumNode]) -> None:
-        """Replace the voters by those that the log names. If the leader was known only by its id, its address is taken from them."""
+        """Replace the quorum's voters by `voters` (by node id), which the log names. If the leader was known only by its id, its address is
+        taken from them.
+        """
         self.voters = voters
         if self.leader is None:
             self.leader = voters.get(self.leader_id)
@@ -321,7 +323,9 @@ class ObserverState:
         return actions, followed or not hint.error
 
     def _adopt(self, hint: _LeaderHint) -> list[Action]:
-        """Follow the leader of a newer epoch, or one unknown before. Return no actions if nothing is new."""
+        """Follow the leader that a response names, if its epoch is newer or the epoch's leader was unknown. Return the actions to take,
+        none if nothing is new.
+        """
         if hint.epoch == self.epoch and (hint.leader_id == NO_LEADER or (self.leader is not None or hint.endpoint is None)):
             return []
         self.epoch, self.leader_id, self.leader = hint.epoch, hint.leader_id, hint.endpoint

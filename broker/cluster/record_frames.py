@@ -31,12 +31,14 @@ class UnknownRecord(ProtocolError):
 
 
 def encode_record(record: MetadataRecord, version: int) -> bytes:
-    """Return the log record's value. Raises ValueError for a version that the type does not have, EncodeError for bad values."""
+    """Return the metadata record as the value of a log record. Raises ValueError for a version that the record's type does not have,
+    EncodeError for field values that cannot be encoded.
+    """
     return uvarint(FRAME_VERSION) + uvarint(record.API_KEY) + uvarint(version) + encode(record, version)
 
 
 def read_frame(value: Buffer) -> tuple[int, int, memoryview]:
-    """Return the record's kind and version, and the bytes of its body. Raises ProtocolError."""
+    """Return the kind and version of the metadata record in the value of a log record, and the bytes of its body. Raises ProtocolError."""
     numbers, pos = [], 0
     try:
         for _ in range(3):
@@ -53,7 +55,9 @@ def read_frame(value: Buffer) -> tuple[int, int, memoryview]:
 
 
 def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
-    """Return the record in a value, and its version. Raises `UnknownRecord`, or ProtocolError for a corrupt value."""
+    """Return the metadata record in the value of a log record, and its version. Raises `UnknownRecord`, or ProtocolError for a corrupt
+    value.
+    """
     kind, version, body = read_frame(value)
     record_class = KINDS.get(kind)
     if record_class is None or version > record_class.MAX_VERSION:

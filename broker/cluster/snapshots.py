@@ -167,7 +167,7 @@ def _whole_batches(data: memoryview) -> Iterator[tuple[BatchHeader, Iterator[Rec
 
 
 def _fill(values: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Divide encoded records into batches, each filled as Kafka's batches are."""
+    """Yield the encoded records in groups, each the records of one batch, filled as Kafka fills it."""
     source = iter(values)
     batch: list[bytes] = []
     size = HEADER_BYTES

@@ -17,12 +17,12 @@ INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_G
 
 
 def has_collision_chars(name: str) -> bool:
-    """Return whether the name contains a character that metrics can confuse with another."""
+    """Return whether the topic name contains `.` or `_`, which Kafka's metrics cannot distinguish."""
     return "." in name or "_" in name
 
 
 def collision_key(name: str) -> str:
-    """Return a key that is equal for two names exactly if they collide."""
+    """Return a key that is equal for two topic names exactly if they collide: they differ at most in `.` and `_`."""
     return name.replace(".", "_")
 
 
