@@ -1,8 +1,8 @@
 """Decides which settings of a running broker can change, and to what (Kafka's `DynamicBrokerConfig.validate`, `ConfigAdminManager`).
 
 Invariants:
-- Only a setting whose key is `dynamic` can be set; any setting can be deleted. A name that the release does not know is stored with its
-  value hidden, because it may belong to a plug-in.
+- Only a setting whose key is `dynamic` can be set; any setting can be deleted. A name that the imitated Kafka release does
+  not know is stored with its value hidden, because it may belong to a plug-in.
 - An invalid value is INVALID_REQUEST (KAFKA-13609).
 - `listener.name.<name>.<key>` is `key` for one listener, and can be set for a single broker only. Of a listener's security only the key and
   trust stores change; the owner of the listeners decides whether new stores are usable (`check_stores`). Other TLS and SASL settings are
@@ -40,7 +40,9 @@ _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 
 def broker_key(name: str, like: Likeness) -> ConfigKey | None:
-    """Return the key of a broker setting or a listener's setting; None for a name that is unknown to the release or without a type."""
+    """Return the key of a broker setting, or of a `listener.name.…` setting. Return None for a name that the Kafka release `like` does not
+    have, or whose type is unknown.
+    """
     if like.lacks(name):
         return None
     key, base = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name) or security_setting(name), base_name(name)
@@ -61,7 +63,7 @@ def base_name(name: str) -> str | None:
 
 
 def is_of_kafka(name: str, like: Likeness) -> bool:
-    """Return whether the release of Kafka that the broker is like has this setting."""
+    """Return whether the Kafka release `like`, which the broker imitates, has the setting `name`."""
     return not like.lacks(name) and (broker_key(name, like) is not None or is_defined(name))
 
 
@@ -83,7 +85,7 @@ def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mappi
 
 
 def parse_setting(name: str, text: str, like: Likeness) -> Value:
-    """Return the typed value; a name without a key keeps its text. Raises `Rejected(INVALID_REQUEST)`."""
+    """Return `text` as the typed value of the setting `name`; unchanged for a name without a key. Raises `Rejected(INVALID_REQUEST)`."""
     key = broker_key(name, like)
     try:
         return text if key is None else key.parse(text)
@@ -150,7 +152,7 @@ def _cleaner_problem(before: int, after: int) -> str | None:
 
 
 def _is_of_one_broker(name: str, like: Likeness) -> bool:
-    """Return whether Kafka allows the setting for a single broker only."""
+    """Return whether Kafka lets the setting `name` be set for single brokers only, not for all brokers."""
     base = base_name(name)
     if base is not None:
         return base not in _OF_ANY_BROKER
@@ -170,14 +172,16 @@ def _can_change(name: str, like: Likeness) -> bool:
 
 
 def is_kept_while_running(name: str) -> bool:
-    """Return whether Kafka stores this broker-wide TLS or SASL setting on a running broker."""
+    """Return whether Kafka stores `name`, a TLS or SASL setting of all brokers, if a client sets it on a running broker."""
     from ottla.broker.core.security_keys import KEPT_WHILE_RUNNING  # noqa: PLC0415 # only secured brokers need it
 
     return name in KEPT_WHILE_RUNNING
 
 
 def is_reloadable(base: str) -> bool:
-    """Return whether a running listener can reload this setting: those of its key and trust stores."""
+    """Return whether a running listener can reload the setting `base` (a name without the listener's prefix): one of its key and trust
+    stores.
+    """
     if not base.startswith("ssl."):
         return False
     from ottla.broker.core.security_keys import RELOADABLE  # noqa: PLC0415 # only secured brokers need it

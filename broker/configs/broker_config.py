@@ -61,7 +61,9 @@ class BrokerConfigs:
         return self._catalog.configs(ResourceType.BROKER, str(self.settings.node_id))
 
     def layers(self, name: str) -> list[SourcedText]:
-        """The values of one setting in order of precedence, the one in force first. Layers that do not set it are left out."""
+        """Return the (name, text, source) of each layer that has a value for the setting `name`, the default included, the one in force
+        first.
+        """
         found: list[SourcedText] = []
         if (text := self.of_this_broker().get(name)) is not None:
             found.append((name, text, ConfigSource.DYNAMIC_BROKER))
@@ -91,14 +93,16 @@ class BrokerConfigs:
         return secured[name] if name in secured else self._started[name]
 
     def names(self) -> set[str]:
-        """Return the names of all settings to describe: all but internal ones, and every name that was set."""
+        """Return the names of all settings that DescribeConfigs returns for a broker: all but internal ones, and every name
+        that was set.
+        """
         keys = (*BROKER_KEYS.values(), *STORED_SETTINGS.values())
         given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}
         like = self.settings.like
         return {key.name for key in keys if not (key.internal or like.lacks(key.name))} | given
 
     def refresh(self) -> set[str]:
-        """Put the values in force into `settings`. Return the names of those that changed."""
+        """Put the values in force into `settings`. Return the names of the settings whose values changed."""
         changed = self._refresh_listeners()
         for name, key in BROKER_KEYS.items():
             if not key.dynamic or self.settings.like.lacks(name):
@@ -110,7 +114,7 @@ class BrokerConfigs:
         return changed
 
     def _refresh_listeners(self) -> set[str]:
-        """Update the settings of single listeners. Return the names of those that changed."""
+        """Update the settings of single listeners (`listener.name.…`) in `settings`. Return the names of those that changed."""
         before = self.settings.listener_connections
         names = {*self._started, *self.of_this_broker(), *self.cluster_wide()}
         keys = filter(None, map(listener_key, sorted(names)))

@@ -119,7 +119,7 @@ class BrokerLoggers:
         return {ROOT: root} | {name: self._level(name, root) for name in COUNTERPARTS}
 
     def change(self, ops: Sequence[ConfigOp]) -> None:
-        """Apply changes that `check_levels` accepted."""
+        """Change loggers' levels by operations that `check_levels` has accepted."""
         for op in ops:
             if op.op == _DELETE or op.value is None:
                 self._set.pop(op.name, None)
@@ -148,5 +148,5 @@ class BrokerLoggers:
 
 
 def _name_of(level: int) -> str:
-    """Return the name of the least severe level that is at least `level`."""
+    """Return Kafka's name of the least severe level that is at least as severe as Python's `level`; FATAL if there is none."""
     return next((name for name, value in LEVELS.items() if value >= level), "FATAL")

@@ -157,7 +157,7 @@ def _is_read_only(name: str, key: ConfigKey) -> bool:
 
 
 def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Return the settings that were set for all brokers, and no others."""
+    """Return the broker settings that were set dynamically for all brokers, and no others."""
     entries = []
     for name, text in broker.cluster_wide().items():
         key, chain = broker_key(name, broker.settings.like), [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
@@ -166,7 +166,7 @@ def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
 
 
 def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
-    """Return an entry of unknown type, with its value hidden because it may be a password."""
+    """Return the entry of a setting whose type is unknown. Its value is hidden, because it may be a password."""
     synonyms = tuple((name, None, origin) for name, _, origin in chain)
     return ConfigEntry(name, None, chain[0][2], UNKNOWN_TYPE, read_only=True, sensitive=True, synonyms=synonyms, documentation=None)
 

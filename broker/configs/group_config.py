@@ -119,7 +119,7 @@ described only for a group that has set it.
 
 
 def group_keys(settings: BrokerSettings) -> Mapping[str, ConfigKey]:
-    """Return the settings that a group can have: those of the release that the broker is like."""
+    """Return the settings that a group can have, by name, in the Kafka release that the broker imitates (`like`)."""
     known = settings.like.table.group_settings
     has_internal = _ASSIGNOR in known  # the same release, 4.4, brought both; internal settings are in no table
     return {name: key for name, key in GROUP_KEYS.items() if name in known or (key.internal and has_internal)}
@@ -153,7 +153,7 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
 
 
 def is_reserved_dead_letter_topic(name: str) -> bool:
-    """Return whether no dead letter queue may have this name: it is one of Kafka's own topics."""
+    """Return whether `name` is a Kafka-internal topic's name, which no dead letter queue of a share group may have."""
     return name.startswith("__")
 
 
@@ -165,7 +165,9 @@ def effective_group_values(kind: str, overrides: Mapping[str, str], settings: Br
 
 
 def effective_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> int:
-    """Return the value in force of one setting."""
+    """Return the typed value in force of the group setting `name`: the group's override, kept within the broker's bounds, else the broker's
+    value.
+    """
     return _in_force(name, overrides.get(name), settings)
 
 
@@ -226,7 +228,7 @@ def _parsed(name: str, text: str) -> Value:
 
 
 def _bounds(name: str) -> tuple[str | None, str | None]:
-    """Return the names of the broker settings with the lowest and highest value; None for one that does not exist."""
+    """Return the names of the broker settings that contain the lowest and highest value of a group setting, each None if there is none."""
     if name == STANDBYS:
         return None, "group.streams.max.standby.replicas"
     kind, own = name.split(".", 1)
