@@ -55,7 +55,7 @@ class ConnectionQuota:
         return len(self._addresses)
 
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
-        """Replace the quotas on IP addresses."""
+        """Replace all quotas on the connection rates of IP addresses."""
         of_addresses = {target: values[KEY] for target, values in quotas.items() if KEY in values}
         parts = [(name, limit) for target, limit in of_addresses.items() for kind, name in target if kind == "ip"]
         self._limits = {None if name is None else _same(name): limit for name, limit in parts}

@@ -25,7 +25,7 @@ _USER, _CLIENT = "user", "client-id"
 
 
 class Limits:
-    """All quotas of one kind. Falsy without quotas."""
+    """All configured quotas of one kind, such as `producer_byte_rate`. False in a boolean context if there are none."""
 
     def __init__(self, quotas: Mapping[QuotaTarget, Mapping[str, float]], key: str) -> None:
         self._limits = {target: values[key] for target, values in quotas.items() if key in values and not _is_of_address(target)}

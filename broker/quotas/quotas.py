@@ -23,7 +23,7 @@ class Quotas:
         self.connection = ConnectionQuota(windows)
 
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
-        """Replace the quotas."""
+        """Replace all quotas of the node."""
         for each in (self.produce, self.fetch, self.request, self.mutation, self.connection):
             each.change(quotas)
 

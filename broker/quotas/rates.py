@@ -50,7 +50,7 @@ class Rate:
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """Record a value; a negative one reverses earlier usage."""
+        """Record a value; a negative value takes back an earlier one."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms, now_ms))
@@ -61,7 +61,7 @@ class Rate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """Return the rate per second."""
+        """Return the recorded values' rate per second at `now_ms`."""
         covered_ms = self.covered_ms(now_ms)
         total = 0.0
         for sample in self._samples:
@@ -106,11 +106,13 @@ class TokenBucket:
         self._updated_ms: int | None = None
 
     def take(self, count: float, rate: float, now_ms: int) -> None:
-        """Take tokens, even if that makes the bucket negative."""
+        """Take `count` tokens, even if that makes the bucket negative. It fills at `rate` tokens per second."""
         self._tokens = min(self._burst(rate), self.left(rate, now_ms) - count)
 
     def left(self, rate: float, now_ms: int) -> float:
-        """Return the number of tokens; negative if more were taken than available."""
+        """Return the number of tokens in the bucket, which fills at `rate` tokens per second; negative if more were taken than
+        available.
+        """
         burst = self._burst(rate)
         if self._updated_ms is None:
             self._tokens = burst
@@ -120,7 +122,9 @@ class TokenBucket:
         return self._tokens
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
-        """Return the milliseconds until the bucket is not negative; 0 if it is not."""
+        """Return the milliseconds until the bucket, which fills at `rate` tokens per second, is not negative; 0 if it is not
+        negative now.
+        """
         left = self.left(rate, now_ms)
         return rounded(-left / rate * _SECOND_MS) if left < 0 else 0
 
