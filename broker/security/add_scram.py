@@ -19,7 +19,9 @@ _ITERATIONS: Final = 4096
 
 
 def parsed_scram(argument: str, random_bytes: Callable[[int], bytes]) -> tuple[str, ScramKind, Credential]:
-    """Parse one argument into user, mechanism and credential. Raises ValueError."""
+    """Return the user, mechanism and credential that one `--add-scram` argument names. `random_bytes` makes a salt if it has none. Raises
+    ValueError.
+    """
     name, equals, text = argument.strip().partition("=")
     if not equals:
         raise ValueError("Failed to find equals sign in SCRAM argument")

@@ -22,7 +22,7 @@ class ClientConnection(NamedTuple):
 
     @property
     def protocol(self) -> str:
-        """The name of the security protocol."""
+        """The name of the listener's security protocol, such as `SASL_SSL`."""
         if self.user is None:
             return "PLAINTEXT" if self.ca is None else "SSL"
         return "SASL_PLAINTEXT" if self.ca is None else "SASL_SSL"
@@ -52,7 +52,7 @@ def _java(connection: ClientConnection) -> dict[str, Any]:
 
 
 def login_module(mechanism: str, user: str, password: str) -> str:
-    """Return the value of `sasl.jaas.config`."""
+    """Return a value of `sasl.jaas.config` for a client that authenticates with this user name and password by PLAIN or SCRAM."""
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     user, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password))
     return f'{_MODULES}.{module} required username="{user}" password="{password}";'

@@ -47,7 +47,7 @@ class _Token(NamedTuple):
 
 
 def login_modules(text: str) -> list[LoginModule]:
-    """Parse the login modules of a setting `sasl.jaas.config`. Raises JaasError."""
+    """Return the login modules in the value of a setting `sasl.jaas.config`. Raises JaasError."""
     tokens = _tokens(text)
     found = []
     for token in tokens:
@@ -60,7 +60,7 @@ def login_modules(text: str) -> list[LoginModule]:
 
 
 def sections(text: str) -> dict[str, list[LoginModule]]:
-    """Parse a JAAS file into login modules by section name. Raises JaasError."""
+    """Return the login modules in the text of a JAAS file, by section name. Raises JaasError."""
     tokens = _tokens(text)
     found: dict[str, list[LoginModule]] = {}
     for name in tokens:

@@ -62,7 +62,9 @@ class _Reader:
 
 
 def read_java_keystore(data: bytes, password: str | None, key_password: str | None = None, *, open_keys: bool = True) -> list[JavaEntry]:
-    """Return all entries. Keys are decrypted with `key_password`, by default the keystore's password. Raises StoreError."""
+    """Return all entries of the keystore file `data`. `password` checks the file's integrity (None: no check). With `open_keys`, private
+    keys are decrypted with `key_password`, by default the keystore's password. Raises StoreError.
+    """
     if password is not None:
         body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if not hmac.compare_digest(hashlib.sha1(_wide(password) + _WHITENER + body).digest(), digest):

@@ -24,19 +24,25 @@ Parts = Sequence[str | int]
 
 
 def compiled(expression: str) -> re.Pattern[str]:
-    """Compile a Java expression. Raises ValueError, re.error or Warning."""
+    """Return the compiled Python form of a Java regular expression. Raises ValueError, re.error or Warning for an expression that Python
+    cannot compile or would interpret differently.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return re.compile(_NAMED_GROUP.sub("(?P<", expression), re.ASCII)
 
 
 def replacement_parts(replacement: str, pattern: re.Pattern[str]) -> Parts:
-    """Parse a Java replacement. Raises ValueError."""
+    """Split the replacement of a principal mapping rule, in Java's syntax (`$1`, `${name}`), into literal texts and the numbers of groups
+    of `pattern`. Raises ValueError for a group that `pattern` does not have, or other invalid syntax.
+    """
     return list(_parts(replacement, pattern))
 
 
 def filled(parts: Parts, match: re.Match[str]) -> str:
-    """Return the replacement text for one match."""
+    """Return the text that replaces `match`: `parts` (`replacement_parts`) with each group number replaced by the group's text in `match`,
+    an empty text if the group did not match.
+    """
     return "".join(part if isinstance(part, str) else match[part] or "" for part in parts)
 
 

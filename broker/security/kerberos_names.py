@@ -40,7 +40,7 @@ class KerberosName(NamedTuple):
 
     @classmethod
     def parse(cls, principal: str) -> KerberosName:
-        """Parse a principal. Raises ValueError."""
+        """Return the components of the text `principal`. Raises ValueError if it contains an `@` but is no valid Kerberos principal."""
         match = _NAME.fullmatch(principal)
         if match is not None:
             return cls(match[1], match[2], match[3])
@@ -66,7 +66,9 @@ class _Rule(NamedTuple):
     case: str | None = None
 
     def apply(self, parts: Sequence[str], default_realm: str) -> str | None:
-        """Return the name, or None if the rule does not match. `parts` are the realm and the principal's components. Raises NoShortName."""
+        """Return the user name to which the rule maps a principal, or None if the rule does not match. `parts` are the principal's realm
+        and its components. Raises NoShortName if the user name would contain `/` or `@`.
+        """
         if self.components is None:
             found = parts[1] if parts[0] == default_realm else None
         else:
@@ -94,7 +96,9 @@ class ShortNames:
         self._rules, self._default_realm = [_parsed(text) for text in rules], default_realm
 
     def of(self, principal: str) -> str:
-        """Return the user name. Raises NoShortName, or ValueError for an invalid principal."""
+        """Return the user name to which the first matching rule maps the principal. Raises NoShortName if there is none, or ValueError for
+        an invalid principal.
+        """
         name = KerberosName.parse(principal)
         if name.realm is None:
             return name.service
@@ -126,7 +130,9 @@ def _parsed(text: str) -> _Rule:
 
 
 def _format(text: str, components: int) -> Parts:
-    """Parse a format into texts and component indexes. Raises ValueError if a principal of `components` components lacks an index."""
+    """Return the format of a rule, such as `$1@$0`, as literal texts and component indexes. Raises ValueError if a principal of
+    `components` components lacks an index.
+    """
     found: list[str | int] = []
     for match in _PARAMETER.finditer(text) if components in _COMPONENTS else ():
         found.append(match[1])

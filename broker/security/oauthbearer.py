@@ -60,7 +60,9 @@ class OAuthBearer:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the client's first message with its token, or its acknowledgment of the error response."""
+        """Process the client's first message, which contains its token, and return the response: empty for a valid token, otherwise a JSON
+        text with the error. The client acknowledges that text by another message, which raises Refused. Also raises Failed and Broken.
+        """
         if token == _ACKNOWLEDGED and self._error_response is not None:
             raise Refused(self._error_response)
         self._error_response = None
@@ -113,7 +115,7 @@ class UnsecuredTokens:
             raise ValueError(f"Allowable clock skew millis must not be negative: {self._skew_ms}")
 
     def validate(self, token: str) -> Bearer:
-        """Validate a token (a `ValidateToken`). Raises BadToken or Broken."""
+        """Return the user and the expiry time of a valid unsigned token (a `ValidateToken`). Raises BadToken or Broken."""
         claims = _claims(token)
         scope = _scope(claims.get(self._scope))
         expires = _number(claims, "exp")
@@ -153,7 +155,7 @@ def _claims(token: str) -> Mapping[str, Any]:
 
 
 def _json(part: str) -> dict[str, Any]:
-    """Parse an object whose values are texts, numbers and lists of texts, as in Kafka. Raises BadToken."""
+    """Return the JSON object in one part of a token. Its values must be texts, numbers and lists of texts, as in Kafka. Raises BadToken."""
     if _BASE64_URL.fullmatch(part) is None or ("=" in part and len(part) % 4):
         raise BadToken("malformed Base64 URL encoded value")
     try:

@@ -22,7 +22,7 @@ class Plain:
         self.user = ""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the only token. The response to valid credentials is empty."""
+        """Check the user name and password in the client's only token, and return the response, which is empty. Raises Refused."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != _TOKENS:
             raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _TOKENS + 1)}")

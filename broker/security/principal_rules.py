@@ -25,7 +25,7 @@ _REFERENCE: Final = re.compile(r"\$([0-9]+)")
 
 
 class NoRule(ValueError):
-    """No rule matches this name."""
+    """No rule matches the subject name of a client's certificate."""
 
 
 class _Rule(NamedTuple):
@@ -49,7 +49,7 @@ class PrincipalRules:
         self._rules: Sequence[_Rule] = [rule for found in _SPLITTER.finditer(text.strip()) if (rule := _parsed(found[1])) is not None]
 
     def name_for(self, name: str) -> str:
-        """Return the user name. Raises NoRule."""
+        """Return the user name to which the first matching rule maps the subject name `name`. Raises NoRule if none matches."""
         for rule in self._rules:
             if (found := rule.apply(name)) is not None:
                 return found
@@ -57,7 +57,7 @@ class PrincipalRules:
 
 
 def _parsed(text: str) -> _Rule | None:
-    """Parse a rule; None for an empty one. Raises ValueError."""
+    """Return the mapping rule that `text` defines, or None for an empty rule. Raises ValueError."""
     match = _PARSER.match(text)
     if match is None:
         raise ValueError(f"Invalid rule: {text}")

@@ -118,7 +118,7 @@ class SaslExchange:
         self.done: SaslSession | None = None
 
     def take(self, frame: Buffer, now: ClockReading) -> Step:
-        """Process one frame of the client."""
+        """Process one frame of the client, and return the responses to send and the caller's next action."""
         if self._state is _State.OTHER_MECHANISM:
             assert self._before is not None
             why = f"SASL mechanism '{self._name}' requested by client is not supported for re-authentication of mechanism "

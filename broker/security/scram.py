@@ -93,7 +93,7 @@ class Scram:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Process the first or the final message of the client."""
+        """Process the client's first or final SCRAM message and return the server's response to it. Raises Refused, Failed or Broken."""
         try:
             if self.complete or self._failed:
                 raise Refused(f"Unexpected challenge in Sasl server state {'COMPLETE' if self.complete else 'FAILED'}")

@@ -104,8 +104,8 @@ class SignedTokens:
         self._source, self._rules, self._now_ms, self._log_problem = source, rules, now_ms, log_problem
 
     def validate(self, token: str) -> Bearer:
-        """Validate a token (an `oauthbearer.ValidateToken`). The reason of a failure goes to `log_problem`; the client learns only that the
-        token is invalid.
+        """Return the user and the expiry time of a valid signed token (an `oauthbearer.ValidateToken`). Raises BadToken, whose reason goes
+        to `log_problem`; the client learns only that the token is invalid.
         """
         try:
             return self._validated(token)

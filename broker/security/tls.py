@@ -133,8 +133,8 @@ class ListenerTls:
         return any(each is not None and each != before for each, before in zip(now, self._stores.written, strict=True))
 
     def renewed(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
-        """Return a context for new settings, which the caller passes to `take`. Raises the constructor's errors, and StoreError for a
-        change that Kafka does not allow on a running listener (SslFactory).
+        """Return a TLS context for new keystore and truststore settings, which the caller passes to `take`. Raises the constructor's
+        errors, and StoreError for a change that Kafka does not allow on a running listener (SslFactory).
         """
         before, (context, stores) = self._stores, self._made(security)
         if not before.has_trust and stores.has_trust:
@@ -150,7 +150,7 @@ class ListenerTls:
         return context, stores
 
     def take(self, renewed: tuple[ssl.SSLContext, Stores]) -> None:
-        """Use a renewed context for every later handshake. Existing connections are not affected."""
+        """Use a renewed TLS context, which `renewed` returned, for every later handshake. Existing connections are not affected."""
         self.context, self._stores = renewed
 
     @contextmanager
@@ -218,7 +218,7 @@ def files_written(security: ListenerSecurity) -> list[int | None]:
 
 
 def restrict(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLContext:
-    """Apply the configured versions and cipher suites to the context and return it. Raises StoreError."""
+    """Apply the TLS versions and cipher suites that the listener's settings allow to `context`, and return it. Raises StoreError."""
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     suites = security.items("ssl.cipher.suites")
     context.minimum_version, context.maximum_version = _versions(security.items("ssl.enabled.protocols"), suites)
@@ -231,7 +231,7 @@ def restrict(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLCont
 
 
 def trust(context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
-    """Make the context trust these certificates, or the system's if there is no truststore."""
+    """Make `context` trust these certificates (DER), or the system's if `anchors` is None because no truststore is configured."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if anchors is None:
         context.set_default_verify_paths()
@@ -248,7 +248,9 @@ def openssl_name(suite: str) -> str:
 
 
 def _versions(enabled: Sequence[str], suites: Sequence[str]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """Return the oldest and the newest TLS version. Cipher suites restrict the versions, too."""
+    """Return the oldest and the newest TLS version of those in `enabled`, as far as the cipher suites `suites` allow them. Raises
+    StoreError if none is left.
+    """
     names = [name for name in _VERSIONS if name in enabled]
     if suites:
         newest = set(suites) & _OF_1_3

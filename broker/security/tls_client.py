@@ -37,11 +37,13 @@ class ClientTls:
         self._stores = _stores(security)
 
     def has_stores_of(self, security: ListenerSecurity) -> bool:
-        """Return whether the context was made from the same settings and the files' current contents."""
+        """Return whether the context was made from the same keystore and truststore settings, and the files have not changed since."""
         return self._stores == _stores(security)
 
     def renewed(self, security: ListenerSecurity) -> ssl.SSLContext:
-        """Return a context for new settings, which the caller passes to `take`. Raises StoreError, OSError or ValueError."""
+        """Return a TLS context for new keystore and truststore settings, which the caller passes to `take`. Raises StoreError, OSError or
+        ValueError.
+        """
         context = restrict(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         algorithm = security.text(_ALGORITHM)
         if algorithm is not None and algorithm.lower() != "https":
@@ -55,7 +57,7 @@ class ClientTls:
         return context
 
     def take(self, renewed: ssl.SSLContext, security: ListenerSecurity) -> None:
-        """Use a renewed context for every later connection."""
+        """Use a renewed TLS context, which `renewed` returned, for every later connection."""
         self.context, self._stores = renewed, _stores(security)
 
 
