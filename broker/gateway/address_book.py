@@ -72,7 +72,9 @@ class AddressBook:
         return Address(own_host, own)
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """Store a topic's id and name. At most GATEWAY_TOPICS_MAX topics are stored; the oldest one is dropped first."""
+        """Store a topic's id and name, so that the gateway can name the topic of a request by id. At most GATEWAY_TOPICS_MAX topics are
+        stored; the oldest one is dropped first.
+        """
         names = self._topic_names
         if topic_id not in names and len(names) >= limits.GATEWAY_TOPICS_MAX:
             del names[next(iter(names))]

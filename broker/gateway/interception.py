@@ -84,7 +84,9 @@ class Interception:
         return request if self.faults.concern(subject) else None
 
     def answer(self, asking: InterceptedRequest, connection: int, size: int) -> Reply | asyncio.Task[Reply]:
-        """Send a request through the interceptors to the cluster. Return the client's reply, or a task whose result is the reply."""
+        """Send an intercepted request through the interceptors (fault rules and observers) to the cluster. Return the reply to the client,
+        or a task whose result is the reply. `size` is the request frame's size.
+        """
         call = Call(self, asking.request, connection, size, lambda answer: self._start(asking, call, answer))
         try:
             answer = intercepted(call, partial(asking.ask, call), self.faults)
@@ -152,7 +154,7 @@ class InterceptedRequest:
         return self._response(arrival, call)
 
     def answered(self, frame: memoryview, view: AddressView) -> None:
-        """Complete the oldest pending `ask` with the cluster's response in `frame`."""
+        """Complete the oldest pending `ask` of this request with the cluster's response in `frame`."""
         future = self._pending.pop(0)
         if not future.done():
             future.set_result((frame, view))
@@ -191,12 +193,14 @@ class InterceptedRequest:
             on_over(self)
 
     async def finished(self, call: Call, answer: Awaitable[Message | None]) -> Reply:
-        """Wait for the interceptors' response and return the bytes for the client. Raises what `answer` raises."""
+        """Wait for the response that the interceptors return, and return the bytes to send to the client. Raises what `answer` raises."""
         response = await answer
         return await on_thread(partial(self.reply, call, response)) if self._is_large else self.reply(call, response)
 
     def reply(self, call: Call, response: Message | None) -> Reply:
-        """Return the bytes for the client: the cluster's, unless a rule or an address changed the response; None without a response."""
+        """Return the bytes to send to the client: the cluster's own, unless a fault rule or an address changed the response; None if there
+        is no response.
+        """
         if response is None:
             return None
         if not call.rules and self._raw is not None:
@@ -216,7 +220,9 @@ async def on_thread(compute: Callable[[], T]) -> T:
 
 
 async def _in_turns(steps: Steps[T]) -> T:
-    """Run the steps, their long work on a thread, with turns of other connections in between, and return the result."""
+    """Run `steps` (the rewriting of a response), its long computations on a thread, with turns of other connections in between. Return the
+    result.
+    """
     result = None
     while True:
         try:

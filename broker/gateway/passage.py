@@ -99,7 +99,9 @@ class Passage:
         """Whether a rule closes the client's connection."""
 
     def release(self) -> None:
-        """Drop the references to the caller when the client's connection has ended. Requests that fault rules hold may still continue."""
+        """Drop the references to the owner of this object, because the client's connection has ended. Requests that fault rules hold may
+        still continue.
+        """
         self._on_change = lambda: None
         self._requests.release()
         self._responses.release()
@@ -112,7 +114,9 @@ class Passage:
 
     @property
     def is_rewriting(self) -> bool:
-        """Whether the cluster should not be read before `rewrite_more` has been called."""
+        """Whether a large response is being rewritten, so that the caller should call `rewrite_more` before it reads more from
+        the cluster.
+        """
         return self._rewriting is not None
 
     @property
@@ -123,11 +127,11 @@ class Passage:
 
     @property
     def is_held(self) -> bool:
-        """Whether a fault rule holds a request or its response."""
+        """Whether a fault rule holds back a request of this connection, or its response."""
         return (self._pending is not None or bool(self._intercepted)) and not self._in_flight_requests
 
     def lose_cluster(self) -> None:
-        """Fail the intercepted requests, because the connection to the cluster has ended."""
+        """Fail all pending intercepted requests, because the connection to the cluster has ended."""
         self._cluster_is_lost = True
         for intercepted in list(self._intercepted):
             intercepted.failed()
@@ -161,7 +165,9 @@ class Passage:
         return self._work is not None
 
     def compute(self) -> None:
-        """Decode or encode the large response that is being rewritten, on any thread. `rewrite_more` raises a ProtocolError of it."""
+        """Decode or encode the large response that is being rewritten. Any thread may call this. A ProtocolError that occurs is raised by
+        `rewrite_more`.
+        """
         work, self._work = self._work, None
         assert work is not None
         try:

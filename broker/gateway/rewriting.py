@@ -111,7 +111,7 @@ def is_understood(api_key: int, version: int) -> bool:
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Run all steps of a rewriting now, on this thread, and return the result."""
+    """Run all steps of a response's rewriting now, on this thread, and return the result."""
     result = None
     try:
         while True:
@@ -176,7 +176,9 @@ def _correlation_id(frame: memoryview) -> int:
 
 
 def offer(response: ApiVersionsResponse) -> bool:
-    """Restrict the rewritten APIs to versions that both the cluster and this project know; return whether anything changed."""
+    """Restrict the versions in `response` of the APIs that the gateway rewrites to those that both the cluster and this project know.
+    Return whether anything changed.
+    """
     before = [(api.api_key, api.max_version) for api in response.api_keys]
     response.api_keys = [api for api in response.api_keys if _restricted(api)]
     return before != [(api.api_key, api.max_version) for api in response.api_keys]
