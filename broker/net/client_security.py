@@ -113,7 +113,7 @@ def _kerberos(settings: BrokerSettings, at: InterNodeListener, security: Listene
 
 
 def _option(entries: Sequence[LoginModule], name: str) -> str | None:
-    """Return an option from the first login module that has it, or None. In Java, all modules contribute to one JAAS Subject."""
+    """Return the option `name` from the first login module that has it, or None. In Java, all modules contribute to one JAAS Subject."""
     return next((entry.options[name] for entry in entries if name in entry.options), None)
 
 

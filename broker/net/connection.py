@@ -154,7 +154,9 @@ class Connection(asyncio.Protocol):
         self._linger_end: TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the connection, or close it if a limit is exceeded."""
+        """Count the new connection. Close it if a connection limit is exceeded; delay its requests if a quota on new connections requires
+        that.
+        """
         shared = self._shared
         self._transport = cast(asyncio.Transport, transport)
         remote = transport.get_extra_info("peername") or ("", 0)
@@ -188,7 +190,7 @@ class Connection(asyncio.Protocol):
             self.throttle(decision.wait_ms, at_the_end=self._close_refused if decision.refused else None)
 
     def data_received(self, data: bytes) -> None:
-        """Handle bytes from the peer."""
+        """Pass the bytes that the client sent to the session, and write the responses that are ready."""
         if self._lingers:
             return
         self.last_active_ms = self._shared.mono_ms()
@@ -207,7 +209,9 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write ready responses. Then pause or resume reading, schedule the next turn of the backlog, or close, as the session requires."""
+        """Write ready responses. Then pause or resume reading, schedule the handling of requests that are not handled yet, or close the
+        connection, as the session requires.
+        """
         session, transport = self._session, self._transport
         out = session.take_output()
         if out:
@@ -262,12 +266,12 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _answered(self) -> None:
-        """Write a response that was pending, and continue with the next request."""
+        """Write the response of the pending request, which is ready now, and continue with the next request."""
         self.last_active_ms = self._shared.mono_ms()
         self.flush()
 
     def _run_backlog(self) -> None:
-        """Run the next turn of the backlog."""
+        """Handle requests that were received but not handled yet, for at most one turn of this connection, and write their responses."""
         self._scheduled = False
         self._session.run()
         self.flush()

@@ -252,7 +252,9 @@ class GatewayConnection:
         self._process(self._passage.from_client if side is self.client else self._passage.from_cluster, data)
 
     def _process(self, process: Callable[..., None], *data: bytes) -> None:
-        """Pass `data` to a method of the passage, and write what it makes ready. If it raises ProtocolError, end the connection."""
+        """Call `process`, a method of the passage (which translates the bytes between client and cluster), with `data`, and write what it
+        makes ready. If it raises ProtocolError, end the connection.
+        """
         try:
             process(*data)
         except ProtocolError as error:
@@ -288,7 +290,9 @@ class GatewayConnection:
         self.settle()
 
     def settle(self) -> None:
-        """Read from each peer only while the other peer reads its bytes; pause reading otherwise."""
+        """Read from the client only while the broker reads the forwarded bytes, and from the broker only while the client does; pause
+        reading otherwise.
+        """
         self.client.read(self._cluster.transport is not None and not self._cluster.is_full and not self._passage.is_full)
         self._cluster.read(not self.client.is_full and not self._passage.is_rewriting)
         self._account()
@@ -365,7 +369,7 @@ class GatewayConnection:
             self._shared.memory_is_short()
 
     async def _rewrite(self) -> None:
-        """Rewrite large responses in parts, with turns of other connections in between, until none is left."""
+        """Rewrite large responses in parts, with turns of other connections in between, until none is left to rewrite."""
         while self._passage.is_rewriting:
             if self._passage.has_work:
                 async with self._shared.interception.decoding:

@@ -163,7 +163,9 @@ def _between(settings: BrokerSettings, name: str, setting: str, mechanism_settin
 
 
 def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
-    """Raise SettingsError unless `listeners` contains all of controller.listener.names, and others exactly if the node is a broker, too."""
+    """Raise SettingsError unless `listeners` contains all of controller.listener.names, and listeners besides those exactly if the node is
+    a broker, too.
+    """
     own, names = _controller_names(settings), {listener.name for listener in listeners}
     roles = ",".join(settings.process_roles)
     if missing := sorted(own - names):

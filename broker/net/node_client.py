@@ -192,7 +192,9 @@ class NodeClient:
         wire.ask(pending, version)
 
     def _break(self, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
-        """Give up the connection: every pending call fails. The next call connects again, after the backoff."""
+        """Close the connection because of `why`: every pending call fails with an error of type `kind`. The next call connects again, after
+        the backoff.
+        """
         opening, self._opening = self._opening, None
         wire, self._wire = self._wire, None
         unsent, self._unsent = self._unsent, []
@@ -243,7 +245,7 @@ class Wire(asyncio.Protocol):
         return await pending.answer
 
     def ask(self, pending: _PendingRequest, version: int) -> None:
-        """Send a request at `version` without waiting; its response completes `pending.answer`."""
+        """Send a request at `version`, and do not wait for its response, which completes `pending.answer`."""
         assert self._transport is not None
         request = pending.request
         pending.correlation_id = self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF

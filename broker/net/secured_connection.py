@@ -52,7 +52,7 @@ class SecuredConnection(Connection):
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the connection and start TLS or authentication."""
+        """Count the new connection towards the limits, and start its TLS handshake or, without TLS, its SASL authentication."""
         super().connection_made(transport)
         if self._transport.is_closing():
             return
@@ -74,15 +74,15 @@ class SecuredConnection(Connection):
             self._begin_handshake()
 
     def data_received(self, data: bytes) -> None:
-        """Handle bytes from the peer. Store those that arrive before the TLS handshake starts, or before its end is processed here."""
+        """Process bytes from the client. Store those that arrive before the TLS handshake starts, or before its end is processed here."""
         if not self._awaits_tls:
             super().data_received(data)
         else:
             self._early.append(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Handle the backlog, because TLS reports the end together with the last bytes; then release the connection. Later calls do
-        nothing.
+        """Handle the requests that were received but not handled, because TLS reports the end together with the last bytes; then release
+        the connection. Later calls do nothing.
         """
         if self._is_lost:
             return

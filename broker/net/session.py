@@ -113,7 +113,7 @@ class Session:
 
     @property
     def waiting(self) -> bool:
-        """Whether a handled request's reply is pending."""
+        """Whether the reply to the request that was handled last is not ready yet."""
         return self._pending is not None
 
     @property
@@ -132,7 +132,7 @@ class Session:
 
     @property
     def waits_for_memory(self) -> bool:
-        """Whether the rest of a frame is not read because the budget is exhausted."""
+        """Whether the rest of a partly received frame is not read because the byte budget of all connections is exhausted."""
         return self._begun_late and self._budget.is_exhausted()
 
     @property
@@ -170,8 +170,8 @@ class Session:
             self._begun_late = bool(reader.held_bytes)
 
     def _answer_at_once(self, data: bytes) -> Buffer:
-        """Answer requests with `at_once`, until it returns None for a request, output is at its limit, or the turn is over. Return the
-        remaining bytes.
+        """Answer requests in `data` with the fast path `at_once`, until it returns None for a request, output is at its limit, or the turn
+        is over. Return the bytes that were not handled.
         """
         at, end, turn_end_ns = 0, len(data), 0
         for _ in range(limits.REQUESTS_PER_TURN):
@@ -195,9 +195,9 @@ class Session:
         return memoryview(data)[at:] if at else data
 
     def run(self) -> None:
-        """Handle requests from the backlog, in order, until one of these is true: the backlog is empty; a request's reply is not ready
-        yet; the client is throttled, or unsent output is at its limit; this connection's turn is over (REQUESTS_PER_TURN or SLICE_MS).
-        Invalid bytes end the session.
+        """Handle requests from the backlog (received, but not handled yet), in order, until one of these is true: the backlog is empty; a
+        request's reply is not ready yet; the client is throttled, or unsent output is at its limit; this connection's turn is over
+        (REQUESTS_PER_TURN or SLICE_MS). Invalid bytes end the session.
         """
         backlog = self._backlog
         turn = limits.REQUESTS_PER_TURN
@@ -230,7 +230,7 @@ class Session:
         return out
 
     def stop_reading(self) -> None:
-        """End the session gracefully: a pending request is still answered; the backlog is dropped."""
+        """End the session gracefully: a pending request is still answered; requests that were received but not handled are dropped."""
         self._ending = True
         self._backlog.clear()
         self._reader.drop()

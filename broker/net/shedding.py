@@ -28,7 +28,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Holder(Protocol):
-    """A connection that may hold memory."""
+    """A connection whose memory can be measured, and that can be closed."""
 
     def held_bytes(self) -> int:
         """Return the bytes of unhandled requests and of responses that the peer has not read; 0 after the close."""
@@ -76,7 +76,9 @@ class Shedding:
             self._watch(holders)
 
     def _close(self, candidates: Iterable[tuple[int, Holder]], enough: int, reason: str) -> None:
-        """Close the largest candidates until all connections hold at most `enough` bytes."""
+        """Close candidates, the largest first, until all connections hold at most `enough` bytes. A candidate is its held bytes and the
+        connection; `reason` is for the log.
+        """
         left = self._budget.used
         for held, holder in sorted(candidates, key=lambda candidate: -candidate[0]):
             if left <= enough or not held:

@@ -75,7 +75,9 @@ class StoreChanges:
             self._take_key(name, ListenerSecurity(self._settings, name, over))
 
     def _take_key(self, name: str, security: ListenerSecurity) -> None:
-        """Apply new store settings to connections to a listener that this node does not have itself, such as the controllers'."""
+        """Apply new keystore and truststore settings to this node's connections to a listener that it does not have itself, such as the
+        controllers'.
+        """
         key = self._keys[name]
         try:
             if not key.has_stores_of(security):
