@@ -71,7 +71,9 @@ def allowed_of_cluster(ctx: Guarded, operation: Operation, *, quietly: bool = Fa
 
 
 def denied(ctx: Guarded, operation: Operation, resource: Resource, names: Iterable[str], *, quietly: bool = False) -> Set[str]:
-    """Return those of `names` on which the client may not perform the operation; each distinct name is checked once."""
+    """Return those of `names` (resources of the type `resource`) on which the client may not perform the operation; each distinct name is
+    checked once.
+    """
     authorizer = ctx.services.authorizer
     if authorizer is None or authorizer.is_super_user(ctx.peer):
         return NOBODY
@@ -88,7 +90,7 @@ def check_cluster(ctx: Guarded, operation: Operation) -> None:
 
 
 def operations(ctx: Guarded, resource: Resource, name: str) -> int:
-    """Return the client's authorized operations on a resource as bits (KIP-430)."""
+    """Return the operations that the client may perform on a resource, as the bit field of a response (KIP-430)."""
     authorizer = ctx.services.authorizer
     if authorizer is None or authorizer.is_super_user(ctx.peer):
         return _ALL[resource]
@@ -96,7 +98,9 @@ def operations(ctx: Guarded, resource: Resource, name: str) -> int:
 
 
 def operations_of_cluster(ctx: Guarded) -> int:
-    """Return the client's authorized operations on the cluster as bits; 0 if it may not describe the cluster."""
+    """Return the operations that the client may perform on the cluster, as the bit field of a response (KIP-430); 0 if it may not describe
+    the cluster.
+    """
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         return 0
     return operations(ctx, Resource.CLUSTER, CLUSTER_NAME)

@@ -93,7 +93,9 @@ class Authorizer:
         return self._version
 
     def _refresh(self) -> None:
-        """Update the index to the newest ACLs, and clear the decision cache if they have changed. Unchanged ACLs are not indexed again."""
+        """Update the index of ACLs to the newest metadata. If the ACLs have changed, clear the cache of decisions; unchanged ACLs are not
+        indexed again.
+        """
         before, acls = self._of, self._acls()
         if acls is before:
             return
@@ -109,8 +111,8 @@ class Authorizer:
     def allowed(
         self, request: AuthorizableRequest, operation: Operation, resource: Resource, name: str, *, quietly: bool = False, count: int = 1
     ) -> bool:
-        """Return whether the client is authorized. A denial is logged unless `quietly` is set, because the resource is silently omitted or
-        another permission is tried. `count` is how often the request names the resource.
+        """Return whether the client may perform the operation on the resource. A denial is logged unless `quietly` is set, because the
+        resource is silently omitted or another permission is tried. `count` is how often the request names the resource.
         """
         peer = request.peer
         check = _Check(peer.principal, peer.host, operation, resource, name)
@@ -120,11 +122,11 @@ class Authorizer:
         return verdict.allowed
 
     def is_super_user(self, peer: Known) -> bool:
-        """Return whether the client is authorized for everything."""
+        """Return whether the client is a super user, who is authorized for everything."""
         return str(peer.principal) in self._super_users
 
     def allows(self, peer: Known, operation: Operation, resource: Resource, name: str) -> bool:
-        """Return whether the client is authorized, without a line in the audit log."""
+        """Return whether the client may perform the operation on the resource, without a line in the audit log."""
         return self._verdict(_Check(peer.principal, peer.host, operation, resource, name)).allowed
 
     def allowed_somewhere(self, request: AuthorizableRequest, operation: Operation, resource: Resource) -> bool:
@@ -135,7 +137,7 @@ class Authorizer:
         return self._index.any_of_type(str(peer.principal), java_host(peer.host), operation, resource)
 
     def operations(self, request: AuthorizableRequest, resource: Resource, name: str) -> int:
-        """Return the client's authorized operations on a resource as bits (KIP-430)."""
+        """Return the operations that the client may perform on a resource, as the bit field of a response (KIP-430)."""
         return bits([each for each in SUPPORTED[resource] if self.allowed(request, each, resource, name, quietly=True)])
 
     def _verdict(self, check: _Check) -> AclVerdict:
@@ -173,7 +175,7 @@ class ReadOnlyAuthorizer(Authorizer):
 
 
 class DenialLines:
-    """The audit log of denials."""
+    """The audit log's lines about denied requests, of which only the first ones in each window of time are written."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -209,7 +211,9 @@ def denial_line(check: _Check, api_key: int, count: int, verdict: AclVerdict) ->
 
 
 def rule_of(verdict: AclVerdict) -> str:
-    """Return the rule that decided, as Kafka's audit line writes it. The principal is not a super user."""
+    """Return the text of the rule that decided (an ACL or the default), as Kafka's audit line writes it. The principal is
+    not a super user.
+    """
     if verdict.acl is not None:
         return f"MatchingAcl(acl={text_of(verdict.acl)})"
     return "DefaultAllow" if verdict.allowed else "DefaultDeny"

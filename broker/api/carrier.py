@@ -1,4 +1,4 @@
-"""The `Carrier` (`api/pipeline`) by which observers and fault rules use a broker. Imported only if there are any."""
+"""The `Carrier` (`api/pipeline`) through which observers of requests and fault rules use a broker. Imported only if there are any."""
 
 from __future__ import annotations
 

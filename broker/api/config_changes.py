@@ -117,8 +117,8 @@ def _denial(ctx: Context[NodeServices], change: AlterResource) -> Rejected | Non
 
 
 def _check_stores(ctx: Context[NodeServices]) -> CheckStores:
-    """Return the function that checks new keystore settings by opening their files. If the client may not ALTER_CONFIGS on the cluster, the
-    returned function checks nothing, so that errors do not reveal which files exist.
+    """Return the function that checks a client's new keystore settings by opening the files. If the client may not ALTER_CONFIGS on the
+    cluster, the returned function checks nothing, so that errors do not reveal which files exist.
     """
     may = allowed_of_cluster(ctx, Operation.ALTER_CONFIGS, quietly=True)
     return ctx.services.broker_configs.check_stores if may else no_stores

@@ -23,7 +23,7 @@ ServicesT_co = TypeVar("ServicesT_co", covariant=True)
 
 
 class CloseConnection(Exception):
-    """Raised when an error cannot be reported otherwise (acks=0): `reply` is sent and the connection is closed."""
+    """Raised when the response cannot report an error (acks=0): `reply` is sent and the connection is closed."""
 
     def __init__(self, why: str, reply: Reply = CLOSE) -> None:
         super().__init__(why)
@@ -134,7 +134,9 @@ class Traffic:
 
 
 class Context(Generic[ServicesT_co]):
-    """The context of one request, with the services that its handler needs (`ottla.broker.api.services`)."""
+    """The arguments of a handler that belong to one request (such as client and version), with the services that the handler needs
+    (`ottla.broker.api.services`).
+    """
 
     __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
 

@@ -1,4 +1,4 @@
-"""Results that may already be available: a response is made at once or later, and a task is created only in the latter case."""
+"""Results that may already be available: a response is made at once or later, and a task is created only if it is made later."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ R = TypeVar("R")
 
 
 def answered(ask: Callable[[], T | asyncio.Future[T]], respond: Callable[[T], R], refuse: Callable[[Rejected], R]) -> R | Awaitable[R]:
-    """Pass the result of `ask` to `respond`, or its rejection to `refuse`; at once if the result is available.
+    """Call `ask`, and return the response that `respond` makes from its result, or `refuse` from its Rejected. Return an awaitable of the
+    response if `ask` returned a future.
 
     A Rejected is handled in the same way whether `ask` or its future raises it, such as for a write that was pending when another broker
     became leader.
@@ -34,7 +35,7 @@ async def _later(answer: asyncio.Future[T], respond: Callable[[T], R], refuse: C
 
 
 def transform(answer: T | Awaitable[T], change: Callable[[T], R]) -> R | Awaitable[R]:
-    """Apply `change` to the answer, now or when it is available."""
+    """Return `change` of `answer` or, if `answer` is an awaitable, an awaitable that applies `change` to its result."""
     return _changed(answer, change) if isinstance(answer, Awaitable) else change(answer)
 
 
@@ -43,7 +44,9 @@ async def _changed(answer: Awaitable[T], change: Callable[[T], R]) -> R:
 
 
 def all_answered(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
-    """Apply `respond` to all answers, in order, when the last of them is available."""
+    """Return `respond` of the list of all answers, in order. If some of them are awaitables, return an awaitable that waits for their
+    results first.
+    """
     ready = [answer for answer in answers if not isinstance(answer, Awaitable)]
     return respond(ready) if len(ready) == len(answers) else _all_later(answers, respond)
 

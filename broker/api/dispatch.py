@@ -178,7 +178,7 @@ class Dispatcher:
         return route.handle(context, request.body)
 
     def _is_large(self, frame: Buffer) -> bool:
-        """Return whether decoding takes long enough to run on a thread."""
+        """Return whether decoding the frame takes so long that it is done on a thread."""
         return self._compute is not None and (bytes(frame[:2]) != _PRODUCE_KEY or len(frame) > limits.PRODUCE_DECODED_AT_ONCE_BYTES)
 
     async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Context[NodeServices], route: Route) -> Reply:
@@ -199,7 +199,7 @@ class Dispatcher:
 
     @cached_property
     def _large(self) -> LargeRequests:
-        """The handling of large requests, imported with the first of them."""
+        """The object that handles large requests (`large_requests`); its module is imported with the first of them."""
         from ottla.broker.api.large_requests import LargeRequests  # noqa: PLC0415 # imported when needed, like the handlers
 
         assert self._compute is not None
@@ -239,7 +239,7 @@ class Dispatcher:
         )
 
     async def drain(self, timeout_ms: int) -> int:
-        """Wait for pending responses, then cancel the remaining ones; return how many were cancelled."""
+        """Wait at most `timeout_ms` for pending responses, then cancel the remaining ones. Return how many were cancelled."""
         self._faults.drop_waiting()
         late = await wait_at_most(self._services.timers, self._services.clock, timeout_ms, set(self._tasks))
         self.abort()
@@ -248,7 +248,7 @@ class Dispatcher:
         return len(late)
 
     def abort(self) -> None:
-        """Cancel pending responses."""
+        """Cancel all pending responses: their clients get none."""
         for task in self._tasks:
             _dismiss(task.get_coro())
             task.cancel()
@@ -285,7 +285,9 @@ class Dispatcher:
             return self._answer_to(error, header)
 
     def _answer_to(self, error: Exception, header: RequestHeader) -> Reply:
-        """Return the reply to an exception of a handler. Must be called while the exception is handled."""
+        """Return the reply to a request whose handler raised `error`. Must be called in the `except` block, because it logs the
+        traceback.
+        """
         if isinstance(error, CloseConnection):
             peer_logger.info("Closing the connection of client %s: %s", shown(header.client_id), error)
             return error.reply
@@ -295,8 +297,8 @@ class Dispatcher:
         return _bug(header)
 
     def _unsupported(self, error: UnsupportedVersion) -> Reply:
-        """Answer ApiVersions of any version in the format of version 0, with the supported range (KIP-511). Raises the error for
-        any other API.
+        """Return the response to an ApiVersions request of an unsupported version: in the format of version 0, with the supported range
+        (KIP-511). Raises `error` for any other API.
         """
         if error.api_key != ApiKey.API_VERSIONS:
             raise error

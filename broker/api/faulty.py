@@ -49,13 +49,15 @@ ShareAcknowledgeRequest.getErrorResponse). Kafka puts every other error in the r
 
 
 class FaultInterceptors:
-    """The interceptors of a broker or a gateway with fault rules."""
+    """The interceptors that apply fault rules (scripted faults, each for the requests that it matches) in a broker or a gateway."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
     def network_faults(self, call: Call, handle: Handle) -> Answer:
-        """Simulate a bad network: the request or its response is late, cut or lost. Raises CloseConnection."""
+        """Call `handle` over a simulated bad network, as the fault rules that match the request say: the request or its response is late,
+        cut or lost. Return the response. Raises CloseConnection.
+        """
         call.rules, call.candidates = self._faults.met_by(call.subject), self._faults.candidates(call.subject)
         if not call.rules:
             return handle()
@@ -69,7 +71,9 @@ class FaultInterceptors:
         return self._delivered(call, handle, _DELAYED)
 
     def handler_faults(self, call: Call, handle: Handle) -> Answer:
-        """Simulate a failing broker: the request is not handled, or twice, or has another response."""
+        """Return the response of a simulated failing broker, as the fault rules that match the request say: `handle` is not called, or is
+        called twice, or its response is changed.
+        """
         return self._handled(call, handle) if call.rules or call.candidates else handle()
 
     async def _delivered(self, call: Call, handle: Handle, delays: Iterable[FaultAction]) -> Message | None:
@@ -108,7 +112,9 @@ class FaultInterceptors:
         return response
 
     async def _move(self, call: Call, size: Callable[[], int]) -> None:
-        """Wait as long as `size()` bytes take at the rate of the SLOW rules (`bytes` per second)."""
+        """Wait as long as the transfer of `size()` bytes takes at the rate of the fault rules with action SLOW that match the request
+        (`bytes` per second).
+        """
         for rule in call.rules:
             if rule.action is _SLOW and rule.bytes:
                 await self._pause(call, size() * 1000 // rule.bytes)
@@ -178,8 +184,8 @@ def _change(call: Call, response: Message) -> None:
 
 
 def _stale(call: Call) -> Message | None:
-    """Return a copy of an earlier response to an identical request, if a STALE_METADATA rule hits and has a response that is younger than
-    its `ms`; otherwise None.
+    """Return a copy of an earlier response to an identical request, if a fault rule with action STALE_METADATA applies and has stored a
+    response that is younger than the rule's `ms`; otherwise None.
     """
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule.ms is not None:
@@ -192,7 +198,9 @@ def _stale(call: Call) -> Message | None:
 
 
 def _keep(call: Call, response: Message) -> None:
-    """Store a copy of the handler's response in each STALE_METADATA rule that did not hit, so that `_stale` can return it later."""
+    """Store a copy of the response in each fault rule with action STALE_METADATA that matches the request but was not applied, so that
+    `_stale` can return it later.
+    """
     for rule in call.candidates:
         if rule.action is FaultAction.STALE_METADATA and rule not in call.rules:
             rule.keep(_key(call), call.carrier.clock.mono_ms(), deepcopy(response))

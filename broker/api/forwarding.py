@@ -37,15 +37,17 @@ async def handle(ctx: Context[ClusterServices], request: Message) -> Message:
 
 
 async def forward(ctx: Context[ClusterServices], request: Message, response: type[ResponseT]) -> ResponseT:
-    """Forward a request for a handler that has checked it, and return the `response`."""
+    """Forward a request that its handler has checked to the controller, and return the controller's response, or a rejection of type
+    `response`.
+    """
     answer = await handle(ctx, request)
     assert isinstance(answer, response)
     return answer
 
 
 def listed(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:
-    """Return the APIs for ApiVersions. Forwarded APIs have only the versions that both this broker and the controller support; while the
-    controller's versions are unknown, they are omitted (`ApiVersionsResponse.intersectForwardableApis`).
+    """Return the APIs for an ApiVersions response. Forwarded APIs have only the versions that both this broker and the controller support;
+    while the controller's versions are unknown, they are omitted (`ApiVersionsResponse.intersectForwardableApis`).
     """
     out = []
     for key, route in routes.items():

@@ -35,7 +35,7 @@ D = TypeVar("D", bound=_DescribedGroup)
 
 
 def own_text(rejected: Rejected) -> str | None:
-    """Return the message of a rejection; None if it has none."""
+    """Return the error message of a rejection; None if it has none."""
     return rejected.message or None
 
 
@@ -88,7 +88,7 @@ def describe_groups(
 
 
 def topics_in(assignments: Iterable[Assignment]) -> Iterable[str]:
-    """Yield the topics of members' assignments."""
+    """Yield the name of each topic in the members' assignments, possibly several times."""
     return (topic.topic_name for assignment in assignments for topic in assignment.topic_partitions)
 
 

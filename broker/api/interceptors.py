@@ -10,7 +10,9 @@ from ottla.broker.faults.engine import Faults
 
 
 def intercepted(call: Call, handle: Handle, faults: Faults) -> Answer:
-    """Call `handle` with the interceptors of `faults` around it: the rules of the network, the observers, the rules of the handler."""
+    """Return the result of `handle`, called with interceptors around it. From the outside in: the fault rules that simulate a bad network,
+    the observers, and the fault rules that simulate a failing broker.
+    """
     interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
     if faults.rules:
         from ottla.broker.api.faulty import FaultInterceptors  # noqa: PLC0415 # only a program with scripted faults needs it

@@ -263,7 +263,9 @@ def _has_transactional(request: ProduceRequest) -> bool:
 def _verify_and_append(
     ctx: Context[PartitionServices], request: ProduceRequest, transactional_id: str
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Verify all transactional partitions with one request, then append the allowed ones."""
+    """Verify with one request to the transaction coordinator that all transactional partitions belong to the transaction (KIP-890), append
+    the batches of those that do, and return the response.
+    """
     batches, producers = _transactional(ctx, request)
     if len(producers) > 1:
         return _refuse_all(request, Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one transactional producer"))
@@ -318,7 +320,7 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
 
 
 class _Late(NamedTuple):
-    """A batch that is checked on a thread before it is appended, and the position of its response."""
+    """A batch that is checked on a thread before it is appended, and the place of its result in the response (`answers[position]`)."""
 
     answers: list[PartitionProduceResponse]
     position: int
@@ -404,7 +406,7 @@ def _one_batch(records: Buffer | None, version: int) -> Buffer:
 
 
 def is_whole(records: Buffer) -> bool:
-    """Return whether this is one whole batch of magic 2. Nearly all are, so only three fields are checked."""
+    """Return whether `records` is one whole batch of magic 2. Only three fields are checked, because nearly all requests pass."""
     size = len(records)
     if size < HEADER_BYTES or records[_MAGIC_AT] != MAGIC_V2:
         return False
@@ -453,8 +455,8 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
 
 
 async def _answer_after(ctx: Context[PartitionServices], waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
-    """Wait for the acknowledgements. A partition that takes longer than the request's timeout gets REQUEST_TIMED_OUT; its records stay in
-    the log at the offset in the response (KAFKA DelayedProduce).
+    """Wait for the acknowledgements and return `response`. A partition that takes longer than the request's timeout gets REQUEST_TIMED_OUT;
+    its records stay in the log at the offset in the response (KAFKA DelayedProduce).
     """
     services = ctx.services
     timer = services.timers.schedule(services.clock.mono_ms() + timeout_ms, partial(_time_out, waits))
@@ -477,7 +479,9 @@ def _time_out(waits: Waits) -> None:
 
 
 def _redirected(ctx: Context[PartitionServices], response: ProduceResponse) -> ProduceResponse:
-    """Add the current leaders of partitions that this broker does not lead, for clients that retry there (KIP-951)."""
+    """Return `response` with the current leaders of the partitions that this broker does not lead, for clients that retry
+    there (KIP-951).
+    """
     if ctx.version < REDIRECTED_SINCE:
         return response
     cluster, leaders = ctx.services.cluster, set()

@@ -102,7 +102,7 @@ _CONSUMERS: Final = {
 
 
 class _Read:
-    """The results of one pass over the partitions to read, and whether they justify a response."""
+    """The results of one pass over a fetch's partitions, and whether they justify a response before the deadline."""
 
     __slots__ = ("bytes", "for_followers", "must_answer", "results", "unwatched")
 
@@ -250,7 +250,9 @@ async def _wait(
     read: _Read,
     waiting: Waiting,
 ) -> FetchResponse:
-    """Read again after a change or at the deadline. A closed connection cancels the wait."""
+    """Wait for a change of the fetch's partitions or the deadline, and read again, until the response can be returned. A closed connection
+    cancels the wait.
+    """
     while True:
         changed = await waiting
         targets, unchanged = fetch.targets, _unchanged(read)
@@ -267,7 +269,7 @@ async def _wait(
 async def _read_slowly(
     ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, targets: Sequence[FetchTarget], requester: _Requester
 ) -> FetchResponse:
-    """Read very many partitions, and yield to other requests between batches.
+    """Read very many partitions, yield to other requests between batches, and return the response.
 
     The wait starts before the read, so that appends during the read end it too. Only bytes that become readable from then on count towards
     `min_bytes`.
@@ -305,7 +307,7 @@ def _batches(items: Sequence[_ItemT], size: int) -> Iterator[Sequence[_ItemT]]:
 
 
 def _unchanged(read: _Read) -> dict[FetchTarget, PartitionData]:
-    """Return the results of the last pass that are still valid.
+    """Return the results of the last pass that are still valid, because their partitions have not changed since.
 
     A pass that read records has none: its other partitions may have returned nothing only because max_bytes was exhausted.
     """
@@ -502,7 +504,7 @@ def _respond(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, 
 
 
 async def _respond_slowly(ctx: Context[PartitionServices], fetch: FetchContext, read: _Read, requester: _Requester) -> FetchResponse:
-    """Respond as `_respond` does, and yield to other requests meanwhile."""
+    """Return the response as `_respond` does, and yield to other requests meanwhile, because the fetch has very many partitions."""
     response, send = _finish(ctx, fetch, read)
     for batch in _batches(send, _LIST_BATCH):
         await ctx.services.turns.mine()

@@ -121,7 +121,9 @@ def _found(ctx: Context[PartitionServices], partition: Partition, timestamp: int
 
 
 def _isolation(request: ListOffsetsRequest) -> Isolation:
-    """Return the isolation that limits the offsets in the response: a replica may read up to the log end offset."""
+    """Return the isolation level that limits the offsets in the response. For a replica it is the log end, whatever the request's isolation
+    level.
+    """
     if request.replica_id != CONSUMER:
         return Isolation.LOG_END
     return Isolation.READ_COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.READ_UNCOMMITTED

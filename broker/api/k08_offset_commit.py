@@ -84,7 +84,9 @@ def _name(ctx: Context[CoordinationServices], topic: OffsetCommitRequestTopic) -
 def _without(
     ctx: Context[CoordinationServices], request: OffsetCommitRequest, hidden: list[bool]
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Commit the topics that are not `hidden` and reject the others."""
+    """Commit the offsets of the topics whose entry in `hidden` is false, and return the response, in which the other topics are
+    TOPIC_AUTHORIZATION_FAILED.
+    """
     rest = replace(request, topics=[topic for topic, is_hidden in zip(request.topics, hidden, strict=True) if not is_hidden])
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -135,8 +137,8 @@ def _commit_error(code: ErrorCode) -> ErrorCode:
 def _response(
     request: OffsetCommitRequest, topics: Known, missing: ErrorCode, offsets: list[OffsetToCommit], errors: list[ErrorCode]
 ) -> OffsetCommitResponse:
-    """Return the errors in the order of the request: `missing` for an unknown topic, and UNKNOWN_TOPIC_OR_PARTITION for an
-    unknown partition.
+    """Return the response with the errors in the order of the request: `errors` has those of `offsets`; an unknown topic is `missing`, an
+    unknown partition UNKNOWN_TOPIC_OR_PARTITION.
     """
     decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
 

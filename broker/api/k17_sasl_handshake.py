@@ -17,5 +17,5 @@ API = Api(SaslHandshakeRequest)
 
 @API.on_both()
 def handle(_ctx: Context[NodeServices], _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """Reject the request. Shared by brokers and controllers."""
+    """Reject a SaslHandshake outside of an authentication with ILLEGAL_SASL_STATE. Brokers and controllers share this handler."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -78,7 +78,9 @@ def _idempotent(ctx: Context[CoordinationServices]) -> InitProducerIdResponse | 
 
 
 async def _when_there_is_one(ctx: Context[CoordinationServices]) -> InitProducerIdResponse:
-    """Wait until a block of producer ids is allocated, as the first requests after a start must; return a response with an id from it."""
+    """Wait until the controller has allocated a block of producer ids to this broker, as the first requests after a start must. Return a
+    response with a producer id of it.
+    """
     try:
         await ctx.services.producer_ids.wait()
     except Rejected as rejected:

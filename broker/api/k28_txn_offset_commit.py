@@ -170,9 +170,9 @@ def _refusal(
 
 
 def known_to(version: int, code: ErrorCode) -> ErrorCode:
-    """Return the error code as a response of this version reports it. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE if the version is too
-    old for it; a temporary error on which the client would not retry becomes COORDINATOR_LOAD_IN_PROGRESS (COORDINATOR_NOT_AVAILABLE before
-    version 2).
+    """Return the error code `code` as a response of this version reports it. TRANSACTION_ABORTABLE becomes INVALID_TXN_STATE if the version
+    is too old for it; a temporary error on which the client would not retry becomes COORDINATOR_LOAD_IN_PROGRESS (COORDINATOR_NOT_AVAILABLE
+    before version 2).
     """
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
         return ErrorCode.INVALID_TXN_STATE
@@ -186,7 +186,9 @@ def known_to(version: int, code: ErrorCode) -> ErrorCode:
 def _response(
     ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], errors: Errors
 ) -> TxnOffsetCommitResponse:
-    """Return the errors in the order of the request; an offset that was not passed to the group has an unknown topic or partition."""
+    """Return the response with the errors in the order of the request. `errors` has those of `offsets`, which were passed to the group; any
+    other offset of the request has an unknown topic or partition.
+    """
     decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
 
     def answer(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:

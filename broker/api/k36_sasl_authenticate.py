@@ -17,7 +17,7 @@ API = Api(SaslAuthenticateRequest)
 
 @API.on_both()
 def handle(_ctx: Context[NodeServices], _request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """Reject the request. Shared by brokers and controllers."""
+    """Reject a SaslAuthenticate outside of an authentication with ILLEGAL_SASL_STATE. Brokers and controllers share this handler."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslAuthenticate request received after successful authentication"
     )

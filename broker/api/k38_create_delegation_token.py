@@ -26,7 +26,7 @@ API = Api(CreateDelegationTokenRequest, forwarded=Forwarded.IN_PART, array_limit
 
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
-    """Check the request and forward it."""
+    """Check whether the client may create the delegation token, and forward the request to the controller. Return the response."""
     answer = _begun(ctx, request)
     if answer.error_code == ErrorCode.NONE:
         answer = await forward(ctx, request, CreateDelegationTokenResponse)
@@ -56,7 +56,7 @@ async def handle_on_controller(ctx: Context[ControllerServices], request: Create
 
 
 def _begun(ctx: Context[NodeServices], request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
-    """Return a response without a token; with an error if the client may not create one."""
+    """Return a CreateDelegationToken response without a token, with the error if the client may not create the token, otherwise NONE."""
     requester = ctx.peer.principal
     owner = owner_of(request, requester)
     answer = CreateDelegationTokenResponse(principal_type=owner.kind, principal_name=owner.name)
@@ -71,7 +71,7 @@ def _begun(ctx: Context[NodeServices], request: CreateDelegationTokenRequest) ->
 
 
 def _check(ctx: Context[NodeServices], request: CreateDelegationTokenRequest, owner: Principal) -> None:
-    """Check that the client may create the token. Raises Rejected."""
+    """Raise Rejected if the client may not create the delegation token for `owner`, or the request is invalid."""
     check_may_ask(ctx.peer)
     if request.owner_principal_name and request.owner_principal_type is None:
         raise Rejected(ErrorCode.INVALID_REQUEST)  # Kafka fails unintentionally

@@ -19,7 +19,7 @@ API = Api(RenewDelegationTokenRequest, forwarded=Forwarded.IN_PART)
 
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    """Check the request and forward it."""
+    """Check whether the client may use delegation tokens, and forward the request to the controller. Return the response."""
     return await forward_end(ctx, request, RenewDelegationTokenResponse)
 
 

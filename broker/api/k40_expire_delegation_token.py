@@ -20,7 +20,7 @@ API = Api(ExpireDelegationTokenRequest, forwarded=Forwarded.IN_PART)
 
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
-    """Check the request and forward it."""
+    """Check whether the client may use delegation tokens, and forward the request to the controller. Return the response."""
     return await forward_end(ctx, request, ExpireDelegationTokenResponse)
 
 

@@ -35,7 +35,7 @@ _TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 @API.on_broker()
 def handle(ctx: Context[NodeServices], request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Return every entity that has all requested components; with `strict` only those without other components."""
+    """Return the quotas of every entity that has all requested components; with `strict`, only of entities without other components."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
         return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     try:

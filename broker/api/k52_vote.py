@@ -14,5 +14,5 @@ API = Api(VoteRequest, throttled=False)
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context[ControllerServices], request: VoteRequest) -> VoteResponse:
-    """Reject a vote."""
+    """Return a response that does not grant the vote: this controller is the only voter, and the leader."""
     return refusals.no_vote(ctx.services.active.voter, request)

@@ -14,5 +14,5 @@ API = Api(BeginQuorumEpochRequest, throttled=False)
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context[ControllerServices], request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
-    """Reject another leader."""
+    """Reject another node's claim to lead the quorum, with FENCED_LEADER_EPOCH for an older epoch, otherwise INVALID_REQUEST."""
     return refusals.no_other_leader(ctx.services.active.voter, request)

@@ -14,5 +14,5 @@ API = Api(EndQuorumEpochRequest, throttled=False)
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context[ControllerServices], request: EndQuorumEpochRequest) -> EndQuorumEpochResponse:
-    """Reject the end of an epoch."""
+    """Reject another node's request to end this leader's epoch, with FENCED_LEADER_EPOCH for an older epoch, otherwise INVALID_REQUEST."""
     return refusals.no_other_end(ctx.services.active.voter, request)

@@ -43,7 +43,7 @@ async def handle(ctx: Context[ControllerServices], request: UpdateFeaturesReques
 
 
 async def _updated(ctx: Context[ControllerServices], each: FeatureUpdateKey, validate_only: bool) -> UpdatableFeatureResult:
-    """Update one feature, and return its own result, as releases before 4.0 do."""
+    """Update one feature, and return its result, because releases before 4.0 update and report each feature by itself."""
     update = FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type)
     try:
         await ctx.services.active.run(partial(update_features, updates=[update]), validate_only=validate_only)

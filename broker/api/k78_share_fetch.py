@@ -95,7 +95,7 @@ def _renews(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> boo
 
 
 async def _later(ctx: Context[ShareGroupServices], wait_ms: int, response: ShareFetchResponse) -> ShareFetchResponse:
-    """Return `response` after `wait_ms`, so that a member that cannot get a share session does not retry at once."""
+    """Wait `wait_ms`, so that a member that cannot get a share session does not retry at once, and return `response`."""
     await pause(ctx.services.timers, ctx.services.clock, max(0, wait_ms))
     return response
 
@@ -184,7 +184,7 @@ async def _respond_later(
 
 
 class _Response:
-    """The response to a request in a session."""
+    """Makes the response to a ShareFetch request in its share session."""
 
     def __init__(self, ctx: Context[ShareGroupServices], request: ShareFetchRequest, session: ShareSession) -> None:
         self._ctx = ctx

@@ -15,6 +15,6 @@ API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listen
 
 @API.on_controller(requires=Operation.ALTER)
 def handle(ctx: Context[ControllerServices], request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Reject the request."""
+    """Reject the addition of a voter to the quorum, with UNSUPPORTED_VERSION or the error of an earlier check."""
     me = ctx.services.active.voter.me
     return no_voter_added(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)

@@ -15,6 +15,6 @@ API = Api(RemoveRaftVoterRequest, forwarded=Forwarded.ALWAYS)
 
 @API.on_controller(requires=Operation.ALTER)
 def handle(ctx: Context[ControllerServices], request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Reject the request."""
+    """Reject the removal of a voter from the quorum, with UNSUPPORTED_VERSION or the error of an earlier check."""
     me = ctx.services.active.voter.me
     return no_voter_removed(VoterIds(me.cluster_id, me.node_id, me.directory_id), request)

@@ -32,7 +32,7 @@ API = Api(
 def handle(
     ctx: Context[CoordinationServices], request: StreamsGroupTopologyDescriptionUpdateRequest
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    """Reject the request with the reason."""
+    """Reject the request: GROUP_AUTHORIZATION_FAILED without READ on the group, otherwise UNSUPPORTED_VERSION with the reason."""
     if not enabled(ctx):
         return StreamsGroupTopologyDescriptionUpdateResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

@@ -31,13 +31,15 @@ Compute = Callable[[Callable[[], T]], Awaitable[T]]
 
 
 class Budget(Protocol):
-    """The memory budget of all connections. `used` is the number of bytes that they hold."""
+    """The memory budget of all connections. `used` is the number of bytes of requests and responses that they hold."""
 
     used: int
 
 
 class LargeRequests:
-    """The large requests of one dispatcher. `compute` runs work on a thread. Requests are counted in `budget` until they are answered."""
+    """The requests with many elements that one dispatcher handles in parts. `compute` runs work on a thread. The bytes of the requests are
+    counted in `budget` until they are answered.
+    """
 
     def __init__(self, clock: Clock, turns: Turns, compute: Compute[Any], budget: Budget | None) -> None:
         self._clock = clock

@@ -11,8 +11,9 @@ Charge = Callable[[int], None]
 
 
 def charged(ctx: Context[NodeServices], strict_since: int) -> tuple[Charge, Callable[[], int]]:
-    """Return two functions: one charges the client's quota for a number of created or deleted partitions, the other returns the resulting
-    throttle time in ms. From version `strict_since` on the first raises Rejected(THROTTLING_QUOTA_EXCEEDED) if the quota is exceeded.
+    """Return two functions: the first charges the client's quota for a number of created or deleted partitions, the second returns the
+    resulting throttle time in ms. From request version `strict_since` on the first raises Rejected(THROTTLING_QUOTA_EXCEEDED) if the quota
+    is exceeded.
     """
     quotas = ctx.services.quotas
     if quotas is None or not quotas.mutation:

@@ -44,7 +44,7 @@ def unserved_counts(like: Likeness) -> str | None:
 
 
 def offered(like: Likeness) -> ReleaseTable:
-    """Return the part of the release's table that Ottla offers."""
+    """Return the APIs, features and settings of the Kafka release `like`, reduced to those that Ottla offers."""
     apis = {
         ApiKey(key).camel_case: (route.advertised_min, route.max_version) for key, route in broker_routes(telemetry=True, like=like).items()
     }

@@ -42,8 +42,9 @@ class Carrier(Protocol):
 
 @dataclass(slots=True)
 class Call:
-    """One request with its interceptors' state. `detach` takes a pending response whose connection is closed, and awaits it in the
-    background."""
+    """One request, with the fault rules that apply to it. `detach` takes the awaitable of a response whose connection is closed, and awaits
+    it in the background.
+    """
 
     carrier: Carrier
     request: Request
@@ -74,7 +75,9 @@ Interceptor = Callable[[Call, Handle], Answer]
 
 
 def observed(faults: Faults, call: Call, handle: Handle) -> Answer:
-    """Report the handler's result to the observers, before a response is delayed."""
+    """Return the result of `handle`, and report the request with its response (None if it failed) to the observers, before fault rules
+    delay the response.
+    """
     number, began_ns = next(faults.numbers), call.carrier.clock.spent_ns()
 
     def notify(response: Message | None) -> None:

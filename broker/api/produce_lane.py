@@ -98,7 +98,9 @@ class ProduceLane:
         """The number of requests by version since the start."""
 
     def charged(self, peer: Peer, data: bytes, at: int, throttling: Throttling) -> tuple[list[Buffer], int] | None:
-        """Do the same as `answer`, and charge the request to the client's quotas. The response has the throttle time."""
+        """Handle the frame at `data[at]` and return what `answer` returns, but charge the request to the client's quotas. The response has
+        the throttle time.
+        """
         id_size = int.from_bytes(data[at + _ID_AT - 2 : at + _ID_AT], "big", signed=True)
         try:
             client_id = data[at + _ID_AT : at + _ID_AT + max(id_size, 0)].decode()
@@ -115,8 +117,8 @@ class ProduceLane:
         return [b"".join([reply[: -_THROTTLE_TIME.size], _THROTTLE_TIME.pack(wait_ms, 0)])], stop
 
     def answer(self, peer: Peer, data: bytes, at: int) -> tuple[list[Buffer], int] | None:
-        """Handle the frame whose 4-byte size prefix begins at `data[at]`. Return the buffers of the response, and the position after the
-        frame; None if the frame is not ordinary.
+        """Handle the Produce frame whose 4-byte size prefix begins at `data[at]`. Return the buffers of the response, and the position
+        after the frame; None if the fast path does not handle the frame, so that `k00_produce` must.
         """
         try:
             size, key, version, correlation_id, id_size = _HEAD.unpack_from(data, at)
@@ -169,8 +171,8 @@ class ProduceLane:
         return [head + topic + tail], stop
 
     def _guard(self, transactional_id: bytes, version: int, partition: Partition, records: memoryview) -> VerificationGuard | None:
-        """Return the verification guard of a transactional batch (None: none is needed). Raises Rejected if verification has to wait, or
-        the batch must not be appended.
+        """Return the guard with which a transactional batch must be appended: the proof that the coordinator has verified the partition
+        (KIP-890), or None if none is needed. Raises Rejected if verification has to wait, or the batch must not be appended.
         """
         if not is_whole(records):
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, "not one whole batch")

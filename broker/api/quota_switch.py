@@ -44,7 +44,9 @@ def apply_quotas(
 
 
 def check_connection(services: HasQuotas, listener: str, host: str, *, for_brokers: bool) -> ConnectionDecision | None:
-    """Return how a new connection is delayed or refused; None if it is accepted at once."""
+    """Return the decision of the quotas on a new connection: how long it is delayed, and whether it is then closed. None if no quota
+    applies.
+    """
     rate, own_rate = services.settings.max_connection_creation_rate, services.settings.max_connection_creation_rate_of(listener)
     if rate == own_rate == _ANY and (services.quotas is None or not services.quotas.connection):
         return None

@@ -9,7 +9,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Action(Enum):
-    """An instruction to the connection in place of a response."""
+    """An instruction of the dispatcher to the connection in place of a response."""
 
     CLOSE = "close"
 
@@ -19,7 +19,7 @@ CLOSE: Final = Action.CLOSE
 
 
 class FinalResponse(list[Buffer]):
-    """A reply: bytes to send, after which the connection is closed."""
+    """A reply that ends the connection: bytes to send, after which the connection is closed."""
 
 
 Reply = list[Buffer] | None | Action

@@ -37,7 +37,9 @@ def too_many(request: Any) -> str | None:
 
 
 def split(request: Any, way: Split) -> Iterator[Any]:
-    """Yield the request in parts of about PART_ELEMENTS elements; the request itself is emptied."""
+    """Yield requests of about PART_ELEMENTS elements each, which together have the elements of `request`, cut as `way` says; `request` is
+    emptied.
+    """
     name, *path = way.request_path.split(".")
     items = getattr(request, name)
     setattr(request, name, [])
@@ -111,8 +113,8 @@ def _with(struct: Any, name: str, value: Any) -> Any:
 
 
 def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
-    """Yield `items` in parts of at most about PART_ELEMENTS elements, each with its element count. `path` and `keys` have the meaning that
-    they have for `_pieces`.
+    """Yield `items`, the elements of a request's array, in parts of at most about PART_ELEMENTS elements, each with its element count.
+    `path` leads from an item to its nested elements, and `keys` has the identifying fields for each level.
     """
     part: list[Any] = []
     size = 0
@@ -156,7 +158,7 @@ def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
 
 
 def _merged(group: Sequence[Any], name: str) -> Any:
-    """Return the first struct of the group, with the elements that the field `name` has in all structs of the group."""
+    """Return the first struct of the group; its array field `name` then has the elements of that field in all structs of the group."""
     if len(group) == 1:
         return group[0]
     return _with(group[0], name, [each for item in group for each in getattr(item, name) or ()])

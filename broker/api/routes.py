@@ -57,7 +57,7 @@ def broker_routes(*, telemetry: bool = False, like: Likeness | None = None) -> R
 
 
 def _narrowed(api: ServedApi, like: Likeness) -> ServedApi | None:
-    """Return the API with the versions that a release serves, or None if it serves none of them."""
+    """Return the API with only the versions that the Kafka release `like` serves, or None if it serves none of them."""
     served = like.versions(api.key.camel_case, api.min_version, api.max_version)
     advertised = like.versions(api.key.camel_case, api.advertised_min, api.max_version)
     if served is None or advertised is None:
@@ -74,7 +74,7 @@ def controller_routes() -> Routes:
 
 
 def load(routes: Routes) -> None:
-    """Import the handlers now."""
+    """Import the modules of the routes' handlers now."""
     for route in routes.values():
         _ = route.handle
 

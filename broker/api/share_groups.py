@@ -1,4 +1,4 @@
-"""Parts that the APIs of share groups share."""
+"""Functions that the handlers of several share group APIs use."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ OF_COORDINATION: Final = {
 
 
 def text_of(rejected: Rejected) -> str | None:
-    """Return the error message for a rejection, None if it has none. Errors of the coordinator itself have Kafka's messages
-    (`OF_COORDINATION`).
+    """Return the error message of a rejection for a response, None if it has none. An error code that the coordinator itself produces has
+    Kafka's message (`OF_COORDINATION`).
     """
     return OF_COORDINATION.get(rejected.code, rejected.message) or None
 

@@ -83,7 +83,7 @@ def unreadable(ctx: Context[ShareGroupServices], names: Iterable[str | None]) ->
 
 
 def acknowledge(ctx: Context[ShareGroupServices], request: Request) -> Acknowledgements | Awaitable[Acknowledgements]:
-    """Apply the acknowledgements of a request. Return the results when they are persisted."""
+    """Apply the acknowledgements of a request. Return each partition's result when the acknowledgements are persisted."""
     batches: dict[TopicPartition, Sequence[AcknowledgementBatch]] = {
         TopicPartition(topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in request.topics

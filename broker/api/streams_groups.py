@@ -1,4 +1,4 @@
-"""Parts that the APIs of streams groups share."""
+"""Functions that the handlers of several streams group APIs use."""
 
 from __future__ import annotations
 

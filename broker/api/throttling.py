@@ -49,7 +49,9 @@ class Throttling:
         self._quotas, self._clock, self._sessions = quotas, clock, sessions
 
     def around(self, ctx: Context[NodeServices], request: Request, size: int, handle: Callable[[], Answer]) -> Answer:
-        """Call the handler and return its response with the client's throttle time. `size` is the request frame's size."""
+        """Call the handler, charge the request to the client's quotas, and return the response with the client's throttle time. `size` is
+        the request frame's size.
+        """
         key = request.header.api_key
         if key == ApiKey.FETCH and (self._sessions is None or _of_follower(ctx, request.body)):
             return handle()
@@ -118,8 +120,8 @@ class Throttling:
         request.max_bytes = min(request.max_bytes, rounded(max_bytes))
 
     def _without_records(self, response: FetchResponse) -> FetchResponse:
-        """Return an empty response in place of one with records. The fetch session continues, so the records are sent next time;
-        a new session is discarded.
+        """Return an empty response in place of `response`, which has records. Its fetch session continues, so the records are sent next
+        time; a new session is discarded.
         """
         assert self._sessions is not None
         kept = self._sessions.unsent(response.session_id)
@@ -127,7 +129,9 @@ class Throttling:
 
 
 def _remove_acquired(response: ShareFetchResponse) -> None:
-    """Remove the records, but not the results of acknowledgements. The records stay acquired until their locks expire, as in Kafka."""
+    """Remove the records from a ShareFetch response, but not the results of acknowledgements. The records stay acquired until their
+    acquisition locks expire, as in Kafka.
+    """
     for topic in response.responses:
         for partition in topic.partitions:
             partition.records, partition.acquired_records = b"", []

@@ -21,7 +21,9 @@ NO_TIME: Final = -1
 
 
 def check_may_ask(peer: Peer) -> None:
-    """Check that the client may use delegation token APIs. Raises Rejected."""
+    """Raise Rejected(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED) if the client may not use the delegation token APIs: it is not authenticated, or
+    authenticated with a token.
+    """
     if peer.by_token or not (peer.is_forwarded or _is_known(peer)):
         raise Rejected(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 

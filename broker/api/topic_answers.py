@@ -1,4 +1,4 @@
-"""The error fields of responses."""
+"""The error code and message of a response's element."""
 
 from __future__ import annotations
 
@@ -6,5 +6,7 @@ from ottla.broker.core.rejected import Rejected
 
 
 def error_fields(error: Rejected | None) -> tuple[int, str | None]:
-    """Return `error_code` and `error_message`: 0 and null without an error; a null message if the code is sufficient."""
+    """Return the values of a response's `error_code` and `error_message` for `error`: 0 and null without an error; a null message if the
+    error has only a code.
+    """
     return (0, None) if error is None else (error.code, error.message or None)
