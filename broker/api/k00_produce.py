@@ -263,8 +263,8 @@ def _has_transactional(request: ProduceRequest) -> bool:
 def _verify_and_append(
     ctx: Context[PartitionServices], request: ProduceRequest, transactional_id: str
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Verify with one request to the transaction coordinator that all transactional partitions belong to the transaction (KIP-890), append
-    the batches of those that do, and return the response.
+    """Verify with one request to the transaction coordinator that the partitions of transactional batches belong to the transaction
+    (KIP-890), then append the batches that may be written. Return the response, or an awaitable of it.
     """
     batches, producers = _transactional(ctx, request)
     if len(producers) > 1:
