@@ -140,7 +140,7 @@ def streams_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> St
 
 
 class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
-    """One partition of the offsets topic, with the timers of its groups."""
+    """One partition of `__consumer_offsets` that this broker leads, with the state machine and the timers of its groups."""
 
     def __init__(self, partition: Partition, machine: GroupCoordinator, overdue: Overdue) -> None:
         # Imported when the first partition is served, as the module's invariants say.
@@ -151,7 +151,9 @@ class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
 
 
 class GroupService:
-    """All groups of this broker. `cluster` has the topics. `overrides_of` returns the settings that were set for one group, as text."""
+    """All groups of this broker. `cluster` has the topics. `overrides_of` returns the settings that were set for one group, by name, as
+    text.
+    """
 
     def __init__(
         self,
@@ -222,7 +224,9 @@ class GroupService:
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def get(self, group_id: str) -> Group | None:
-        """Return the group, or None. Raises Rejected if this broker does not coordinate it, or has not loaded its partition yet."""
+        """Return the group with this id, or None if it does not exist. Raises Rejected if this broker does not coordinate the id, or has
+        not loaded its partition yet.
+        """
         return self.shards.of(group_id).machine.groups.get(group_id)
 
     def all_groups(self) -> Iterator[Group]:
@@ -263,7 +267,9 @@ class GroupService:
         return error
 
     def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
-        """Join, stay in or leave a consumer group. Raises Rejected."""
+        """Let a member join, stay in or leave a consumer group. Return the response, or a future of it until its effects are committed.
+        Raises Rejected.
+        """
         try:
             shard = self.shards.of(beat.group_id)
         except Rejected:
@@ -285,7 +291,9 @@ class GroupService:
     def streams_heartbeat(
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str
     ) -> StreamsHeartbeatAnswer | asyncio.Future[StreamsHeartbeatAnswer]:
-        """Join, stay in or leave a streams group. Raises Rejected."""
+        """Let a member join, stay in or leave a streams group. Return the response, or a future of it until its effects are committed.
+        Raises Rejected.
+        """
         from ottla.broker.groups.streams_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
         # As in Kafka, an invalid request gets its own error, whoever coordinates the group.
@@ -294,7 +302,7 @@ class GroupService:
         return self.decided(shard, beat.group_id, shard.machine.streams.heartbeat(beat, client_id, client_host, self.now()))
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
-        """Handle LeaveGroup. Return one error per member, in order. Raises Rejected for the whole request."""
+        """Handle LeaveGroup. Return one error per member, in order. Raises Rejected if the whole request is rejected."""
         shard = self._shard_of_members(group_id)
         errors, effects = shard.machine.leave(group_id, leaving, self.now())
         self.settle(shard, group_id, effects)
@@ -303,7 +311,9 @@ class GroupService:
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """Commit offsets. Return one error per offset, in order. Raises Rejected for the whole request."""
+        """Commit a group's offsets. Return one error per offset, in order, or a future of them. Raises Rejected if the whole request is
+        rejected.
+        """
         shard = self.shards.of(commit.group_id)
         return shard.run(shard.machine.commit(commit, self.now()))
 
@@ -364,7 +374,9 @@ class GroupService:
         return shard.run(wanted)
 
     def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
-        """Delete committed offsets. Return one error per topic, in order. Raises Rejected for the whole group."""
+        """Delete offsets that a group has committed. Return one error per topic, in order. Raises Rejected if the whole request is
+        rejected.
+        """
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_offsets(group_id, topics))
 
@@ -385,7 +397,9 @@ class GroupService:
         return Now(self._clock.mono_ms(), self._clock.now_ms())
 
     def _shard_of_members(self, group_id: str) -> _Shard:
-        """Return the shard of a group. Raises Rejected: INVALID_GROUP_ID for an empty id, otherwise a coordinator error."""
+        """Return the partition (shard) that stores a group with members. Raises Rejected: INVALID_GROUP_ID for an empty id, otherwise a
+        coordinator error.
+        """
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         return self.shards.of(group_id)
@@ -408,7 +422,8 @@ class GroupService:
             self.settle(shard, group_id, Effects((), []))
 
     def settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
-        """Append and apply a group's decision, complete the requests that it answers, and schedule the group's next deadline.
+        """Append and apply a group's decision, complete the waiting JoinGroup and SyncGroup requests that it answers, and schedule the
+        group's next deadline.
 
         If the append fails, these requests get its error.
         """
@@ -428,8 +443,8 @@ class GroupService:
             self._nursery.run("resolution of a regular expression", partial(self._resolve, shard, resolution))
 
     async def _resolve(self, shard: _Shard, resolution: Resolution) -> None:
-        """Match a group's regular expressions with the topics, in several turns of the loop. Drop the result if the shard resigns
-        meanwhile.
+        """Match the regular expressions of a consumer group's members with the topics, in several turns of the event loop, and write the
+        result. Drop the result if this broker stops leading the group's partition meanwhile.
         """
         try:
             for _ in resolution.steps(self.cluster, self._clock.now_ms()):
@@ -440,7 +455,9 @@ class GroupService:
             self.settle(shard, resolution.group_id, effects)
 
     def _deliver(self, shard: _Shard, replies: Replies, durable: Durable) -> None:
-        """Complete the requests when the records that their responses depend on are committed."""
+        """Complete the waiting JoinGroup and SyncGroup requests with `replies`, when the records on which the responses depend are
+        committed (`durable`).
+        """
         answers = shard.after(durable, replies, lambda error: _failed(replies, error.code)) if replies else replies
         if isinstance(answers, asyncio.Future):
             answers.add_done_callback(lambda done: _answer(done.result()))
@@ -472,7 +489,9 @@ class GroupService:
         self._append_in_pieces(shard, shard.machine.expire_offsets(self.now()))
 
     def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
-        """Append tombstones in several batches. If one fails, the rest is not written; the next sweep decides on those offsets again."""
+        """Append the records that delete committed offsets, in several batches. If one fails, the rest is not written; the next periodic
+        check decides on those offsets again.
+        """
         records = effects.records
         try:
             for start in range(0, len(records), EXPIRY_RECORDS_PER_BATCH):
@@ -506,7 +525,7 @@ def _answer(replies: Replies) -> None:
 
 
 def _failed(replies: Replies, error: ErrorCode) -> Replies:
-    """Return error responses with `error` for the tickets of `replies`."""
+    """Return `replies` (the responses to waiting JoinGroup and SyncGroup requests) with each response replaced by one with `error`."""
     return [
         Reply(ticket, JoinAnswer(error=error) if isinstance(answer, JoinAnswer) else SyncAnswer(error=error)) for ticket, answer in replies
     ]

@@ -27,11 +27,15 @@ class OtherBrokers:
         self._nursery = nursery
 
     def markers(self, local: SendMarker) -> SendMarker:
-        """Return a function that sends a marker to the partition's leader; `local` writes to partitions led by this broker."""
+        """Return a function that sends a transaction marker to the partition's leader; it calls `local` for partitions that this broker
+        leads.
+        """
         return RemoteMarkers(local, self._catalog, self._node_id, self._peers(), self._nursery).send
 
     def txns(self, local: TxnPartitions) -> TxnPartitions:
-        """Return a client of transaction coordinators. It calls `local` if this broker is the coordinator."""
+        """Return an object that adds and verifies partitions of transactions at the transaction's coordinator; it calls `local` if this
+        broker is the coordinator.
+        """
         return RemoteTxns(local, self._catalog, self._node_id, self._peers(), self._nursery)
 
     def share_peers(self) -> Peers:

@@ -47,7 +47,9 @@ class _Question:
 
 
 class RemoteTxns:
-    """A `TxnPartitions` for the whole cluster. `local` handles the transactional ids that this broker, `node_id`, coordinates."""
+    """Adds and verifies partitions of transactions at any broker that coordinates them (a `TxnPartitions`). `local` handles the
+    transactional ids that this broker, `node_id`, coordinates.
+    """
 
     def __init__(self, local: TxnPartitions, catalog: Catalog, node_id: int, peers: Peers, nursery: Nursery) -> None:
         self._local = local
@@ -60,15 +62,17 @@ class RemoteTxns:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> Answer:
-        """Open the transaction or add partitions to it. A remote coordinator ignores `client_version` and assumes transaction version 2,
-        because only producers of that version let brokers add partitions.
+        """Open the transaction or add partitions to it. Return the error codes, or a future of them. A remote coordinator ignores
+        `client_version` and assumes transaction version 2, because only producers of that version let brokers add partitions.
         """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.add_partitions(transactional_id, producer_id, epoch, partitions, client_version)
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=False))
 
     def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
-        """Ask the coordinator whether each partition belongs to the open transaction. Nothing is changed."""
+        """Return the error code of each partition, NONE if it belongs to the open transaction, or a future of the codes from another
+        broker. Nothing is changed.
+        """
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=True))
@@ -116,7 +120,9 @@ def _wire_transaction(question: _Question) -> AddPartitionsToTxnTransaction:
 
 
 def _settle_each(now: Mapping[str, PendingQuestion[_Question, Errors]], response: AddPartitionsToTxnResponse) -> None:
-    """Complete each question with its result from the response; NETWORK_EXCEPTION for each result that is missing."""
+    """Complete the pending operation of each transactional id with its result in the response; NETWORK_EXCEPTION if its
+    result is missing.
+    """
     if response.error_code:
         not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         _settle_all(now.values(), ErrorCode.INVALID_TXN_STATE if not_for_clients else ErrorCode.of(response.error_code))

@@ -67,7 +67,9 @@ logger = logging.getLogger(__name__)
 
 
 def as_coordinator(error: Rejected) -> Rejected:
-    """Return the coordinator error for an error of the log (Kafka's CoordinatorOperationExceptionHelper)."""
+    """Return the error that a coordinator reports to clients for an error of its partition's log (Kafka's
+    CoordinatorOperationExceptionHelper).
+    """
     return Rejected(_APPEND_ERRORS.get(error.code, error.code), error.message)
 
 
@@ -94,7 +96,8 @@ class ShardState(Enum):
 
 
 class Shard(Generic[RecordT, MachineT]):
-    """One state machine and its partition, for one leader epoch of this broker.
+    """The state machine of one partition of an internal topic, such as all groups of a partition of `__consumer_offsets`, for one leader
+    epoch of this broker.
 
     `encode` returns a record's key and value; `decode` returns None for an unknown record type. `overdue` schedules a callback that fails a
     response which waits too long; without it responses wait for ever.
@@ -119,8 +122,8 @@ class Shard(Generic[RecordT, MachineT]):
         self._last_write: Durable = None
 
     def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
-        """Append and apply a decision. Return the response, or a future of it until its records are committed. Raises Rejected if the
-        append fails; then nothing has changed.
+        """Append and apply the records of a decision. Return its response, or a future of it until the records are committed. Raises
+        Rejected if the append fails; then nothing has changed.
         """
         return self.after(self.append(effects.records), effects.response)
 
@@ -153,7 +156,8 @@ class Shard(Generic[RecordT, MachineT]):
         """Append the records as one batch of an open transaction. They take effect with its marker (`append_marker`). Return the response,
         or a future of it until the records are committed. Raises Rejected if the append fails; then nothing has changed.
 
-        A transaction's first batch needs the guard of `Partition.start_verification`.
+        A transaction's first batch needs `guard`, the proof that its coordinator has verified this partition
+        (`Partition.start_verification`).
         """
         pairs = [self._encode(record) for record in effects.records]
         batch = build_batch(
@@ -173,7 +177,9 @@ class Shard(Generic[RecordT, MachineT]):
         return self.after(self._last_write, effects.response)
 
     def append_marker(self, marker: TxnMarker) -> Durable:
-        """Write the marker that ends the producer's transaction in this partition. Raises Rejected; then nothing has changed."""
+        """Write the marker that ends the producer's transaction in this partition. Return a future that is done when the marker is
+        committed, None if it is already. Raises Rejected; then nothing has changed.
+        """
         self._check_epoch()
         info = self.partition.append_marker(marker)
         self.machine.end_transaction(marker.producer_id, commit=marker.commit)
@@ -183,7 +189,8 @@ class Shard(Generic[RecordT, MachineT]):
     def after(
         self, durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """Return the response if `durable` is None; otherwise a future that returns the response when `durable` completes.
+        """Return the response if `durable` is None: the write that it depends on is committed already. Otherwise return a future that
+        returns the response when `durable` completes.
 
         If `durable` fails or takes too long, the future returns `lost(error)`; without `lost` it raises the error, a Rejected. Cancelling
         the future does not cancel `durable`, because other responses may wait for the same write.
@@ -220,9 +227,9 @@ class Shard(Generic[RecordT, MachineT]):
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} is over")
 
     async def load(self, chunk_bytes: int) -> None:
-        """Read the whole log; other work runs after each chunk. Raises Rejected for a corrupt log.
+        """Read the partition's whole log and apply its records; other work runs after each chunk. Raises Rejected for a corrupt log.
 
-        Responses wait until everything read is committed. A shard that resigns meanwhile stops loading.
+        Responses wait until everything read is committed. Loading stops if another broker becomes leader meanwhile.
         """
         log = self.partition.log
         offset = log.log_start_offset

@@ -1,12 +1,12 @@
-"""The partitions of one internal topic that this broker coordinates, for groups, transactions and share state alike.
+"""The partitions of one internal topic that this broker coordinates, for groups, transactions and share state alike. The state machine of
+one such partition is a shard.
 
 Invariants:
 
 * The partition of a key is its hash modulo the topic's partition count. Offline partitions count, so that a failure does not move keys to
-  other partitions.
-* A shard exists for one leader epoch. Metadata updates start and end it (`follow`), and a shard of an older epoch is never used.
-* A shard answers COORDINATOR_LOAD_IN_PROGRESS while it loads and NOT_COORDINATOR if it cannot be loaded. An empty partition is served at
-  once.
+other partitions. * A shard exists for one leader epoch. Metadata updates start and end it (`follow`), and a shard of an older epoch is
+never used. * A shard answers COORDINATOR_LOAD_IN_PROGRESS while it loads and NOT_COORDINATOR if it cannot be loaded. An empty partition is
+served at once.
 
 Source: Kafka's CoordinatorRuntime, TransactionStateManager.
 """
@@ -47,8 +47,8 @@ class Elections(Protocol):
 
 
 class Shards(Generic[ShardT]):
-    """The shards of one topic. `make` builds a shard; `loaded` is called with each shard after it was loaded (not if its partition was
-    empty), `closed` with each shard that has ended.
+    """The shards of one internal topic: the state machines of the partitions that this broker leads. `make` builds a shard; `loaded` is
+    called with each shard after it was loaded (not if its partition was empty), `closed` with each shard that has ended.
 
     `partition_count` returns the topic's partition count, 0 while the topic does not exist. `create_topic` creates it with Kafka's
     settings; it raises Rejected if it cannot.
@@ -94,7 +94,7 @@ class Shards(Generic[ShardT]):
         await wait_at_most(nursery.timers, nursery.clock, LOAD_BEFORE_SERVING_MS, [self._spawn(shards)])
 
     def follow(self, elections: Elections) -> None:
-        """Start and end shards with this broker's leaderships from now on."""
+        """Start and end shards from now on, as this broker becomes and stops to be leader of their partitions."""
         elections.on_elected.append(lambda topic, index, _: self.elected(index) if topic == self._topic else None)
         elections.on_resigned.append(lambda topic, index, epoch: self.resigned(index, epoch) if topic == self._topic else None)
 
@@ -141,7 +141,9 @@ class Shards(Generic[ShardT]):
         await self._create_topic(self._topic)
 
     def of(self, key: str) -> ShardT:
-        """Return the shard of a key. Raises Rejected: NOT_COORDINATOR, or COORDINATOR_LOAD_IN_PROGRESS while it is not loaded."""
+        """Return the shard (partition) that stores a key, such as a group id. Raises Rejected: NOT_COORDINATOR, or
+        COORDINATOR_LOAD_IN_PROGRESS while it is not loaded.
+        """
         count = self._partition_count()
         if not count:
             raise Rejected(ErrorCode.NOT_COORDINATOR)
@@ -163,7 +165,7 @@ class Shards(Generic[ShardT]):
         return shard
 
     def serving(self) -> list[ShardT]:
-        """Return the loaded shards."""
+        """Return the shards that are loaded and serve requests."""
         return [shard for shard in self._shards.values() if shard.state is ShardState.SERVING and not shard.partition.removed]
 
     def all(self) -> list[ShardT]:

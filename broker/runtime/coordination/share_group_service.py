@@ -70,7 +70,9 @@ class ShareGroupService:
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: ShareHeartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
-        """Join, stay in or leave a share group. Raises Rejected."""
+        """Let a member join, stay in or leave a share group. Return the response, or a future of it until its effects are committed. Raises
+        Rejected.
+        """
         from ottla.broker.groups.share_heartbeat import check  # noqa: PLC0415 # a start does not need it
 
         check(beat)  # as in Kafka, an invalid request gets its own error, whoever coordinates the group

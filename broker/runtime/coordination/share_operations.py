@@ -20,7 +20,7 @@ class StateOperation(ABC, Generic[ResultT]):
 
     @abstractmethod
     def run(self, persister: Persister) -> ResultT | asyncio.Future[ResultT]:
-        """Perform the operation by the persister's method for it, and return its result or a future of it. Raises Rejected."""
+        """Perform the operation by calling the persister's method for it. Return its result, or a future of it. Raises Rejected."""
 
 
 @dataclass(frozen=True, slots=True)

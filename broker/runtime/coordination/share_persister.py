@@ -59,7 +59,9 @@ ResultT = TypeVar("ResultT")
 
 
 class SharePersister:
-    """A `Persister` for the whole cluster. `local` is the share coordinator on this broker, `node_id`; a standalone node has no `peers`."""
+    """A `Persister` of share state that finds each share partition's coordinator in the cluster. `local` is the share coordinator on this
+    broker, `node_id`; a standalone node has no `peers`.
+    """
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Shard(Shard["ShareRecord", "ShareStateCoordinator"]):
-    """One partition of `__share_group_state`."""
+    """One partition of `__share_group_state` that this broker leads, with its state machine."""
 
 
 class ShareStateService:

@@ -41,14 +41,14 @@ _NOTHING_OPEN = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.U
 
 
 class TransactionFaults(Protocol):
-    """Scripted faults that can stop a transaction at a step."""
+    """Fault rules that can stop the completion of transactions before a step of it, such as the sending of a marker."""
 
     active: bool
 
     def stops_at(
         self, step: str, transactional_id: str, go_on: Callable[[], object], topic: str | None = None, partition: int | None = None, /
     ) -> bool:
-        """Return whether a fault stops the transaction before this step. `go_on` is called when the fault is removed."""
+        """Return whether a fault rule stops the transaction before this step. `go_on` is called when the rule is removed."""
         ...
 
 
@@ -148,7 +148,7 @@ class TxnCompletion:
         self._settle(work)
 
     def _retry(self, work: _Work) -> None:
-        """Send the markers that a scripted fault held back."""
+        """Send the transaction's remaining markers, because the fault rule that held them back was removed."""
         if self._is_current(work):
             if work.timer is not None:
                 work.timer.cancel()

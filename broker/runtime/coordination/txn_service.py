@@ -62,7 +62,7 @@ class Answer:
 
 
 class _Shard(Shard[TxnRecord, TxnCoordinator]):
-    """One partition of `__transaction_state`."""
+    """One partition of `__transaction_state` that this broker leads, with the state machine of its transactional ids."""
 
     def __init__(self, partition: Partition, transaction_version: Callable[[], int], overdue: Overdue) -> None:
         super().__init__(partition, TxnCoordinator(), lambda record: encode_record(record, transaction_version()), decode_record, overdue)
@@ -126,8 +126,8 @@ class TxnService:
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """Return the transaction of an id, or None. Raises Rejected if this broker does not coordinate it, or has not loaded its partition
-        yet.
+        """Return the transaction of this transactional id, or None if the id is unknown. Raises Rejected if this broker does not coordinate
+        the id, or has not loaded its partition yet.
         """
         return self.shards.of(transactional_id).machine.transactions.get(transactional_id)
 
@@ -139,7 +139,9 @@ class TxnService:
     # --- requests -------------------------------------------------------------------------------------------------------------
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None) -> Answer | asyncio.Future[Answer]:
-        """Return the producer id with its next epoch. Older epochs are fenced, and their open transaction is aborted."""
+        """Return the transactional id's producer id with its next epoch, or an error, or a future of that. Older epochs are fenced, and
+        their open transaction is aborted.
+        """
         if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
             # Kafka checks the timeout before it looks for the coordinator.
             return _answer(decide.Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
@@ -188,7 +190,9 @@ class TxnService:
     def end_txn(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
     ) -> Answer | asyncio.Future[Answer]:
-        """Commit or abort the transaction. The response waits until the decision is committed, not for the markers."""
+        """Commit or abort the transaction. Return the producer id and epoch of the next transaction, or an error, or a future of that until
+        the decision is committed; it does not wait for the markers.
+        """
         return self._run(
             transactional_id,
             _answer,
@@ -207,8 +211,8 @@ class TxnService:
     def _run(
         self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
     ) -> T | asyncio.Future[T]:
-        """Call `decided` with the stored transaction, append and apply its decision, and return `reply` of it, or a future until it is
-        committed. A decision without records still waits for earlier writes.
+        """Call `decided` with the id's stored transaction, and append and apply its decision. Return `reply` of the decision, or a future
+        of that until the records are committed. A decision without records still waits for earlier writes.
         """
         if not transactional_id:
             return reply(decide.Decision(ErrorCode.INVALID_REQUEST))

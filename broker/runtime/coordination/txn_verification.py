@@ -82,10 +82,11 @@ class TxnVerification:
         self._coordinator_is_local = coordinator_is_local
 
     def verify(self, writer: Writer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
-        """Return for each partition the guard for the append, or the error; no entry if none is needed (the transaction is open there).
+        """Return for each partition the guard with which its batch must be appended (the proof of this verification), or the error; no
+        entry if none is needed, because the transaction is open there.
 
-        An awaitable is returned if a remote coordinator must answer, or the request must be retried. The errors are the coordinator's,
-        but PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.
+        An awaitable is returned if a remote coordinator must answer, or the request must be retried. The errors are the coordinator's, but
+        PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.
         """
         verdicts = _start(writer, batches)
         guarded = _guarded(verdicts)
@@ -97,8 +98,8 @@ class TxnVerification:
         return _judged(verdicts, answer)
 
     def at_once(self, writer: Writer, partition: Partition, sequence: int) -> VerificationGuard | None:
-        """Return the guard for one batch (None: none is needed) if no wait is necessary. Otherwise raise Rejected; the caller then uses
-        `verify`.
+        """Return the guard with which one batch must be appended, the proof of this verification (None: none is needed), if no wait is
+        necessary. Otherwise raise Rejected; the caller then uses `verify`.
 
         A call followed by `verify` has no other effect than `verify`: the guard is the same, and a partition is added once.
         """
@@ -156,7 +157,9 @@ def _is_early(writer: Writer, errors: Errors) -> bool:
 
 
 def _judged(verdicts: Verdicts, errors: Errors) -> Verdicts:
-    """Return the guards of the partitions that the coordinator accepts, and its errors for the others."""
+    """Return `verdicts` (a guard or an error by partition) with the guard replaced by the coordinator's error, from `errors`, for each
+    partition that the coordinator has not accepted.
+    """
 
     def judged(place: TopicPartition, verdict: VerificationGuard | Rejected) -> VerificationGuard | Rejected:
         if isinstance(verdict, Rejected):

@@ -40,7 +40,7 @@ class ClusterBrokerView(ClusterView):
         return _node(broker, at.listener) if broker is not None and _is_alive(broker, at.listener) else None
 
     def partition(self, topic: TopicImage, index: int, at: ClientListener) -> ReportedPartition:
-        """Return the leader and replicas of a partition.
+        """Return the leader and replicas of a partition as reported to clients.
 
         A leader is reported even if it is fenced, because the metadata change that fences it also elects another leader.
         """

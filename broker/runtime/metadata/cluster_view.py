@@ -83,8 +83,8 @@ class ClusterView:
         return next((broker for broker in self.brokers(at) if broker.node_id == node_id), None)
 
     def partition(self, topic: TopicImage, index: int, at: ClientListener) -> ReportedPartition:  # subclasses use `at`
-        """Return the leader and replicas of a partition. A replica is offline if this node cannot serve it, for example after a disk
-        error.
+        """Return the leader and replicas of a partition as reported to clients. A replica is offline if this node cannot serve it, for
+        example after a disk error.
         """
         state = topic.partitions[index]
         served = self._partitions.by_name(topic.name)

@@ -43,7 +43,7 @@ class LocalTopics:
         return await self._active.run(decide)
 
     async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create missing topics with the broker's defaults, or an internal topic's own. Returns, by name, None if the topic exists now, or
+        """Create missing topics with the broker's defaults, or an internal topic's own. Return, by name, None if the topic exists now, or
         the error. Raises Rejected.
         """
         return await self.create([self._defaults_for(name) for name in names], requester)
@@ -55,7 +55,9 @@ class LocalTopics:
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
     def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
-        """Start to create missing topics without waiting; see `TopicMaker.begin_auto_create`."""
+        """Start to create missing topics as `auto_create` does, and return at once. A creation under way is not started again; a failure is
+        only logged.
+        """
         self._auto_creation.begin(names, partial(self.auto_create, requester=requester))
 
     async def ensure(self, name: str) -> TopicImage:

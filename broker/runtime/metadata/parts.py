@@ -1,4 +1,4 @@
-"""The metadata components of a broker, on which the rest of it is built."""
+"""The components of a broker that handle the cluster's metadata; all other components of the broker are built on them."""
 
 from __future__ import annotations
 

@@ -178,8 +178,8 @@ class Publisher:
                     self._call_hooks(self.on_subscriptions, name)
 
     def _step(self, name: str, *args: object) -> GuardedStep:
-        """Return a context that logs an exception instead of raising it (as Kafka's BrokerMetadataPublisher does). Rejected and a failed
-        fsync are raised.
+        """Return a context for one step of applying metadata. It logs an exception instead of raising it, so that the later steps are taken
+        (as Kafka's BrokerMetadataPublisher does). Rejected and a failed fsync are raised.
         """
         return self._nursery.step(name, *args, passing=Rejected)
 
@@ -220,7 +220,9 @@ class Publisher:
         return served is not None and replica.index in served.partitions
 
     def _serve(self, replicas: Iterable[LocalReplica]) -> None:
-        """Make the replicas leaders or followers. A partition whose log cannot be created or written is offline until a restart."""
+        """Make the partitions of `replicas` leaders or followers on this broker. A partition whose log cannot be created or written is
+        offline until a restart.
+        """
         for replica in replicas:
             name = replica.topic.name
             try:
@@ -325,7 +327,9 @@ class Publisher:
     # --- logs found at the start -------------------------------------------------------------------------------------------------
 
     def _set_aside_strays(self, image: MetadataImage) -> None:
-        """Rename directories of partitions without a replica here (`LogManager.isStrayReplica`, which also skips the metadata log)."""
+        """Rename the directories of partitions of which this broker has no replica in the metadata (`LogManager.isStrayReplica`, which also
+        skips the metadata log).
+        """
         for (name, index), log in list(self._log_dir.logs.items()):
             topic = image.topics.get(log.topic_id)
             partition = None if topic is None else topic.partitions.get(index)
@@ -348,7 +352,7 @@ class Publisher:
         return known[found]
 
     def _take_over(self, log: PartitionLog, config: LogConfig) -> None:
-        """Apply the topic's and the broker's settings to a log that the start has found on disk."""
+        """Apply the topic's and the broker's settings to a log that was found on disk at the start of the broker."""
         log.config = config
         self._set_producer_settings(log)
         log.expire_producers(self._nursery.clock.now_ms())  # only now: the expiration may be a dynamic setting, known since the replay

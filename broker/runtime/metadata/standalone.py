@@ -35,11 +35,12 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class StandaloneMetadata:
-    """Opens the metadata log and serves every partition. The constructor blocks; call it on the loop, before connections are accepted.
+    """The metadata of a standalone node: opens the metadata log and serves every partition. The constructor blocks; call it on the loop,
+    before connections are accepted.
 
-    `listeners` are the broker's, with the addresses that clients use. `on_failure` gets an error that must end the process. `read` is
-    the metadata log, if it was read in advance. Raises
-    ProtocolError for an invalid metadata record, LogDirRefused if the directory cannot be used as it is.
+    `listeners` are the broker's, with the addresses that clients use. `on_failure` gets an error that must end the process. `read` is the
+    metadata log, if it was read in advance. Raises ProtocolError for an invalid metadata record, LogDirRefused if the directory cannot be
+    used as it is.
     """
 
     def __init__(
@@ -79,8 +80,8 @@ class StandaloneMetadata:
         nursery.at_close(self._stop, self.broker_configs.loggers.reset)
 
     def _begin(self, log_dir: LogDir, listeners: Sequence[Endpoint], random: Random) -> int:
-        """Become the controller, register this broker and make it the leader of its partitions. One sync commits all of it. Return the
-        broker epoch.
+        """Become the controller, register this broker and make it the leader of its partitions. One sync of the metadata log commits all of
+        that. Return the broker epoch.
         """
         controller, voter = self.controller, self.controller.voter
         controller.open(first_records(log_dir, self._settings, random.randbytes))
@@ -108,7 +109,7 @@ class StandaloneMetadata:
         return Features(offered, in_force, self.controller.newest.provenance.offset)
 
     async def published(self) -> None:
-        """Wait until the broker has published everything that is committed."""
+        """Wait until the broker has published all metadata that is committed now."""
         await self._local.up_to_date()
 
     async def _stop(self) -> None:

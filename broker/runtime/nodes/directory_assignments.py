@@ -69,7 +69,7 @@ class DirectoryAssignments:
         self._worker = nursery.worker("directory assignments", self._work)
 
     def look(self, changes: ImageChanges) -> None:
-        """Report every replica among `changes` that metadata places in another directory."""
+        """Report to the controller every replica among `changes` that metadata places in another directory than this broker's."""
         changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
         self._pending.update(tp for tp in changed if self._lies_elsewhere(tp))
         if self._pending:

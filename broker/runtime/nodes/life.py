@@ -159,7 +159,7 @@ class BrokerLife:
         self._turn()
 
     def _note(self, request: Request, error_code: int) -> None:
-        """Log the result of a request; a lasting error is logged by `StateLines`, not for each request."""
+        """Log the result of a request to the controller. A lasting error is logged with `StateLines`, not for each request."""
         self._lines.over("unanswered", "The controller answers %s", type(request).__name__)
         if error_code != ErrorCode.NONE:
             self._lines.holds("refused", logging.WARNING, "%s was refused: %s", type(request).__name__, ErrorCode.of(error_code).name)
@@ -209,7 +209,9 @@ def pace_of(settings: BrokerSettings) -> Pace:
 
 
 def _milestone() -> asyncio.Future[None]:
-    """Return a future of which asyncio logs no warning if it fails and nothing retrieves the exception."""
+    """Return a new future for one step of the broker's life cycle, such as its unfencing. If it fails and nothing retrieves the exception,
+    asyncio logs no warning.
+    """
     made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     made.add_done_callback(lambda done: done.cancelled() or done.exception())
     return made

@@ -1,8 +1,8 @@
-"""Requests of this broker to the cluster's other brokers: links to them, and batches of pending questions in one request.
+"""Requests of this broker to the cluster's other brokers: links to them, and batching. A question is one caller's operation at another
+broker; a request contains all questions that are pending for that broker.
 
-Invariants (Kafka's InterBrokerSendThread):
-- At most one request is in flight to each broker; questions that arrive meanwhile go into the next one.
-- A broker that is unregistered or fenced is not contacted: the caller fails at once and may retry.
+Invariants (Kafka's InterBrokerSendThread): - At most one request is in flight to each broker; questions that arrive meanwhile go into the
+next one. - A broker that is unregistered or fenced is not contacted: the caller fails at once and may retry.
 """
 
 from __future__ import annotations
@@ -68,25 +68,25 @@ class Peers:
 
 @dataclass(slots=True, eq=False)
 class PendingQuestion(Generic[QuestionT, AnswerT]):
-    """A question to another broker, and the future of its answer."""
+    """One caller's operation at another broker, which shares a request with others, and the future of its result."""
 
     question: QuestionT
     answer: asyncio.Future[AnswerT]
 
     def settle(self, answer: AnswerT) -> None:
-        """Complete the question's future with `answer`."""
+        """Complete the caller's future with `answer`, the other broker's result."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def fail(self, error: Exception) -> None:
-        """Fail the question's future with `error`."""
+        """Fail the caller's future with `error`."""
         if not self.answer.done():
             self.answer.set_exception(error)
             self.answer.exception()  # marks it as retrieved: asyncio must not log it if the waiter was cancelled
 
 
 class QuestionBatcher(Generic[QuestionT, AnswerT]):
-    """Sends the pending questions for a broker in one request. `name` describes the questions in log lines.
+    """Sends the pending questions (operations of callers) for a broker in one request. `name` describes the questions in log lines.
 
     `send(node, batch)` sends one request. It must settle or fail at least one question of `batch`; the others go into the next request.
     """
@@ -102,7 +102,9 @@ class QuestionBatcher(Generic[QuestionT, AnswerT]):
         self._workers: dict[int, Job] = {}
 
     def put(self, node: int, question: QuestionT) -> asyncio.Future[AnswerT]:
-        """Queue a question for broker `node`. The future returns the answer, or raises Rejected if there is none."""
+        """Queue a question, one caller's operation, for broker `node`. Return the future of the answer; it raises Rejected if there is
+        none.
+        """
         pending: PendingQuestion[QuestionT, AnswerT] = PendingQuestion(question, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(node, []).append(pending)
         if node not in self._workers:
@@ -118,7 +120,7 @@ class QuestionBatcher(Generic[QuestionT, AnswerT]):
         self._waiting.clear()
 
     async def _work(self, node: int) -> None:
-        """Send batches to `node` until none of its questions is pending."""
+        """Send the pending questions for broker `node` in batches, until none is left."""
         while waiting := self._waiting.pop(node, None):
             batch, later = waiting[: limits.QUESTIONS_PER_REQUEST], waiting[limits.QUESTIONS_PER_REQUEST :]
             self._under_way[node] = batch

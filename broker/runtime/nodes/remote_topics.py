@@ -62,11 +62,15 @@ class RemoteTopics:
         self._ids_given = 0
 
     async def auto_create(self, names: Iterable[str], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create the topics with default settings, as `TopicMaker.auto_create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+        """Ask the controller to create the topics with default settings. Return, by name, None if the topic exists now, or the error.
+        Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        """
         return await self._create([self._wanted(name) for name in names], requester)
 
     async def create(self, topics: Sequence[NewTopic], requester: Requester | None = None) -> dict[str, Rejected | None]:
-        """Create the topics as `TopicMaker.create` does. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+        """Ask the controller to create the topics as requested. Return, by name, None if the topic exists now, or the error. Raises
+        Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+        """
         return await self._create(
             [
                 CreatableTopic(
@@ -86,7 +90,9 @@ class RemoteTopics:
         return {topic.name: _refusal(topic.error_code, topic.error_message) for topic in response.topics}
 
     def begin_auto_create(self, names: Iterable[str], requester: Requester | None = None) -> None:
-        """Start to create the topics without waiting, as `TopicMaker.begin_auto_create`."""
+        """Start to create missing topics as `auto_create` does, and return at once. A creation under way is not started again; a failure is
+        only logged.
+        """
         self._auto_creation.begin(names, partial(self.auto_create, requester=requester))
 
     async def ensure(self, name: str) -> TopicImage:

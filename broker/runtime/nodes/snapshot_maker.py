@@ -32,7 +32,7 @@ class SnapshotPolicy(NamedTuple):
 
 
 class SnapshotMaker:
-    """Decides after each publication whether a snapshot is due, and writes it."""
+    """Decides after each published image whether a snapshot of it is due, and writes it."""
 
     def __init__(self, log: RaftLog, feed: ImageFeed, flusher: Flusher, clock: Clock, policy: SnapshotPolicy) -> None:
         self._log = log
@@ -44,7 +44,7 @@ class SnapshotMaker:
         self._making: asyncio.Future[None] | None = None
 
     def published(self, published: Published) -> None:
-        """Start a snapshot of this publication if one is due."""
+        """Start to write a snapshot of this image if one is due, and the image contains everything that was loaded."""
         place = published.provenance
         all_of_it = place.offset + 1 == self._feed.next_offset
         if all_of_it and self._is_due() and (self._making is None or self._making.done()):

@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 
 
 class ActiveController:
-    """Runs decisions against the controller's state. `on_failure` is called with the error that must end the process."""
+    """Runs decisions (functions of `broker/controller` that return records and a response) against the controller's state. `on_failure` is
+    called with the error that must end the process.
+    """
 
     def __init__(self, state: ControllerState, voter: SoleVoter, on_failure: Callable[[BaseException], object]) -> None:
         self.state = state

@@ -43,7 +43,7 @@ class LocalMetadata:
 
     @property
     def controller(self) -> Node:
-        """This process's own node: it is always the controller."""
+        """The controller that this broker's requests go to: always this process's own node."""
         me = self._quorum.voter.me
         return Node(me.node_id, me.endpoints[0].host, me.endpoints[0].port)
 

@@ -123,7 +123,9 @@ class QuorumController:
     # --- periodic work -----------------------------------------------------------------------------------------------------------
 
     def start_upkeep(self) -> None:
-        """Start the periodic work of every controller."""
+        """Start the periodic work of the controller: the upkeep of the metadata log and, if delegation tokens are enabled, the removal of
+        expired ones.
+        """
         self._nursery.every("upkeep of the metadata log", UPKEEP_MS, self._look_after_log)
         if self._settings.delegation_token_secret_key:
             from ottla.broker.controller.delegation_tokens import remove_expired_tokens  # noqa: PLC0415 # few nodes use tokens
@@ -135,7 +137,7 @@ class QuorumController:
             )
 
     def _repeat(self, name: str, interval_ms: int, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
-        """Run a decision periodically, each time until it returns that nothing more is to do."""
+        """Run a decision of the controller periodically, each time until its response is false: nothing more is to do."""
         self._nursery.every(name, interval_ms, partial(self._while_there_is_more, decide))
 
     async def _while_there_is_more(self, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:

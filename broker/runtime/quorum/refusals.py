@@ -34,17 +34,21 @@ def no_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
 
 
 def no_other_leader(voter: SoleVoter, request: k53.BeginQuorumEpochRequest) -> k53.BeginQuorumEpochResponse:
-    """Reject another node's claim to lead the quorum, and name the leader."""
+    """Return a response that rejects another node's claim to lead the quorum (FENCED_LEADER_EPOCH or INVALID_REQUEST), and names this node
+    as the leader.
+    """
     return _no_other_epoch(voter, request, k53.BeginQuorumEpochResponse)
 
 
 def no_other_end(voter: SoleVoter, request: k54.EndQuorumEpochRequest) -> k54.EndQuorumEpochResponse:
-    """Reject another node's attempt to end this leader's epoch."""
+    """Return a response that rejects another node's attempt to end this leader's epoch (FENCED_LEADER_EPOCH or INVALID_REQUEST), and names
+    this node as the leader.
+    """
     return _no_other_epoch(voter, request, k54.EndQuorumEpochResponse)
 
 
 def no_voter_updated() -> UpdateRaftVoterResponse:
-    """Reject UpdateRaftVoter with UNSUPPORTED_VERSION."""
+    """Return a response that rejects UpdateRaftVoter with UNSUPPORTED_VERSION."""
     return UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -63,7 +67,9 @@ def _endpoints(voter: SoleVoter) -> list[NodeEndpoint]:
 
 
 def _checked(voter: SoleVoter, request: Any) -> tuple[ErrorCode, Any]:
-    """Return the metadata partition's part of the request, or the error that rejects the whole request."""
+    """Return the error that rejects the whole request (NONE if it is valid), and the request's entry for partition 0 of the metadata log,
+    None with an error.
+    """
     if request.cluster_id not in {None, voter.me.cluster_id}:
         return ErrorCode.INCONSISTENT_CLUSTER_ID, None
     places: Sequence[tuple[str, Any]] = [(topic.topic_name, each) for topic in request.topics for each in topic.partitions]

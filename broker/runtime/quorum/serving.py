@@ -41,7 +41,9 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reader:
-    """The progress of an observer. Times are wall-clock milliseconds; -1 if it has never fetched or caught up."""
+    """The progress of an observer that reads the metadata log. Times are wall-clock milliseconds; -1 if it has never
+    fetched or caught up.
+    """
 
     end_offset: int = -1
     fetched_ms: int = -1
@@ -115,7 +117,7 @@ class QuorumServing:
         return data
 
     def _is_before_log(self, fetch_partition: k01.FetchPartition) -> bool:
-        """Return whether the requested records are in no segment any more, so that only a snapshot has them."""
+        """Return whether the requested records were deleted from the log, so that only a snapshot contains them."""
         log = self._voter.raft_log
         oldest = log.snapshots.ids[0]
         if log.start_offset == 0:
@@ -124,7 +126,9 @@ class QuorumServing:
         return before or (fetch_partition.fetch_offset == log.start_offset and fetch_partition.last_fetched_epoch != oldest.epoch)
 
     def _records(self, offset: int, max_bytes: int) -> bytes:
-        """Return committed records from `offset` on. Uncommitted ones are never served: they may still be lost."""
+        """Return committed record batches of the metadata log from `offset` on, at most about `max_bytes`; none from the high watermark on.
+        Uncommitted records are never served: they may still be lost.
+        """
         log = self._voter.raft_log
         if offset >= log.high_watermark:
             return b""
@@ -185,7 +189,7 @@ class QuorumServing:
     # --- DescribeQuorum ----------------------------------------------------------------------------------------------------------
 
     def describe(self, request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumResponse:
-        """Return the leader, the voter and the observers."""
+        """Return the response to DescribeQuorum: the leader, which is the only voter, and the observers with their progress."""
         places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
         if places != [(CLUSTER_METADATA, 0)]:
             return not_the_metadata(request)
@@ -211,7 +215,9 @@ class QuorumServing:
 
 
 def not_the_metadata(request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumResponse:
-    """Reject every requested partition as unknown, because `__cluster_metadata` is the only one with a quorum."""
+    """Return a DescribeQuorum response that rejects every requested partition as unknown, because `__cluster_metadata` is the only one with
+    a quorum.
+    """
     code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
     topics = [
         k55.TopicResult(topic.topic_name, [k55.PartitionResult(each.partition_index, code, text) for each in topic.partitions])
@@ -230,5 +236,5 @@ def _only_partition(request: k01.FetchRequest) -> k01.FetchPartition | None:
 
 
 def _is_empty(data: k01.PartitionData) -> bool:
-    """Return whether the response may be held back: it has no error, records, divergence or snapshot."""
+    """Return whether the response to a Fetch may be held back: it has no error, records, divergence or snapshot."""
     return not (data.error_code or data.records or data.diverging_epoch.epoch >= 0 or data.snapshot_id.end_offset >= 0)

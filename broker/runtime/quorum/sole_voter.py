@@ -62,7 +62,7 @@ class Identity(NamedTuple):
 
 
 class ReadMetadata(NamedTuple):
-    """A metadata log that was read in advance: the feed that has read it, and the images to publish."""
+    """A metadata log that was read in advance: the `ImageFeed` that has read it, and the images to publish."""
 
     feed: ImageFeed
     published: Sequence[Published]
@@ -247,11 +247,11 @@ class SoleVoter:
         return done
 
     def end(self) -> None:
-        """Commit nothing more: the log is being closed."""
+        """Commit no further records of the metadata log, because it is being closed."""
         self._ended = True
 
     def news(self) -> asyncio.Future[None]:
-        """Return a future that is done when the high watermark moves; cancel it if it is not needed any more."""
+        """Return a future that is done when the metadata log's high watermark moves. Cancel it if it is not needed any more."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._news[waiting] = None
         waiting.add_done_callback(lambda _: self._news.pop(waiting, None))

@@ -23,8 +23,8 @@ class VoterIds(NamedTuple):
 
 
 def no_voter_added(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Reject AddRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter or listener, DUPLICATE_VOTER for this node's id;
-    otherwise UNSUPPORTED_VERSION.
+    """Return a response that rejects AddRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter or listener,
+    DUPLICATE_VOTER for this node's id; otherwise UNSUPPORTED_VERSION.
     """
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
@@ -39,8 +39,8 @@ def no_voter_added(me: VoterIds, request: AddRaftVoterRequest) -> AddRaftVoterRe
 
 
 def no_voter_removed(me: VoterIds, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Reject RemoveRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter, VOTER_NOT_FOUND for another voter than this
-    node; otherwise UNSUPPORTED_VERSION.
+    """Return a response that rejects RemoveRaftVoter: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST without a valid voter, VOTER_NOT_FOUND for
+    another voter than this node; otherwise UNSUPPORTED_VERSION.
     """
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
