@@ -4,9 +4,10 @@ one such partition is a shard.
 Invariants:
 
 * The partition of a key is its hash modulo the topic's partition count. Offline partitions count, so that a failure does not move keys to
-other partitions. * A shard exists for one leader epoch. Metadata updates start and end it (`follow`), and a shard of an older epoch is
-never used. * A shard answers COORDINATOR_LOAD_IN_PROGRESS while it loads and NOT_COORDINATOR if it cannot be loaded. An empty partition is
-served at once.
+  other partitions.
+* A shard exists for one leader epoch. Metadata updates start and end it (`follow`), and a shard of an older epoch is never used.
+* A shard answers COORDINATOR_LOAD_IN_PROGRESS while it loads and NOT_COORDINATOR if it cannot be loaded. An empty partition is served at
+  once.
 
 Source: Kafka's CoordinatorRuntime, TransactionStateManager.
 """

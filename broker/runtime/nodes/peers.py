@@ -1,8 +1,9 @@
 """Requests of this broker to the cluster's other brokers: links to them, and batching. A question is one caller's operation at another
 broker; a request contains all questions that are pending for that broker.
 
-Invariants (Kafka's InterBrokerSendThread): - At most one request is in flight to each broker; questions that arrive meanwhile go into the
-next one. - A broker that is unregistered or fenced is not contacted: the caller fails at once and may retry.
+Invariants (Kafka's InterBrokerSendThread):
+- At most one request is in flight to each broker; questions that arrive meanwhile go into the next one.
+- A broker that is unregistered or fenced is not contacted: the caller fails at once and may retry.
 """
 
 from __future__ import annotations
