@@ -54,7 +54,7 @@ class Resource(IntEnum):
 
     @property
     def java_name(self) -> str:
-        """Return the name in the audit log's form, such as `TransactionalId`."""
+        """Return the resource type's name in the form of Kafka's audit log, such as `TransactionalId`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -104,7 +104,7 @@ SUPPORTED: Final[Mapping[Resource, Sequence[Operation]]] = {
 
 
 def bits(operations: Sequence[Operation]) -> int:
-    """Return the operations as the bit field of a response's authorized operations (KIP-430)."""
+    """Return `operations` as the bit field in which responses contain the authorized operations (KIP-430)."""
     return sum(1 << operation for operation in operations)
 
 

@@ -12,7 +12,7 @@ from time import monotonic_ns, time_ns
 
 
 class Clock:
-    """The machine's clocks. Tests pass a subclass that is advanced explicitly."""
+    """The machine's wall clock and monotonic clock. Tests pass a subclass that is advanced explicitly."""
 
     __slots__ = ()
     runs = True
@@ -52,7 +52,7 @@ class MovableClock(Clock):
 
     @property
     def ahead_ms(self) -> int:
-        """The sum of all advances, in milliseconds."""
+        """The sum of all advances of this clock by `advance`, in milliseconds."""
         return self._ahead_ms
 
     def advance(self, ms: int) -> None:

@@ -137,7 +137,7 @@ class ConfigKey(NamedTuple):
 
 
 def render(value: Value) -> str | None:
-    """Return the text of a typed value as Kafka writes it, or None if it is not set."""
+    """Return the typed value of a setting as text in Kafka's form, or None if it is None (not set)."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

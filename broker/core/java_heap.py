@@ -23,7 +23,7 @@ class JavaHeap(Generic[T]):
         return len(self._items)
 
     def push(self, item: T) -> None:
-        """Add an item: it rises past parents that are greater."""
+        """Add an item to the heap: it moves up past parents that are greater."""
         items, place = self._items, len(self._items)
         items.append(item)
         while place and self._key(items[parent := (place - 1) // 2]) > self._key(item):

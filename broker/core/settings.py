@@ -531,7 +531,7 @@ class BrokerSettings:
 
 
 def attribute_of(name: str) -> str:
-    """Return the attribute of a setting: `log.segment.bytes` -> `log_segment_bytes`."""
+    """Return the attribute of BrokerSettings that holds a setting: `log_segment_bytes` for `log.segment.bytes`."""
     return name.replace(".", "_")
 
 

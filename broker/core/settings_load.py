@@ -61,7 +61,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings, with the notes and warnings to log at the start."""
+    """The settings that `load` has read, with the notes and warnings to log at the start."""
 
     settings: BrokerSettings
     notes: list[str]
@@ -192,7 +192,7 @@ def _java_properties(options: str) -> dict[str, str]:
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, str]:
-    """Parse the `name=value` items of the command line's `--set`. Raises SettingsError."""
+    """Return the settings in the `name=value` items of the command line's `--set`, by name. Raises SettingsError."""
     found = {}
     for item in items:
         name, equals, value = item.partition("=")
@@ -203,7 +203,7 @@ def parse_assignments(items: Iterable[str]) -> dict[str, str]:
 
 
 def read_properties(file: Path | None) -> dict[str, str]:
-    """Read a properties file; without a file return no settings. Raises SettingsError."""
+    """Return the settings in a Java properties file, by name; none if `file` is None. Raises SettingsError."""
     if file is None:
         return {}
     try:
@@ -275,5 +275,5 @@ def _check_transaction_version(settings: BrokerSettings) -> None:
 
 
 def data_dir(settings: BrokerSettings) -> Path:
-    """Return the data directory: log.dirs takes precedence over log.dir, as in Kafka."""
+    """Return the path of the data directory: log.dirs takes precedence over log.dir, as in Kafka."""
     return Path((settings.log_dirs or settings.log_dir)[0])

@@ -38,7 +38,7 @@ class StateLines:
         self._states: dict[Hashable, _State] = {}
 
     def __bool__(self) -> bool:
-        """Return whether any state is remembered, active or ended."""
+        """Return whether any state is stored, whether it holds or has ended."""
         return bool(self._states)
 
     def holds(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:

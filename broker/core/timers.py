@@ -81,7 +81,7 @@ class Timers:
         return handle
 
     def next_deadline(self) -> int | None:
-        """Return the monotonic time, in milliseconds, of the earliest live timer, or None."""
+        """Return the earliest deadline of a timer that was not cancelled, in monotonic milliseconds; None if there is no timer."""
         heap = self._heap
         while heap and not heap[0][2].active:
             heapq.heappop(heap)
