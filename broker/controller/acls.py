@@ -58,7 +58,7 @@ class Filter(Protocol):
 
 
 class Deleted(NamedTuple):
-    """The ACLs that a filter matched; `error` if the filter is invalid."""
+    """The result of one filter of a DeleteAcls request: the ACLs that the filter matched, or `error` if the filter is invalid."""
 
     found: Sequence[AccessControlEntryRecord]
     error: Rejected | None = None
@@ -123,7 +123,7 @@ def _unknown(wanted: Filter) -> str | None:
 
 
 def matches(wanted: Filter, acl: AccessControlEntryRecord) -> bool:
-    """Return whether the filter matches this ACL."""
+    """Return whether the filter `wanted` matches this ACL."""
     return (
         wanted.resource_type_filter in (Resource.ANY, acl.resource_type)
         and _matches_name(wanted, acl)

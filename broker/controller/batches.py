@@ -13,6 +13,6 @@ RECORDS_PER_REQUEST_MAX: Final = 10_000
 
 
 def check_size(records: Sized) -> None:
-    """Raise Rejected (POLICY_VIOLATION) for more records than one request may make."""
+    """Raise Rejected (POLICY_VIOLATION) if `records`, the metadata records of one request, are more than RECORDS_PER_REQUEST_MAX."""
     if len(records) > RECORDS_PER_REQUEST_MAX:
         raise Rejected(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")

@@ -35,7 +35,7 @@ class BrokerState(Enum):
 
 
 class Contact(NamedTuple):
-    """The broker and epoch that a session belongs to."""
+    """The owner of a heartbeat session: a broker id and the epoch of its registration."""
 
     broker_id: int
     epoch: int
@@ -50,7 +50,7 @@ class _Report(NamedTuple):
 
 
 class BrokerSessions:
-    """The sessions and reported states of all brokers. Times are monotonic ms."""
+    """The heartbeat sessions and the reported states of all brokers. Times are monotonic ms."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
@@ -72,16 +72,16 @@ class BrokerSessions:
         self._contacts = {contact: min(at_ms + ms, now_ms) for contact, at_ms in self._contacts.items()}
 
     def forget(self, contact: Contact) -> None:
-        """End the session of a broker's epoch."""
+        """End the heartbeat session of the broker with this epoch."""
         self._contacts.pop(contact, None)
 
     def is_valid(self, contact: Contact, now_ms: int) -> bool:
-        """Return whether the broker has a session with this epoch that has not timed out."""
+        """Return whether the broker has a heartbeat session with this epoch that has not timed out."""
         at_ms = self._contacts.get(contact)
         return at_ms is not None and not self._is_over(at_ms, now_ms)
 
     def expired(self, now_ms: int) -> Contact | None:
-        """Return the session with the oldest contact if it has timed out, otherwise None."""
+        """Return the owner of the session with the oldest heartbeat if that session has timed out, otherwise None."""
         for contact, at_ms in self._contacts.items():
             return contact if self._is_over(at_ms, now_ms) else None
         return None
@@ -113,14 +113,16 @@ class BrokerSessions:
         self._reports.pop(broker_id, None)
 
     def state(self, broker_id: int) -> BrokerState:
-        """Return the broker's state. Raises KeyError for an unregistered one."""
+        """Return the broker's state as its heartbeats reported it. Raises KeyError for an unregistered broker."""
         report = self._reports[broker_id]
         if report.shutdown_offset != UNKNOWN_OFFSET:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.FENCED if report.fenced else BrokerState.UNFENCED
 
     def may_end(self, broker_id: int) -> bool:
-        """Return whether all active brokers have seen the changes that moved leadership away from this one."""
+        """Return whether the broker, which is in controlled shutdown, may end: all active brokers have seen the changes that moved its
+        leaderships to others.
+        """
         active = (
             report.metadata_offset for report in self._reports.values() if not report.fenced and report.shutdown_offset == UNKNOWN_OFFSET
         )

@@ -147,7 +147,7 @@ def _items(value: str | None) -> set[str]:
 
 
 def _check_node(state: ControllerState, name: str) -> None:
-    """Raise Rejected unless the name stands for all brokers or for a node of the cluster."""
+    """Raise Rejected unless `name`, the name of a BROKER resource, is empty (all brokers) or the id of a node of the cluster."""
     if name == CLUSTER_DEFAULT:
         return
     if _INTEGER.fullmatch(name) is None:

@@ -46,7 +46,7 @@ class TokenRules(NamedTuple):
 
 
 def rules_of(settings: BrokerSettings) -> TokenRules:
-    """Return a node's settings of delegation tokens. An empty secret counts as none."""
+    """Return the settings of delegation tokens on a node. An empty secret key counts as none."""
     return TokenRules(
         settings.delegation_token_secret_key or None,
         settings.delegation_token_max_lifetime_ms,
@@ -91,7 +91,7 @@ def create_token(
 
 
 def check_renewers(request: CreateDelegationTokenRequest) -> None:
-    """Raise Rejected if a renewer is not a user."""
+    """Raise Rejected if a renewer that the request names is not of the principal type User."""
     if any(renewer.principal_type != USER for renewer in request.renewers):
         raise Rejected(ErrorCode.INVALID_PRINCIPAL_TYPE)
 

@@ -30,7 +30,7 @@ class TopicRef:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """The result for one reference: without an error the topic was deleted, and both name and id are set."""
+    """The result for one topic reference of the request: without an error the topic was deleted, and both name and id are set."""
 
     name: str | None
     topic_id: bytes
@@ -80,7 +80,7 @@ def form_error(ref: TopicRef, times: int) -> Rejected | None:
 
 
 def find_topic(catalog: Catalog, ref: TopicRef) -> TopicImage:
-    """Return the topic. Raises `Rejected` if it does not exist."""
+    """Return the topic that `ref` names. Raises `Rejected` if it does not exist."""
     topic = catalog.topic_by_id(ref.topic_id) if ref.name is None else catalog.topic(ref.name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if ref.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -127,7 +127,7 @@ def replicas_lost(state: ControllerState, broker_id: int, places: Collection[tup
 
 
 def leads_something(state: ControllerState, broker_id: int) -> bool:
-    """Return whether the broker leads any partition."""
+    """Return whether the broker is the leader of any partition."""
     return any(partition.leader == broker_id for topic in state.image.topics.values() for partition in topic.partitions.values())
 
 
@@ -136,7 +136,9 @@ def _lies_in(directory: bytes) -> Holds:
 
 
 def _changes(state: ControllerState, holds: Holds, affected: _AffectedBrokers) -> list[MetadataRecord]:
-    """Return the change records of all partitions that `holds` selects (`generateLeaderAndIsrUpdates`)."""
+    """Return the change records of the partitions for which `holds` returns true and which `affected` changes
+    (`generateLeaderAndIsrUpdates`).
+    """
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():
         records += _of_topic(state, topic, [index for index, partition in topic.partitions.items() if holds(partition)], affected)

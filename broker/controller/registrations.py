@@ -54,7 +54,7 @@ class _Named(Protocol):
 
 
 class _Ranged(Protocol):
-    """A feature, with its supported levels, in a BrokerRegistration or ControllerRegistration request."""
+    """A feature and its supported levels in a BrokerRegistration or ControllerRegistration request."""
 
     name: str
     min_supported_version: int

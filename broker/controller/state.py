@@ -133,7 +133,7 @@ class ControllerState:
         return self.image.features.get(ELR_VERSION, 0) >= 1
 
     def broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
-        """Return the broker if it is registered with this epoch. Raises Rejected (STALE_BROKER_EPOCH)."""
+        """Return the registration of the broker if it has this epoch. Raises Rejected (STALE_BROKER_EPOCH) otherwise."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             raise Rejected(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -160,7 +160,9 @@ class ControllerState:
         return str(self.settings.value(name))
 
     def min_isr(self, topic: TopicImage) -> int:
-        """Return the minimum ISR size, at most the replication factor (`getTopicEffectiveMinIsr`)."""
+        """Return the minimum ISR size of the topic's partitions: min.insync.replicas, at most the replication factor
+        (`getTopicEffectiveMinIsr`).
+        """
         return min(int(self.topic_setting(topic.name, MIN_ISR)), topic.replication_factor)
 
     def may_elect_uncleanly(self, topic: str) -> bool:

@@ -142,7 +142,7 @@ class _Racks:
 
 
 def _shuffle(items: list[T], below: RandomBelow) -> None:
-    """Shuffle like `java.util.Collections.shuffle`."""
+    """Shuffle `items` in place, with the algorithm of `java.util.Collections.shuffle`; `below(n)` returns a random integer in [0, n)."""
     for size in range(len(items), 1, -1):
         other = below(size)
         items[size - 1], items[other] = items[other], items[size - 1]
