@@ -143,7 +143,7 @@ class AclIndex:
             yield found
 
     def about(self, resource: int, name: str) -> Iterator[Acl]:
-        """Yield all ACLs that match the resource, for whatever principal."""
+        """Yield all ACLs that match the resource of this type and name, whatever principal they are for."""
         for of_principals in self._about(resource, name):
             for acls in of_principals.values():
                 yield from acls.values()
@@ -190,7 +190,7 @@ def _applies(acl: Acl, question: Question) -> bool:
 
 
 def text_of(acl: Acl) -> str:
-    """Return the ACL as Kafka's authorizer log writes it."""
+    """Return the ACL as text, in the form of Kafka's authorizer log."""
     return (
         f"StandardAcl[resourceType={Resource(acl.resource_type).name}, resourceName={acl.resource_name}, "
         f"patternType={Pattern(acl.pattern_type).name}, principal={acl.principal}, host={acl.host}, "

@@ -18,7 +18,7 @@ from ottla.broker.cluster.topic_names import collision_key, has_collision_chars
 
 
 class Catalog:
-    """Look-ups in the newest image. Only `apply` and `publish` replace it."""
+    """Look-ups in the node's newest metadata image. Only `apply` and `publish` replace the image."""
 
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY
@@ -33,12 +33,12 @@ class Catalog:
         return self.image.topic(name)
 
     def has_partition(self, place: tuple[str, int]) -> bool:
-        """Return whether this partition, by topic and index, exists, online or not."""
+        """Return whether the partition `place` (topic name, index) exists, online or not."""
         topic = self.image.topic(place[0])
         return topic is not None and place[1] in topic.partitions
 
     def leader_of(self, place: tuple[str, int]) -> int:
-        """Return the leader of this partition, by topic and index; `NO_LEADER` if it has none or does not exist."""
+        """Return the node id of the leader of the partition `place` (topic name, index); `NO_LEADER` if it has none or does not exist."""
         topic = self.image.topic(place[0])
         partition = None if topic is None else topic.partitions.get(place[1])
         return NO_LEADER if partition is None else partition.leader
@@ -67,7 +67,7 @@ class Catalog:
         return min(self._collisions.get(collision_key(name), ()), default=None)
 
     def configs(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """Return the settings set on one resource, as text, without defaults."""
+        """Return the settings that were set for one resource, by name, as text; defaults are not included."""
         return self.image.configs.get((resource_type, resource_name), {})
 
     def configured_resources(self, resource_type: int) -> list[str]:
@@ -85,7 +85,9 @@ class Catalog:
         return max(self.image.next_producer_id, 0)
 
     def apply(self, records: Iterable[MetadataRecord]) -> ImageChanges:
-        """Apply the records as one change and return it. Raises `InconsistentRecord`; then nothing has changed."""
+        """Apply metadata records to the image as one change, and return the changes of the image. Raises `InconsistentRecord`; then nothing
+        has changed.
+        """
         delta = ImageDelta(self.image)
         for record in records:
             delta.apply(record)

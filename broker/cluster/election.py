@@ -8,7 +8,7 @@ NO_LEADER: Final = -1
 
 
 class Election(NamedTuple):
-    """The election state on disk: the newest known epoch and its leader, -1 if unknown."""
+    """The quorum's newest election, as stored in `quorum-state`: the newest known epoch and its leader, -1 if unknown."""
 
     epoch: int = 0
     leader_id: int = NO_LEADER

@@ -90,22 +90,22 @@ def new_levels(transaction_level: int, like: Likeness) -> dict[str, int]:
 
 
 def transaction_level(stored: Mapping[str, int]) -> int:
-    """Return the level at which transactions are served, given the levels of a metadata log."""
+    """Return the level of transaction.version at which transactions are served, given the feature levels in a metadata log."""
     return min(stored.get(TRANSACTION_VERSION, 0), SUPPORTED[TRANSACTION_VERSION][1])
 
 
 def share_groups_enabled(stored: Mapping[str, int]) -> bool:
-    """Return whether share groups are served, given the levels of a metadata log."""
+    """Return whether the feature levels in a metadata log allow share groups (share.version)."""
     return stored.get(SHARE_VERSION, 0) >= SHARE_LEVEL
 
 
 def dead_letters_enabled(stored: Mapping[str, int]) -> bool:
-    """Return whether share groups can have dead letter queues, given the levels of a metadata log."""
+    """Return whether the feature levels in a metadata log allow share groups to have dead letter queues (share.version)."""
     return stored.get(SHARE_VERSION, 0) >= DEAD_LETTER_LEVEL
 
 
 def streams_groups_enabled(stored: Mapping[str, int]) -> bool:
-    """Return whether streams groups are served, given the levels of a metadata log."""
+    """Return whether the feature levels in a metadata log allow streams groups (streams.version)."""
     return stored.get(STREAMS_VERSION, 0) >= STREAMS_LEVEL
 
 

@@ -99,7 +99,7 @@ def same(one: object, other: object) -> bool:
 
 
 def topic_change(before: TopicImage | None, after: TopicImage | None) -> TopicChange:
-    """Return the change of one topic."""
+    """Return the change of one topic from `before` (None: it is new) to `after` (None: it was deleted)."""
     old = {} if before is None else before.partitions
     new = {} if after is None else after.partitions
     return TopicChange(before, after, frozenset(map_difference(old, new)))

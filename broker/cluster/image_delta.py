@@ -309,11 +309,13 @@ class ImageDelta:
         self._tokens.drop(record.token_id)
 
     def _nothing(self, record: MetadataRecord) -> None:
-        """Do nothing: the record only moves the offset."""
+        """Do nothing: the record does not change the image, only its offset."""
 
 
 def _set_in(maps: MapDelta[K, Mapping[str, V]], key: K, name: str, value: V | None) -> None:
-    """Set one entry of a nested map, or remove it with None; an empty inner map is removed."""
+    """Set the entry `name` of the map that `maps` has for `key` to `value`, or remove the entry if `value` is None. An empty inner map is
+    removed.
+    """
     inner = dict(maps.get(key) or {})
     if value is None:
         inner.pop(name, None)

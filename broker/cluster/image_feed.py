@@ -74,7 +74,9 @@ class ImageFeed:
         return self._pass(self._loader.load(loaded), committed)
 
     def load_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot, committed: int | None) -> list[Published]:
-        """Load a snapshot, which replaces the whole image. The snapshot at offset 0 only describes the quorum."""
+        """Load a metadata snapshot, which replaces the whole image, and return the images to publish. The snapshot at offset 0 only
+        describes the quorum. `committed` is the leader's high watermark.
+        """
         self.quorum = Quorum(snapshot.kraft_version, snapshot.voters)
         self.next_offset = snapshot_id.end_offset
         self.bytes_since_snapshot = 0

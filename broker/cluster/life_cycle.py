@@ -133,7 +133,7 @@ class LifeCycle:
     # --- what the broker wants ---------------------------------------------------------------------------------------------------
 
     def ready_to_unfence(self, now_ms: int) -> None:
-        """Ask for unfencing: the metadata is applied, so partitions can be led and followed."""
+        """Ask the controller to unfence the broker: the metadata is applied, so partitions can be led and followed."""
         self._ready = True
         self._ask_now(now_ms)
 
@@ -160,7 +160,7 @@ class LifeCycle:
             self._ask_now(now_ms)
 
     def register_again(self, now_ms: int) -> None:
-        """Register again as the same incarnation, which keeps its epoch."""
+        """Register again with the controller as the same incarnation; the broker epoch stays the same."""
         self._registered = False
         self._ask_now(now_ms)
 

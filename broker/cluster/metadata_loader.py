@@ -32,7 +32,7 @@ class Provenance(NamedTuple):
 
 
 class MetadataBatch(NamedTuple):
-    """A committed batch. A control batch, which changes nothing in the image, has no `records`."""
+    """A committed batch of the metadata log. A control batch, which changes nothing in the image, has no `records`."""
 
     base_offset: int
     last_offset: int
@@ -50,7 +50,7 @@ class Published(NamedTuple):
 
 
 class MetadataLoader:
-    """Loads batches in log order, or snapshots at any time. `published` is the last publication."""
+    """Loads batches of the metadata log, in log order, or snapshots at any time. `published` is the image that was returned last."""
 
     def __init__(self) -> None:
         self.published = Published(EMPTY, Provenance(), ImageChanges())

@@ -34,7 +34,7 @@ RECOVERY_STATE_UNCHANGED: Final = -1
 
 @wire_struct
 class MetadataRecord(Message):
-    """Base class of the record types."""
+    """Base class of the types of metadata records."""
 
 
 @wire_struct
@@ -83,7 +83,7 @@ class UnregisterBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_ke
 
 @wire_struct
 class TopicRecord(MetadataRecord, versions="0", flexible="0+", api_key=2):
-    """A topic was created; its partitions follow."""
+    """A topic was created. The records of its partitions follow."""
 
     name: str = string()
     topic_id: bytes = uuid()
@@ -277,19 +277,19 @@ class RemoveUserScramCredentialRecord(MetadataRecord, versions="0", flexible="0+
 
 @wire_struct
 class BeginTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=23):
-    """Start of a transaction: the records up to its end take effect together, or not at all (KIP-868)."""
+    """Start of a metadata transaction: the records up to its end take effect together, or not at all (KIP-868)."""
 
     name: str | None = string(nullable="0+", default=None, tag=0)
 
 
 @wire_struct
 class EndTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=24):
-    """End of a transaction: its records take effect."""
+    """End of a metadata transaction: its records take effect."""
 
 
 @wire_struct
 class AbortTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=25):
-    """Abort of a transaction: its records have no effect."""
+    """Abort of a metadata transaction: its records have no effect."""
 
     reason: str | None = string(nullable="0+", default=None, tag=0)
 

@@ -83,7 +83,7 @@ class ObservedLog(Protocol):
 
 
 class SendRequest(NamedTuple):
-    """The action to send a request to a node; then call `answered` or `failed`."""
+    """The action to send a request to a node, and to call `answered` with its response, or `failed` without one."""
 
     peer: QuorumNode
     request: FetchRequest | k59.FetchSnapshotRequest
@@ -112,7 +112,7 @@ class AppendRecords(NamedTuple):
 
 
 class TruncateTo(NamedTuple):
-    """The action to delete the log's records from `offset` on."""
+    """The action to delete the metadata log's records from `offset` on."""
 
     offset: int
 

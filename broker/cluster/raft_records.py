@@ -16,14 +16,14 @@ from ottla.protocol.schema import Message, array, encode, int16, int32, int64, s
 
 @wire_struct
 class ElectionVoter:
-    """A voter in an election."""
+    """A voter that took part in a leader's election; an element of a LeaderChangeMessage."""
 
     voter_id: int = int32()
 
 
 @wire_struct
 class LeaderChangeMessage(Message, versions="0", flexible="0+"):
-    """The first record of a leader's epoch."""
+    """The first record of a leader's epoch in the metadata log."""
 
     version: int = int16()
     leader_id: int = int32()
@@ -33,7 +33,7 @@ class LeaderChangeMessage(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
-    """The first record of a snapshot."""
+    """The first record of a metadata snapshot."""
 
     version: int = int16()
     last_contained_log_timestamp: int = int64()
@@ -41,7 +41,7 @@ class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
-    """The last record of a snapshot; a snapshot without it is truncated."""
+    """The last record of a metadata snapshot; a snapshot without it is truncated."""
 
     version: int = int16()
 
@@ -56,7 +56,7 @@ class KRaftVersionRecord(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class VoterEndpoint:
-    """A listener of a voter."""
+    """The name and address of a listener of a voter."""
 
     name: str = string()
     host: str = string()

@@ -33,7 +33,9 @@ class InconsistentRecord(Exception):
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
-    """Return the partition that the record describes. Raises `InconsistentRecord`."""
+    """Return the partition's state that the record describes. Raises `InconsistentRecord` for a wrong number of directories or an undefined
+    recovery state.
+    """
     return PartitionRegistration(
         replicas=tuple(record.replicas),
         directories=_directories(record.directories, len(record.replicas)),
@@ -77,7 +79,7 @@ def without_elr(before: PartitionRegistration) -> PartitionRegistration:
 
 
 def broker_of(record: RegisterBrokerRecord) -> BrokerRegistration:
-    """Return the registration that the record describes."""
+    """Return the broker registration that the record describes."""
     return BrokerRegistration(
         broker_id=record.broker_id,
         epoch=record.broker_epoch,
@@ -107,7 +109,7 @@ def changed_broker(before: BrokerRegistration, record: BrokerRegistrationChangeR
 
 
 def controller_of(record: RegisterControllerRecord) -> ControllerRegistration:
-    """Return the registration that the record describes."""
+    """Return the controller registration that the record describes."""
     return ControllerRegistration(
         record.controller_id, record.incarnation_id, record.zk_migration_ready, _listeners(record.end_points), _features(record.features)
     )
@@ -161,7 +163,7 @@ def controller_record(controller: ControllerRegistration) -> RegisterControllerR
 
 
 def in_order_of_ids(directories: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Return the directories in the order of Kafka's `Uuid`, whose halves are signed."""
+    """Return the directory ids sorted as Kafka sorts its `Uuid`s, whose halves are signed numbers."""
     return tuple(sorted(directories, key=_SIGNED.unpack))
 
 

@@ -43,12 +43,12 @@ _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class CorruptMetadataSnapshot(ProtocolError):
-    """Bytes that are not a complete snapshot."""
+    """The bytes read are not a complete metadata snapshot."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """The contents of a snapshot: the log before `end_offset`, whose last record has `epoch`."""
+    """The name of a metadata snapshot: it contains the log before `end_offset`, whose last record has `epoch`."""
 
     end_offset: int
     epoch: int
@@ -60,7 +60,7 @@ class SnapshotId:
 
     @classmethod
     def of_file(cls, name: str) -> SnapshotId | None:
-        """Return the snapshot in a file of this name; None if the name is not that of a complete snapshot."""
+        """Return the id of the snapshot in a file of this name; None if the name is not that of a complete snapshot."""
         found = _NAME.fullmatch(name)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
@@ -195,5 +195,5 @@ def _bytes(values: list[bytes], first: int) -> int:
 
 
 def _varint_bytes(number: int) -> int:
-    """Return the size of a non-negative signed varint."""
+    """Return the size in bytes of a non-negative number, encoded as a signed (zigzag) varint."""
     return number.bit_length() // 7 + 1

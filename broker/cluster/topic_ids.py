@@ -39,7 +39,7 @@ def is_usable(topic_id: bytes) -> bool:
 
 
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:
-    """Draw from `random_bytes(16)` until the id is usable. One draw in 64 is rejected, so this ends."""
+    """Return a new topic id: draw from `random_bytes(16)` until the id is usable. One draw in 64 is rejected, so this ends."""
     while True:
         drawn = bytearray(random_bytes(16))
         drawn[6] = drawn[6] & 0x0F | 0x40
