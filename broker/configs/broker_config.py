@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, numbered as in DescribeConfigs."""
+    """The layer from which a setting's value comes, numbered as in DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -41,7 +41,7 @@ SourcedText = tuple[str, str, ConfigSource]
 
 
 class BrokerConfigs:
-    """The layers of settings. `settings` always holds the values in force."""
+    """The values of a broker's settings in all layers: dynamic, static and default. `settings` always holds the values in force."""
 
     def __init__(self, settings: BrokerSettings, catalog: Catalog) -> None:
         self.settings = settings
@@ -53,11 +53,11 @@ class BrokerConfigs:
         self._started: Final[dict[str, Value]] = of_all | dict(settings.listener_connections)
 
     def cluster_wide(self) -> Mapping[str, str]:
-        """Return the dynamic settings of all brokers."""
+        """Return the settings that were set dynamically for all brokers, by name, as text."""
         return self._catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
 
     def of_this_broker(self) -> Mapping[str, str]:
-        """Return the dynamic settings of this broker."""
+        """Return the settings that were set dynamically for this broker, by name, as text."""
         return self._catalog.configs(ResourceType.BROKER, str(self.settings.node_id))
 
     def layers(self, name: str) -> list[SourcedText]:

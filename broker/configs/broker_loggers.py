@@ -107,7 +107,7 @@ def _check_node(name: str, node_id: int) -> None:
 
 
 class BrokerLoggers:
-    """The levels in force in this process, and those that clients have set."""
+    """The levels of this process's loggers: those in force, and those that clients have set."""
 
     def __init__(self) -> None:
         self._set: dict[str, str] = {}
@@ -133,7 +133,7 @@ class BrokerLoggers:
             logger.setLevel(LEVELS[self._set[name]] if name in self._set else before)
 
     def reset(self) -> None:
-        """Restore the loggers' former levels: the process may outlive the broker."""
+        """Restore the levels that the loggers had before clients changed them, because the process may outlive the broker."""
         for own, level in self._before.items():
             logging.getLogger(own).setLevel(level)
         self._set.clear()

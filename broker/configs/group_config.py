@@ -172,7 +172,7 @@ def effective_value(name: str, overrides: Mapping[str, str], settings: BrokerSet
 
 
 def rack_tags(overrides: Mapping[str, str], settings: BrokerSettings) -> tuple[str, ...]:
-    """Return the keys of the client tags that the members of a streams group must have."""
+    """Return the keys of the client tags that the members of a streams group must have (rack awareness, KIP-1071)."""
     tags = _parsed(RACK_TAGS, overrides[RACK_TAGS]) if RACK_TAGS in overrides else settings.group_streams_rack_aware_assignment_tags
     assert isinstance(tags, tuple)
     return tags

@@ -54,12 +54,12 @@ def usable_overrides(overrides: Mapping[str, str], settings: BrokerSettings) -> 
 
 
 def effective_values(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, Value]:
-    """Return the typed value in force of every topic setting."""
+    """Return the typed value in force of every setting of a topic with these overrides, by name."""
     return topic_defaults(settings) | usable_overrides(overrides, settings)
 
 
 def effective_log_config(overrides: Mapping[str, str], settings: BrokerSettings) -> LogConfig:
-    """Return the configuration of a topic's logs."""
+    """Return the typed configuration in force of the logs of a topic with these overrides."""
     values = effective_values(overrides, settings)
     chosen: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
     policy = values["cleanup.policy"]
