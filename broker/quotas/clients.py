@@ -25,7 +25,7 @@ MeterT = TypeVar("MeterT", Rate, TokenBucket)
 
 
 class Meters(Generic[MeterT]):
-    """The meters of one kind of quota, one for each set of connections that share a quota."""
+    """The measurements of one kind of quota: a meter for each set of connections that share a quota."""
 
     def __init__(self, key: str, make: Callable[[], MeterT]) -> None:
         self.key = key
@@ -55,7 +55,7 @@ class Meters(Generic[MeterT]):
         return self._meters.of(sharers, now_ms), self.limits.limit(sharers)
 
     def waits(self, wait_ms: int) -> int:
-        """Count a throttled request if `wait_ms` is positive; return `wait_ms`."""
+        """Count a throttled request in the statistics if its throttle time `wait_ms` is positive; return `wait_ms`."""
         if wait_ms > 0:
             self.throttled += 1
             self.waited_ms += wait_ms
@@ -89,7 +89,7 @@ class UseQuota(Meters[Rate]):
             self.of(user, client_id, now_ms)[0].record(-amount, now_ms)
 
     def max_at_once(self, user: str, client_id: str, now_ms: int) -> float:
-        """Return the largest single usage for which a client that was idle before is not throttled."""
+        """Return the largest amount of a single use for which a client that was idle before is not throttled."""
         if not self.limits:
             return NO_LIMIT
         limit = self.of(user, client_id, now_ms)[1]

@@ -34,7 +34,7 @@ class ConnectionDecision(NamedTuple):
 
 
 class ConnectionQuota:
-    """The connection quotas of one broker."""
+    """The limits on the rate of new connections of one broker, and the measured rates."""
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
@@ -107,7 +107,9 @@ class ConnectionQuota:
 
 
 def _same(address: str) -> str:
-    """Return an address in the form that Java compares; return a host name unchanged."""
+    """Return `address` in the notation that Java uses, so that different notations of an address are equal; return a host
+    name unchanged.
+    """
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

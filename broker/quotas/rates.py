@@ -96,7 +96,7 @@ class Rate:
 
 
 class TokenBucket:
-    """A token bucket (KIP-599). It starts full."""
+    """A token bucket (KIP-599), which limits the rate of partition creations and deletions. It starts full."""
 
     __slots__ = ("_tokens", "_updated_ms", "windows")
 
