@@ -80,5 +80,5 @@ def _python(connection: ClientConnection) -> dict[str, Any]:
 
 
 def as_lines(properties: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a properties file. Backslashes are doubled, because the format uses them as escapes."""
+    """Return `properties` as the lines of a properties file. Backslashes are doubled, because the format uses them as escapes."""
     return [f"{name}={str(value).replace(chr(92), chr(92) * 2)}" for name, value in properties.items()]

@@ -30,7 +30,7 @@ _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 
 
 class JaasError(ValueError):
-    """Invalid JAAS configuration. The text names the problem without any values."""
+    """A JAAS configuration is invalid. The text names the problem without any values."""
 
 
 class LoginModule(NamedTuple):

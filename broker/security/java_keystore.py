@@ -91,7 +91,9 @@ def _entries(reader: _Reader, key_password: str | None) -> Iterator[JavaEntry]:
 
 
 def _recovered(protected: bytes, password: str) -> bytes:
-    """Decrypt a key: an XOR with a chain of SHA-1 digests, followed by a digest of the key. Raises StoreError."""
+    """Return a private key of a keystore, decrypted: an XOR with a chain of SHA-1 digests, followed by a digest of the key. Raises
+    StoreError if it cannot be decrypted, for instance with a wrong password.
+    """
     at = protected.find(_PROTECTOR)
     start = protected.find(b"\x04", at + len(_PROTECTOR))
     if at < 0 or start < 0:

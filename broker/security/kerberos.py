@@ -44,7 +44,7 @@ class Acceptor:
     """
 
     def __init__(self, principal: str, keytab: str | None) -> None:
-        """Load the principal's key. Raises NoKey."""
+        """Load the key of the service principal from the keytab. Raises NoKey if the keytab lacks it."""
         try:
             name = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
             store = None if keytab is None else {b"keytab": keytab.encode()}

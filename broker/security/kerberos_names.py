@@ -28,7 +28,7 @@ _COMPONENTS: Final = frozenset({1, 2})
 
 
 class NoShortName(ValueError):
-    """No rule maps this principal to a name."""
+    """No rule maps a client's Kerberos principal to a user name."""
 
 
 class KerberosName(NamedTuple):

@@ -25,7 +25,7 @@ class Broken(Exception):
 
 
 class Mechanism(Protocol):
-    """One authentication in progress."""
+    """The server's side of one SASL authentication in progress."""
 
     @property
     def complete(self) -> bool:

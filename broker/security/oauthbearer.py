@@ -48,7 +48,7 @@ ValidateToken = Callable[[str], Bearer]
 
 
 class OAuthBearer:
-    """One authentication with OAUTHBEARER."""
+    """One authentication in progress with the SASL mechanism OAUTHBEARER."""
 
     by_token = False
 

@@ -16,7 +16,7 @@ _RESERVED: Final = frozenset({"iat", "exp"})
 
 
 class OwnTokens:
-    """Makes tokens according to a login module's options. Raises ValueError for invalid options."""
+    """Makes unsigned OAUTHBEARER tokens as the options of a login module say. Raises ValueError for invalid options."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -27,7 +27,7 @@ class OwnTokens:
             raise ValueError(f"No principal name in JWT claim: set {_PREFIX}StringClaim_{principal} to this node's name")
 
     def make(self) -> str:
-        """Return a token that is issued now."""
+        """Return a new token, issued at the current time."""
         now_ms = self._now_ms()
         claims = {"exp": now_ms / 1000 + self._lifetime_s, "iat": now_ms / 1000, **self._claims}
         return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."

@@ -33,12 +33,12 @@ _PATTERNS: Final = {name: _blocks(name) for name in (_CERTIFICATE, _PRIVATE_KEY)
 
 
 def certificates(text: str) -> list[bytes]:
-    """Return the DER of each certificate. Raises StoreError."""
+    """Return the DER form of each certificate in a PEM text. Raises StoreError."""
     return _entries(_CERTIFICATE, text)
 
 
 def private_key(text: str) -> bytes:
-    """Return the DER of the only key, which may be encrypted. Raises StoreError."""
+    """Return the DER form of the only private key in a PEM text; the key may be encrypted. Raises StoreError."""
     found = _entries(_PRIVATE_KEY, text)
     if len(found) != 1:
         raise StoreError(f"Expected one private key, but found {len(found)}")
@@ -46,7 +46,7 @@ def private_key(text: str) -> bytes:
 
 
 def block(name: str, der: bytes) -> bytes:
-    """Return DER as a PEM block for OpenSSL."""
+    """Return `der` as a PEM block with the label `name`, for OpenSSL."""
     body = base64.b64encode(der).decode()
     lines = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
     return f"-----BEGIN {name}-----\n{lines}\n-----END {name}-----\n".encode()

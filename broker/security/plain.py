@@ -11,7 +11,7 @@ _TOKENS = 3
 
 
 class Plain:
-    """One authentication with PLAIN. `passwords` are those of the login module's options `user_<name>`."""
+    """One authentication in progress with the SASL mechanism PLAIN. `passwords` are those of the login module's options `user_<name>`."""
 
     expires_ms = None
     by_token = False

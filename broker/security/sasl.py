@@ -52,7 +52,7 @@ class ListenerSasl:
 
 
 class AfterStep(Enum):
-    """The caller's next action on the connection after a step."""
+    """The action that the caller must take on the connection after `SaslExchange.take`."""
 
     CONTINUE = 0
     CLOSE = 1
@@ -176,7 +176,7 @@ class SaslExchange:
     # --- tokens ------------------------------------------------------------------------------------------------------------------
 
     def _bare_token(self, token: bytes, now: ClockReading) -> Step:
-        """Process a token after version 0 of the handshake. A failure gets no response."""
+        """Process a token that came without a Kafka header, after version 0 of the handshake. A failure gets no response."""
         try:
             answer = self._evaluated(token, now)
         except (Failed, Broken) as error:

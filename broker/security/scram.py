@@ -53,7 +53,7 @@ SCRAM_KINDS: Final = {kind.name: kind for kind in (SHA_256, SHA_512)}
 
 
 class Credential(NamedTuple):
-    """The stored form of a password. `owner` and `expires_ms` are set for a delegation token."""
+    """The stored form of a user's SCRAM password. `owner` and `expires_ms` are set for a delegation token."""
 
     salt: bytes
     stored_key: bytes
@@ -64,12 +64,12 @@ class Credential(NamedTuple):
 
 
 def salted_password(kind: ScramKind, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return `Hi` of RFC 5802. This takes milliseconds."""
+    """Return the password salted and hashed `iterations` times (`Hi` of RFC 5802). This takes milliseconds."""
     return hashlib.pbkdf2_hmac(kind.hash, password.encode(), salt, iterations)
 
 
 def credential_of(kind: ScramKind, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """Return the stored form of a salted password."""
+    """Return the stored form of a password of which `salted` is the salted and hashed form (`salted_password`)."""
     client_key = hmac.digest(salted, b"Client Key", kind.hash)
     return Credential(salt, hashlib.new(kind.hash, client_key).digest(), hmac.digest(salted, b"Server Key", kind.hash), iterations)
 
@@ -79,7 +79,7 @@ Find = Callable[[str, bool], Credential | None]
 
 
 class Scram:
-    """One authentication with SCRAM. `random_bits(n)` generates the server's part of the nonce."""
+    """One authentication in progress with SCRAM. `random_bits(n)` generates the server's part of the nonce."""
 
     def __init__(self, kind: ScramKind, find: Find, random_bits: Callable[[int], int]) -> None:
         self._kind, self._find, self._random_bits = kind, find, random_bits

@@ -76,7 +76,7 @@ class KeySource(Protocol):
     """The source of the keys that verify tokens, a JWKS document in a file or at a URL (`ottla.broker.net.jwks`)."""
 
     def known(self) -> Sequence[SigningKey]:
-        """Return the current keys. Raises OSError or ValueError if they cannot be read."""
+        """Return the current keys that verify tokens. Raises OSError or ValueError if they cannot be read."""
         ...
 
     def missed(self, kid: str) -> None:
@@ -98,7 +98,7 @@ class ClaimRules:
 
 
 class SignedTokens:
-    """The validator of signed tokens, by the wall clock. `log_problem` logs why a token is invalid."""
+    """The validator of signed OAUTHBEARER tokens. Times are compared with the wall clock. `log_problem` logs why a token is invalid."""
 
     def __init__(self, source: KeySource, rules: ClaimRules, now_ms: Callable[[], int], log_problem: Callable[[str], object]) -> None:
         self._source, self._rules, self._now_ms, self._log_problem = source, rules, now_ms, log_problem

@@ -29,7 +29,7 @@ _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 
 
 class ClientTls:
-    """The current context for connections to one listener. Raises StoreError, OSError or ValueError."""
+    """The current TLS context for connections to one listener of other nodes. Raises StoreError, OSError or ValueError."""
 
     def __init__(self, security: ListenerSecurity, read: Read) -> None:
         self._read = read
