@@ -60,11 +60,11 @@ class FrameStream:
 
     @property
     def in_frame(self) -> bool:
-        """Whether the rest of a passing frame has not arrived yet."""
+        """Whether a forwarded frame is incomplete: the rest of it has not arrived yet."""
         return self._left > 0
 
     def feed(self, data: Buffer, out: list[Buffer]) -> None:
-        """Process received bytes; append the bytes of passing frames to `out`. Raises ProtocolError."""
+        """Process received bytes; append the bytes of forwarded frames to `out`. Raises ProtocolError for an invalid frame."""
         view = memoryview(data)
         if self._waiting is not None:
             waiting, self._waiting = self._waiting, None

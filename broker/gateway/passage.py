@@ -138,7 +138,7 @@ class Passage:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes that are stored: of incomplete frames, and of a response that is being rewritten."""
+        """The number of bytes that this connection stores: incomplete frames, and a response that is being rewritten."""
         return self._requests.held_bytes + self._responses.held_bytes + self._rewriting_bytes
 
     def from_client(self, data: Buffer) -> None:
@@ -161,7 +161,7 @@ class Passage:
 
     @property
     def has_work(self) -> bool:
-        """Whether `compute` has to be called before `rewrite_more`."""
+        """Whether `compute` (the decoding or encoding of a large response) has to be called before `rewrite_more`."""
         return self._work is not None
 
     def compute(self) -> None:

@@ -137,7 +137,7 @@ def decoded(
 
 
 def sized(frame: memoryview) -> list[Buffer]:
-    """Return a frame as two buffers: its 4-byte size prefix, and the frame."""
+    """Return a frame with its 4-byte size prefix before it, as two buffers."""
     return [_SIZE.pack(len(frame)), frame]
 
 
