@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def _next_turn(self) -> None:
-        """Resume reading after a turn of the loop in which other connections were read."""
+        """Read from the client again, after other connections had their turn."""
         self._full_reads = 0
         if self._reading and not self._transport.is_closing():
             self._transport.resume_reading()
@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
         self._count_output()
 
     def resume_writing(self) -> None:
-        """Handle requests again, because few bytes are unsent now."""
+        """Handle requests again, because the client has read most of the responses that were unsent."""
         self._session.write_blocked = False
         self._release_output()
         self.last_active_ms = self._shared.mono_ms()
@@ -341,7 +341,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no request is pending and the connection is not throttled."""
+        """Whether the connection has nothing to do: no request is pending, and it is not throttled."""
         return not self._session.waiting and self._throttle_end is None
 
     def held_bytes(self) -> int:

@@ -56,7 +56,7 @@ class GatewaySettings:
 
 
 class Gateway:
-    """One gateway on the running loop (`ottla.broker.process.ServingNode`)."""
+    """One gateway on the running event loop, started and stopped as a `ottla.broker.process.ServingNode`."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Gateway:
         """Returns further lines of the greeting, from the address."""
 
     async def start(self) -> None:
-        """Accept clients. Raises OSError if the port is in use."""
+        """Open the port for any broker, and accept clients. Raises OSError if the port is in use."""
         host, port = self.settings.host, self.settings.port
         try:
             bound = bound_socket(host, port)

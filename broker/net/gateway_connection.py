@@ -118,7 +118,7 @@ class GatewayConnections:
 
 
 class _Side(asyncio.Protocol):
-    """One of the connection's two transports, to the client or to the broker."""
+    """One of the two transports of a gateway's connection: to the client, or to the broker."""
 
     def __init__(self, connection: GatewayConnection) -> None:
         self._connection: GatewayConnection | None = connection
@@ -247,7 +247,7 @@ class GatewayConnection:
         return self._last_moved_ms <= since_ms and not self._passage.is_held
 
     def received(self, side: _Side, data: bytes) -> None:
-        """Process the bytes that `side` received."""
+        """Process bytes that arrived at `side`: from the client or from the broker."""
         self.moved()
         self._process(self._passage.from_client if side is self.client else self._passage.from_cluster, data)
 
@@ -269,7 +269,7 @@ class GatewayConnection:
         peer_logger.warning("Closing a connection: %s", str(error))
 
     def _changed(self) -> None:
-        """Continue when a fault rule releases a request that it held back."""
+        """Continue with the client's requests when a fault rule releases one that it held back."""
         try:
             self._passage.resume()
         except ProtocolError as error:

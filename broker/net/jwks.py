@@ -42,7 +42,7 @@ Fetch = Callable[[], bytes]
 
 
 class FileKeys:
-    """The keys in a file, which is read again when it has changed."""
+    """The keys that verify tokens, from a JWKS file, which is read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class FileKeys:
         self.known()
 
     def known(self) -> Sequence[SigningKey]:
-        """Return the current keys (`KeySource.known`). Raises OSError or ValueError."""
+        """Return the keys in the file, as it is now (`KeySource.known`). Raises OSError or ValueError."""
         changed_ns = self._path.stat().st_mtime_ns
         if changed_ns != self._changed_ns:
             with self._path.open("rb") as file:
@@ -60,7 +60,7 @@ class FileKeys:
         return self._keys
 
     def missed(self, kid: str) -> None:
-        """Ignore an unknown key id: a changed file is read by `known`."""
+        """Do nothing for an unknown key id: `known` reads a changed file in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class FetchedKeys:
         self._later()
 
     def known(self) -> Sequence[SigningKey]:
-        """Return the current keys (`KeySource.known`)."""
+        """Return the keys of the last successful fetch (`KeySource.known`)."""
         return self._keys
 
     def missed(self, kid: str) -> None:

@@ -62,7 +62,7 @@ FindCredential = Callable[[ScramKind, str, bool], Credential | None]
 
 @dataclass(frozen=True, slots=True)
 class ListenerAuthentication:
-    """The security of one listener."""
+    """The security of one listener: its TLS context and its SASL configuration."""
 
     tls: ListenerTls | None
     sasl: ListenerSasl | None
@@ -70,7 +70,7 @@ class ListenerAuthentication:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationContext:
-    """The parts of a broker that listener security needs."""
+    """The parts of a broker (such as clock and random numbers) that the security of its listeners needs."""
 
     find_credential: FindCredential
     random_bits: Callable[[int], int]

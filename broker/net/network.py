@@ -31,7 +31,7 @@ class BoundAddress(Protocol):
 
 
 class Network(Protocol):
-    """A network: binds addresses, and connects to them."""
+    """The interface to a network: it binds addresses, and connects to them."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
         """Bind an address (port 0: any port). Raises OSError if it is not available."""
@@ -43,7 +43,7 @@ class Network(Protocol):
 
 
 class Sockets:
-    """TCP of the operating system, on the running loop."""
+    """The network of the operating system: TCP on the running event loop."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
         return _BoundSocket(bound_socket(host, port))
@@ -86,7 +86,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """Return an address in the form that clients parse: an IPv6 address in brackets."""
+    """Return `host:port` in the form that clients parse: an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

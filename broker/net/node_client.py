@@ -239,7 +239,7 @@ class Wire(asyncio.Protocol):
         self._lost(f"{self.address} closed the connection" + (f": {error}" if error else ""))
 
     async def call(self, request: Message, version: int) -> Any:
-        """Send a request during the connection's setup and return the response. Raises LinkBroken."""
+        """Send a request during the connection's setup and return the response. Raises LinkBroken if the connection breaks."""
         pending = _PendingRequest(request, version, asyncio.get_running_loop().create_future())
         self.ask(pending, version)
         return await pending.answer

@@ -68,7 +68,7 @@ class SecuredConnection(Connection):
         self._handshake = asyncio.get_running_loop().create_task(self._perform_handshake(self._authentication.tls))
 
     def _throttled(self) -> None:
-        """Resume after a quota's delay, and start the TLS handshake if it has not started yet."""
+        """Continue after a delay by a quota: start the TLS handshake if it has not started yet, otherwise handle requests again."""
         super()._throttled()
         if self._awaits_tls and self._handshake is None and not self._transport.is_closing():
             self._begin_handshake()
@@ -168,7 +168,7 @@ class TlsTransport:
         self.is_closing, self.abort = tls.is_closing, tls.abort
 
     def pause_reading(self) -> None:
-        """Stop delivering received data to the connection."""
+        """Stop delivering the peer's data to the connection, and reading more from TCP."""
         self._is_paused = True
         self._tls.pause_reading()
         self._plain.pause_reading()

@@ -168,7 +168,7 @@ def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | Non
 
 
 def _quoted(what: object) -> str:
-    """Return a peer's text for a log line: escaped and shortened, because the peer is not authenticated."""
+    """Return `what`, a text from a peer that is not authenticated, for a log line: escaped and shortened."""
     return repr(what)[:_SAID_CHARS]
 
 

@@ -104,7 +104,7 @@ class Server:
                 connection.abort()
 
     def _last_connections(self) -> list[Connection]:
-        """Stop accepting connections, and return those that are still open."""
+        """Stop accepting connections, and return the open connections."""
         for place in self._places:
             place.close()
         if self._shared is None:

@@ -29,7 +29,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class PendingReply(Protocol):
-    """The part of an asyncio.Future that the session needs."""
+    """The methods of an asyncio.Future that the session calls on a reply that is not ready yet."""
 
     def add_done_callback(self, callback: Callable[[PendingReply], object], /) -> None: ...
     def cancelled(self) -> bool: ...
@@ -43,7 +43,7 @@ AtOnce = Callable[[bytes, int], "tuple[Reply, int] | None"]
 
 
 class ByteBudget:
-    """The bytes that all connections hold: partly read frames, backlogs and unsent output."""
+    """The number of bytes that all connections hold, and its limit: partly read frames, unhandled requests and unsent output."""
 
     __slots__ = ("limit", "used")
 
@@ -123,7 +123,7 @@ class Session:
 
     @property
     def paused(self) -> bool:
-        """Whether the connection must not read from its socket now."""
+        """Whether the connection must not read from its socket now: too much is unhandled or unsent, or the session ends."""
         if self._ending or self._untrusted is not None or self.waits_for_memory:
             return True
         if self._pending is not None or self.throttled:
