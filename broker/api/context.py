@@ -48,7 +48,7 @@ def _no_throttle(_ms: int) -> None:
 
 @dataclass(slots=True)
 class Peer:
-    """The client of a connection. `local_host` and `local_port` are the address to which it connected."""
+    """The client at the other end of a connection. `local_host` and `local_port` are the address to which it connected."""
 
     host: str
     local_host: str
@@ -104,7 +104,7 @@ class Forwarding(Protocol):
 
 @dataclass(slots=True)
 class Sent:
-    """Bytes of records in Fetch responses since the broker's start, by topic."""
+    """The number of bytes of records in Fetch responses since the broker's start, by topic."""
 
     by_topic: dict[str | bytes, int] = field(default_factory=dict)
     """By topic name, or by topic id if the request named the id."""

@@ -18,7 +18,7 @@ _ENVELOPE: Final = ApiKey.ENVELOPE.to_bytes(2, "big")
 
 
 class ControllerDispatcher(Dispatcher):
-    """The dispatcher of a controller's requests."""
+    """The dispatcher of the requests that arrive at a controller's listener."""
 
     def __init__(self, services: ControllerServices, compute: Compute[Any] | None = None) -> None:
         super().__init__(services, Faults(), controller_routes(), compute)

@@ -161,7 +161,7 @@ class Dispatcher:
         raise error
 
     def _answer(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
-        """Return the handler's response, or an awaitable of it."""
+        """Return the handler's response, or an awaitable of it. `size` is the request frame's size."""
         if self._faults.active or self.throttling is not None:
             return self._intercepted(context, request, route, size)
         if size <= limits.SPLIT_REQUEST_BYTES:  # the rule of `_handled` for nearly every request, without the call
@@ -254,7 +254,7 @@ class Dispatcher:
             task.cancel()
 
     def _intercepted(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
-        """Call the handler with quotas, observers and scripted faults around it. `size` is the frame's size."""
+        """Return the result of the handler, called with client quotas, observers and fault rules around it. `size` is the frame's size."""
         handle = partial(self._handled, context, request, route, size)
         if self.throttling is not None:
             handle = partial(self.throttling.around, context, request, size, handle)

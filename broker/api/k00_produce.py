@@ -121,7 +121,7 @@ Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append all batches; respond at once unless a partition must be verified, replicated or synced first."""
+    """Append the batch of each partition; respond at once unless a partition must be verified, replicated or synced first."""
     topics = request.topic_data
     is_transactional = _has_transactional(request)
     is_denied = is_transactional and not _may_write_transactions(ctx, request)

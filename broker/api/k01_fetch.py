@@ -123,7 +123,9 @@ def handle_on_controller(ctx: Context[ControllerServices], request: FetchRequest
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
-    """Read the partitions. Only a fetch that has to wait, or names or reads very many partitions, becomes a task."""
+    """Read the requested partitions and return their records. Only a fetch that has to wait, or names or reads very many partitions,
+    becomes a task.
+    """
     if len(request.topics) > limits.FETCHED_AT_ONCE or sum(len(topic.partitions) for topic in request.topics) > limits.FETCHED_AT_ONCE:
         return _handle_slowly(ctx, request)
     requester = _requester(ctx, request)

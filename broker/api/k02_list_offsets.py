@@ -56,7 +56,7 @@ NOT_AVAILABLE_SINCE = 5
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look up the offset for each requested timestamp."""
+    """Return, for each partition that the request names, the offset for the requested timestamp, or an error."""
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
     named = Counter((topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions)
     return ListOffsetsResponse(

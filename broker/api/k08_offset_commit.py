@@ -41,7 +41,7 @@ Known = list[TopicImage | None]
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Store the offsets; return one error for each partition."""
+    """Store the group's offsets. Return the response, with an error code for each partition, when they are durable."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return refused(ctx.version, request, OffsetCommitResponse, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if ctx.services.authorizer is not None:

@@ -65,7 +65,9 @@ def _one(ctx: Context[CoordinationServices], request: OffsetFetchRequest) -> Off
 
 
 def _visible(ctx: Context[CoordinationServices], topics: Topics | None) -> tuple[Topics | None, Fetched]:
-    """Return the topics to fetch, and the errors for topics that the client may not describe."""
+    """Return the topics of the request whose offsets are fetched (None: all), and the errors for topics that the client may
+    not describe.
+    """
     if topics is None or ctx.services.authorizer is None:
         return topics, []
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [name for name, _ in topics])
@@ -87,7 +89,7 @@ def _shown(ctx: Context[CoordinationServices], topics: Topics | None, fetched: F
 
 
 def _failed(ctx: Context[CoordinationServices], topics: Topics, error: ErrorCode) -> OffsetFetchResponse:
-    """Return an error response. Version 1 has error codes only in partitions."""
+    """Return the response for a group of which nothing can be fetched because of `error`. Version 1 has error codes only in partitions."""
     if ctx.version >= 2:
         return OffsetFetchResponse(error_code=error)
     return OffsetFetchResponse(

@@ -33,7 +33,7 @@ API = Api(JoinGroupRequest, array_limits={"protocols": 1_000})
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    """Join; respond now or when the join phase ends."""
+    """Let the client join the group. Return the response at once, or an awaitable of it until the join phase ends."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return _response(ctx, JoinAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     client_id = ctx.client_id or ""

@@ -21,7 +21,9 @@ API = Api(LeaveGroupRequest, array_limits={"members": 10_000})
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove the members; the remaining ones are notified by their next heartbeat."""
+    """Remove the members that the request names from the group. The remaining members are notified by the responses to their next
+    heartbeats.
+    """
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     is_batch = ctx.version >= 3

@@ -26,7 +26,7 @@ PROTOCOL_SAID_SINCE = 5
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    """Sync; respond now or when the leader has sent the assignments."""
+    """Return the member's assignment, or an awaitable of it until the group leader has sent the assignments."""
     if ctx.version >= PROTOCOL_SAID_SINCE and None in {request.protocol_type, request.protocol_name}:
         return _response(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

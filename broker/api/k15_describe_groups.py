@@ -26,7 +26,7 @@ API = Api(DescribeGroupsRequest, splits=(Split("groups", "groups"),))
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Describe the groups one by one."""
+    """Return the descriptions of the classic groups that the request names."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
     shown = ~0 if ctx.services.settings.like.has_group_settings else ~_OF_SETTINGS
     for group in groups:

@@ -47,7 +47,7 @@ API = Api(
 
 @API.on_controller()
 async def handle(ctx: Context[ControllerServices], request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create the topics; respond when they are durable."""
+    """Create the topics that the request names, and return a result for each of them when they are durable."""
     refused, hidden = _denied(ctx, request)
     wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
     charge, wait_ms = charged(ctx, strict_since=6)

@@ -54,7 +54,9 @@ class _Deletion:
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: DeleteRecordsRequest) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    """Delete the records here and write the checkpoint; then wait for the followers, if any."""
+    """Delete the records from this broker's replicas and write the log start offset checkpoint. Return the response, or an awaitable of it
+    until the followers have deleted the records, too.
+    """
     hidden = denied(ctx, Operation.DELETE, Resource.TOPIC, [topic.name for topic in request.topics])
     done = [
         (topic.name, [_delete(ctx, topic.name, partition, is_denied=topic.name in hidden) for partition in topic.partitions])

@@ -34,7 +34,7 @@ API = Api(InitProducerIdRequest)
 def handle(
     ctx: Context[CoordinationServices], request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    """Assign an id; respond at once unless the record of a transactional id must become durable first."""
+    """Assign a producer id and epoch. Return the response, or an awaitable of it until the record of a transactional id is durable."""
     if (denial := _denial(ctx, request)) is not None:
         return _refused(denial)
     if (request.producer_id == -1) != (request.producer_epoch == -1):

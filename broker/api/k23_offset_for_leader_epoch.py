@@ -29,7 +29,7 @@ API = Api(OffsetForLeaderEpochRequest, splits=(Split("topics.partitions", "topic
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    """Look up the end offset of each requested leader epoch."""
+    """Return the end offset of each leader epoch that the request names."""
     hidden: Collection[str] = NOBODY
     if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION, quietly=True):
         hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic for topic in request.topics])

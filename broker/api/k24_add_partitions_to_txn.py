@@ -41,7 +41,9 @@ Errors = Mapping[TopicPartition, ErrorCode]
 def handle(
     ctx: Context[CoordinationServices], request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """Add or verify; respond at once unless an addition must become durable first."""
+    """Add partitions to transactions, or verify that they belong to them. Return the response, or an awaitable of it until the additions
+    are durable.
+    """
     if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = request.transactions if ctx.version >= 4 else [_of_client(request)]

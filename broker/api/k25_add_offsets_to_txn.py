@@ -29,7 +29,9 @@ API = Api(AddOffsetsToTxnRequest)
 def handle(
     ctx: Context[CoordinationServices], request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    """Add the partition; respond at once unless the addition must become durable or the topic must be created first."""
+    """Add the group's partition of `__consumer_offsets` to the transaction. Return the response, or an awaitable of it if the addition must
+    become durable, or the topic must be created first.
+    """
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

@@ -28,7 +28,7 @@ API = Api(EndTxnRequest)
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-    """End the transaction; respond when the decision is durable."""
+    """Commit or abort the transaction. Return the response, or an awaitable of it until the decision is durable."""
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 

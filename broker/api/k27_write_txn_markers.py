@@ -49,7 +49,7 @@ Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
 def handle(
     ctx: Context[CoordinationServices], request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
-    """Write the markers; respond at once unless a marker must become durable first."""
+    """Write the transaction markers to this broker's partitions; respond at once unless a marker must become durable first."""
     if not allowed_of_cluster(ctx, Operation.ALTER, quietly=True) and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return refused(ctx.version, request, WriteTxnMarkersResponse)
     waiting: Waiting = []

@@ -50,7 +50,7 @@ Errors = list[ErrorCode]
 def handle(
     ctx: Context[CoordinationServices], request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    """Verify and write the offsets; respond when they are durable."""
+    """Verify that the offsets partition belongs to the transaction and write the offsets there; respond when they are durable."""
     if (denial := _denial(ctx, request)) is not None:
         return refused(ctx.version, request, TxnOffsetCommitResponse, denial)
     names = [_name(ctx, topic) for topic in request.topics]

@@ -23,7 +23,7 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 @API.on_both()
 def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """Return the matching ACLs."""
+    """Return the ACLs that match the request's filter."""
     check_known(request)
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         text = "Request DescribeAcls needs DESCRIBE permission."
@@ -40,6 +40,6 @@ def handle(ctx: Context[NodeServices], request: DescribeAclsRequest) -> Describe
 
 
 def check_known(wanted: Filter) -> None:
-    """Raise CloseConnection for a filter that Kafka cannot parse."""
+    """Raise CloseConnection for an ACL filter with an unknown part (0), which Kafka cannot parse."""
     if 0 in (wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type):
         raise CloseConnection("an ACL filter has an unknown resource type, pattern type, operation or permission type")

@@ -25,13 +25,15 @@ API = Api(
 
 @API.on_controller()
 async def handle_on_controller(ctx: Context[ControllerServices], request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace the settings; respond when the changes are durable and in force."""
+    """Replace the settings of the resources that the request names; respond when the changes are durable and in force."""
     return AlterConfigsResponse(responses=await decide_changes(ctx, request, _changes(request)))
 
 
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Change the levels of this broker's loggers and forward the rest."""
+    """Change the levels of this broker's loggers, and forward the other resources of the request to the controller. Return a result for
+    each resource.
+    """
     return AlterConfigsResponse(responses=await forward_changes(ctx, request, _changes(request)))
 
 

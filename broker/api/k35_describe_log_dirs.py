@@ -32,7 +32,7 @@ API = Api(DescribeLogDirsRequest, array_limits={"topics.partitions": 100_000})
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Describe the directory; only the volume's size is read from the disk."""
+    """Return the contents of the only data directory. Only the size of its volume is read from the disk."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     path = ctx.services.log_dir.path.resolve()

@@ -32,7 +32,7 @@ API = Api(DescribeDelegationTokenRequest, array_limits={"owners": 10_000})
 
 @API.on_broker()
 def handle(ctx: Context[NodeServices], request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
-    """Return the tokens that the client may see."""
+    """Return the delegation tokens that the request asks for and that the client may see."""
     try:
         check_may_ask(ctx.peer)
     except Rejected as error:

@@ -31,13 +31,15 @@ API = Api(
 async def handle_on_controller(
     ctx: Context[ControllerServices], request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Change the settings; respond when the changes are durable and in force."""
+    """Change settings of the resources that the request names; respond when the changes are durable and in force."""
     return IncrementalAlterConfigsResponse(responses=await decide_changes(ctx, request, _changes(request)))
 
 
 @API.on_broker()
 async def handle(ctx: Context[ClusterServices], request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    """Change the levels of this broker's loggers and forward the rest."""
+    """Change the levels of this broker's loggers, and forward the other resources of the request to the controller. Return a result for
+    each resource.
+    """
     return IncrementalAlterConfigsResponse(responses=await forward_changes(ctx, request, _changes(request)))
 
 

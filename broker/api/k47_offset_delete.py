@@ -29,7 +29,7 @@ API = Api(OffsetDeleteRequest, splits=(Split("topics.partitions", "topics.partit
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    """Delete the offsets; respond when the deletions are durable."""
+    """Delete offsets that a group has committed; respond when the deletions are durable."""
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     requested = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]

@@ -63,7 +63,7 @@ def _matches(target: QuotaTarget, filters: Sequence[ComponentData], *, strict: b
 
 
 def _filters(components: Sequence[ComponentData]) -> Sequence[ComponentData]:
-    """Validate and return the filter's components. Raises Rejected."""
+    """Return the components of the request's filter, validated. Raises Rejected for an invalid component."""
     seen: set[str] = set()
     for part in components:
         kind = part.entity_type

@@ -13,5 +13,5 @@ API = Api(FetchSnapshotRequest, throttled=False)
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context[ControllerServices], request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-    """Return a part of a metadata snapshot."""
+    """Return the requested part of a snapshot of the metadata log."""
     return ctx.services.serving.fetch_snapshot(request)

@@ -22,7 +22,7 @@ CONTROLLERS = 2
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Describe the cluster."""
+    """Return the cluster's id, its brokers with their addresses, and the controller's id."""
     if request.endpoint_type != BROKERS:
         if request.endpoint_type == CONTROLLERS:
             wrong = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
@@ -46,7 +46,7 @@ def handle(ctx: Context[ClusterServices], request: DescribeClusterRequest) -> De
 
 @API.on_controller(requires=Operation.ALTER)
 def handle_on_controller(ctx: Context[ControllerServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Return the controllers, which is this one only. A controller listener does not return brokers (KIP-919)."""
+    """Return the cluster's only controller: this one. A controller listener does not return brokers (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
         if request.endpoint_type == BROKERS:
             wrong = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"

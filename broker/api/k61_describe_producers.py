@@ -28,7 +28,7 @@ API = Api(DescribeProducersRequest, splits=(Split("topics.partition_indexes", "t
 
 @API.on_broker()
 def handle(ctx: Context[PartitionServices], request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """Describe the producers of the partitions."""
+    """Return the state of the producers in each partition that the request names."""
     topics = {topic.name: dict.fromkeys(topic.partition_indexes) for topic in request.topics}
     return DescribeProducersResponse(
         topics=[TopicResponse(name, [_describe(ctx, name, index) for index in indexes]) for name, indexes in topics.items()]

@@ -28,7 +28,7 @@ API = Api(DescribeTransactionsRequest, splits=(Split("transactional_ids", "trans
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    """Describe the transactional ids."""
+    """Return the state of the transaction of each transactional id that the request names."""
     return DescribeTransactionsResponse(transaction_states=[_describe(ctx, each) for each in dict.fromkeys(request.transactional_ids)])
 
 

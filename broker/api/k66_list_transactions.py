@@ -27,7 +27,7 @@ _STATES = {state.wire_name: state for state in TxnState}
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """List the transactions that match the filters."""
+    """Return the transactional ids whose transactions match the request's filters."""
     try:
         matches = _pattern(request.transactional_id_pattern)
         transactions = list(ctx.services.txns.all_transactions())
@@ -55,7 +55,9 @@ def handle(ctx: Context[CoordinationServices], request: ListTransactionsRequest)
 
 
 def _pattern(pattern: str | None) -> Callable[[str], bool]:
-    """Return a predicate for transactional ids. Raises Rejected for an invalid expression."""
+    """Return a function that tells whether a transactional id matches the regular expression `pattern`. Raises Rejected for an invalid
+    expression.
+    """
     if not pattern:
         return lambda transactional_id: True
     import re2  # noqa: PLC0415 # 2.5 MB that most brokers never need

@@ -45,7 +45,7 @@ MESSAGE_MAX = 1_000
 def handle(
     ctx: Context[CoordinationServices], request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    """Process the heartbeat; respond when its effects are durable."""
+    """Process a consumer group member's heartbeat; respond when its effects are durable."""
     if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

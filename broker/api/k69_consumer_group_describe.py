@@ -30,7 +30,7 @@ CONSUMER_MEMBER = 1
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    """Describe the groups one by one."""
+    """Return the descriptions of the consumer groups that the request names."""
     groups = describe_groups(
         ctx,
         request,

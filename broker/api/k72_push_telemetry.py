@@ -19,7 +19,7 @@ API = Api(PushTelemetryRequest, needs_telemetry=True)
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Store the metrics. At most a megabyte is decompressed here, which takes some milliseconds."""
+    """Store the client's metrics. At most a megabyte is decompressed on the event loop, which takes some milliseconds."""
     telemetry, pusher = telemetry_and_pusher(ctx)
     try:
         telemetry.push(request, pusher)

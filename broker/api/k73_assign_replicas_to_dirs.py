@@ -18,7 +18,7 @@ API = Api(AssignReplicasToDirsRequest, throttled=False, splits=(Split("directori
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
 async def handle(ctx: Context[ControllerServices], request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-    """Record the directories of replicas."""
+    """Record in which of the broker's directories the replicas are that the request names."""
     try:
         return await ctx.services.active.run(partial(assign_directories, request=request))
     except Rejected as error:

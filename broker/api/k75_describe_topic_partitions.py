@@ -34,7 +34,7 @@ PARTITIONS_MAX = 2000
 
 @API.on_broker()
 def handle(ctx: Context[ClusterServices], request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """Return the partitions from the cursor on until the page is full."""
+    """Return the topics' partitions from the request's cursor on, until the response has as many as allowed."""
     cursor = request.cursor
     all_topics = not request.topics
     names = [topic.name for topic in ctx.services.topics.topics()] if all_topics else sorted({topic.name for topic in request.topics})

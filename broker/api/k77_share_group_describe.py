@@ -27,7 +27,7 @@ API = Api(ShareGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: ShareGroupDescribeRequest) -> ShareGroupDescribeResponse:
-    """Describe the groups one by one."""
+    """Return the descriptions of the share groups that the request names."""
     groups = describe_groups(
         ctx,
         request,

@@ -64,7 +64,7 @@ Named = list[tuple[TopicPartition, str | None]]
 
 @API.on_broker()
 def handle(ctx: Context[ShareGroupServices], request: ShareFetchRequest) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
-    """Acknowledge, then fetch. Only a request that has to wait becomes a task."""
+    """Apply the request's acknowledgements, then acquire records. Only a request that has to wait becomes a task."""
     try:
         group_id, member_id = check_member(ctx, request)
         _check_renewal(ctx, request)

@@ -34,7 +34,7 @@ API = Api(ShareAcknowledgeRequest, array_limits={"topics.partitions": 10_000, "t
 def handle(
     ctx: Context[ShareGroupServices], request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
-    """Apply the acknowledgements; respond when they are persisted."""
+    """Apply the acknowledgements of acquired records; respond when they are persisted."""
     shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     try:
         group_id, member_id = check_member(ctx, request)

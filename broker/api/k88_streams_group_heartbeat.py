@@ -65,7 +65,7 @@ API = Api(
 def handle(
     ctx: Context[CoordinationServices], request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse | Awaitable[StreamsGroupHeartbeatResponse]:
-    """Process the heartbeat; respond when its effects are durable."""
+    """Process a streams group member's heartbeat; respond when its effects are durable."""
     if not enabled(ctx):
         return StreamsGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

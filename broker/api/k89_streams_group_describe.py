@@ -38,7 +38,7 @@ API = Api(StreamsGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
 
 @API.on_broker()
 def handle(ctx: Context[CoordinationServices], request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
-    """Describe the groups one by one."""
+    """Return the descriptions of the streams groups that the request names."""
     status = _NOT_STORED if request.include_topology_description else _NOT_REQUESTED
     groups = describe_groups(
         ctx,

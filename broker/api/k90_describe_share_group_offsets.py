@@ -39,7 +39,7 @@ API = Api(DescribeShareGroupOffsetsRequest, splits=(Split("groups.topics.partiti
 
 @API.on_broker()
 async def handle(ctx: Context[CoordinationServices], request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
-    """Describe the groups."""
+    """Return the start offsets of the share groups that the request names."""
     groups = await asyncio.gather(*(_describe(ctx, group) for group in request.groups))
     return DescribeShareGroupOffsetsResponse(groups=list(groups))
 

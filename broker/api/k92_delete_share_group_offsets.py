@@ -26,7 +26,7 @@ API = Api(DeleteShareGroupOffsetsRequest, array_limits={"topics": 10_000})
 
 @API.on_broker()
 async def handle(ctx: Context[CoordinationServices], request: DeleteShareGroupOffsetsRequest) -> DeleteShareGroupOffsetsResponse:
-    """Delete the state; respond when that is durable."""
+    """Delete a share group's state for the topics that the request names; respond when the deletions are durable."""
     if not enabled(ctx):
         return DeleteShareGroupOffsetsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):

@@ -34,7 +34,7 @@ class LocalForwarding:
         return await answer if isawaitable(answer) else answer
 
     def _services(self) -> ControllerServices:
-        """Return the controller's services. It authorizes and charges clients as the broker does."""
+        """Return the services of the controller in this process, which authorizes and charges clients as the broker does."""
         broker, metadata = self._broker(), self._metadata
         return ControllerServices(
             settings=broker.settings,

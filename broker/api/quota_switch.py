@@ -20,7 +20,7 @@ _ANY: Final = 2**31 - 1
 
 
 class HasQuotas(Protocol):
-    """The part of a broker's or a controller's services that quotas need."""
+    """The part of a broker's or a controller's services that the activation of quotas uses."""
 
     quotas: Quotas | None
 

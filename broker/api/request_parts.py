@@ -48,7 +48,7 @@ def split(request: Any, way: Split) -> Iterator[Any]:
 
 
 def split_of(request: Any) -> Split | None:
-    """Return how to split the request; None if it cannot be split or has few elements."""
+    """Return how to split the request into smaller ones; None if it cannot be split or has few elements."""
     for way in SPLITS.get(request.API_KEY, ()):
         name, *path = way.request_path.split(".")
         items = getattr(request, name, None)

@@ -61,5 +61,5 @@ class ServedApi(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The name of the handler's module."""
+        """The name of the module that contains the API's handler."""
         return f"k{self.key:02d}_{self.key.name.lower()}"

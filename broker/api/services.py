@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class NodeServices:
-    """The services of every node."""
+    """The long-lived objects that handlers need on every node, a broker or a controller."""
 
     listener_type: ClassVar[ListenerType]
     settings: BrokerSettings
@@ -114,7 +114,7 @@ class CoordinationServices(ShareGroupServices):
 
 @dataclass(kw_only=True)
 class Services(PartitionServices, CoordinationServices):
-    """All services of a broker."""
+    """The long-lived objects of a broker that handlers need: all groups of services together."""
 
     listener_type = ListenerType.BROKER
     flusher: Flusher
@@ -123,7 +123,7 @@ class Services(PartitionServices, CoordinationServices):
 
 @dataclass(kw_only=True)
 class ControllerServices(NodeServices):
-    """The services of a controller."""
+    """The long-lived objects of a controller that handlers need."""
 
     listener_type = ListenerType.CONTROLLER
     controller: QuorumController

@@ -37,7 +37,7 @@ Request = ShareFetchRequest | ShareAcknowledgeRequest
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The result of a partition's acknowledgements."""
+    """The result of the acknowledgements in one partition: an error code, with a message."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -164,6 +164,6 @@ def leader_of(ctx: Context[ShareGroupServices], key: TopicPartition, error: int)
 
 
 def endpoints(ctx: Context[ShareGroupServices], leaders: Iterable[int]) -> list[NodeEndpoint]:
-    """Return the endpoints of the leaders that are alive."""
+    """Return the endpoints of those of the brokers `leaders` that are alive, for the response to a client that shall retry there."""
     nodes = (ctx.services.cluster.alive(leader, ctx.peer.client_listener) for leader in dict.fromkeys(leaders) if leader >= 0)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]
