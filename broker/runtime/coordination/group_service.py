@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 def groups_config(settings: BrokerSettings) -> GroupsConfig:
-    """Return the settings of the group state machines."""
+    """Return the broker's settings that concern all groups, as the group state machines use them."""
     from ottla.broker.groups.classic import ClassicConfig  # noqa: PLC0415 # a start does not need it
     from ottla.broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # a start does not need it
 
@@ -191,7 +191,7 @@ class GroupService:
         await self.shards.load()
 
     def stop(self) -> None:
-        """Complete every waiting request with NOT_COORDINATOR and stop all timers."""
+        """Answer every waiting request with NOT_COORDINATOR and stop all timers, because the broker is shutting down."""
         self.shards.stop()
 
     def _make_shard(self, partition: Partition) -> _Shard:
@@ -235,7 +235,7 @@ class GroupService:
             yield from shard.machine.groups.values()
 
     def machines(self) -> Iterator[GroupCoordinator]:
-        """Yield the state machine of each loaded partition."""
+        """Yield the state machine of each loaded partition of `__consumer_offsets`."""
         for shard in self.shards.serving():
             yield shard.machine
 
@@ -465,7 +465,7 @@ class GroupService:
             _answer(answers)
 
     def _watch(self, shard: _Shard, group_id: str) -> None:
-        """Schedule the group's timer no later than its next deadline."""
+        """Schedule the timer of the group no later than the group's next deadline, such as a session timeout."""
         deadline = shard.machine.next_deadline(group_id)
         timer = shard.timers.get(group_id)
         if deadline is None:

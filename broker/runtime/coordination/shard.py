@@ -74,7 +74,9 @@ def as_coordinator(error: Rejected) -> Rejected:
 
 
 class Machine(Protocol[RecordT_contra]):
-    """A coordinator's state machine. Only applied records and transaction markers change its state."""
+    """The interface of a coordinator's state machine (of groups, transactions or share state). Only applied records and transaction markers
+    change its state.
+    """
 
     def apply(self, record: RecordT_contra, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
         """Apply a record from offset `record_offset` of the log. With a `producer_id` it belongs to that producer's open transaction."""
@@ -86,7 +88,7 @@ class Machine(Protocol[RecordT_contra]):
 
 
 class ShardState(Enum):
-    """The state of a shard: whether its partition is loaded and served."""
+    """The state of a shard (one partition's state machine): whether its partition is loaded and served."""
 
     LOADING = "loading"
     SERVING = "serving"
@@ -280,7 +282,7 @@ class Shard(Generic[RecordT, MachineT]):
 
 
 def failure_of(done: asyncio.Future[None]) -> Rejected | None:
-    """Return the error with which the future of a write has completed; None if its records are committed."""
+    """Return the error with which the write that `done` stands for has failed; None if its records are committed."""
     if done.cancelled():
         return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = done.exception()

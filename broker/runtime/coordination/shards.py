@@ -100,7 +100,7 @@ class Shards(Generic[ShardT]):
         elections.on_resigned.append(lambda topic, index, epoch: self.resigned(index, epoch) if topic == self._topic else None)
 
     def elected(self, index: int) -> None:
-        """Start the shard of partition `index`, which this broker leads now; it loads in the background."""
+        """Start the state machine (shard) of partition `index`, which this broker leads now; it loads in the background."""
         with suppress(Rejected):  # the partition is offline; a request for it gets the error
             self.at(index)
 
@@ -126,7 +126,7 @@ class Shards(Generic[ShardT]):
         self._nursery.every(name, interval_ms, sweep_all)
 
     def stop(self) -> None:
-        """End all shards."""
+        """End the state machines (shards) of all partitions."""
         for shard in self._shards.values():
             self._close(shard)
 
@@ -134,7 +134,7 @@ class Shards(Generic[ShardT]):
 
     @property
     def exist(self) -> bool:
-        """Whether the internal topic of these shards exists."""
+        """Whether the internal topic of these shards, such as `__consumer_offsets`, exists."""
         return self._partition_count() > 0
 
     async def create_topic(self) -> None:
@@ -170,7 +170,9 @@ class Shards(Generic[ShardT]):
         return [shard for shard in self._shards.values() if shard.state is ShardState.SERVING and not shard.partition.removed]
 
     def all(self) -> list[ShardT]:
-        """Return the loaded shards. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while any shard is being loaded."""
+        """Return the loaded shards (state machines of partitions). Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while any shard is being
+        loaded.
+        """
         if any(shard.state is ShardState.LOADING for shard in self._shards.values()):
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self.serving()

@@ -126,7 +126,7 @@ class ShareGroupService:
             await deleted
 
     async def describe_offsets(self, group_id: str, topics: Mapping[bytes, Sequence[int]]) -> dict[bytes, list[DescribedOffset]]:
-        """Return the start offsets of partitions, by topic id."""
+        """Return the start offset and lag of each of the group's share partitions in `topics`, by topic id, in order."""
         tps = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
         found = await self._each(tps, lambda tp: self._persister.summary(SharePartitionKey(group_id, *tp)))
         described: dict[bytes, list[DescribedOffset]] = {topic_id: [] for topic_id in topics}
@@ -135,7 +135,9 @@ class ShareGroupService:
         return described
 
     def initialized_partitions(self, group_id: str) -> Mapping[bytes, Sequence[int]]:
-        """Return the partitions of a group that have state, by topic id. Raises Rejected."""
+        """Return the partitions whose share state is initialized for the group, by topic id. Raises Rejected if this broker does not
+        coordinate the group.
+        """
         group = self._groups.get(group_id)
         partitions = getattr(group, "partitions", None)
         return {} if partitions is None else {topic_id: sorted(topic.partitions) for topic_id, topic in partitions.initialized.items()}
@@ -188,13 +190,13 @@ class ShareGroupService:
         return {tp[0]: result for tp, result in zip(tps, results, strict=True) if isinstance(result, Rejected)}
 
     async def _write(self, group_id: str, decide: Callable[[ShareGroups], Effects[GroupRecord, T]]) -> T:
-        """Append a decision and return its response when it is committed. Raises Rejected."""
+        """Append the records that `decide` returns for the group, and return its response when they are committed. Raises Rejected."""
         shard = self._groups.shards.of(group_id)
         response = shard.run(decide(shard.machine.shares))
         return await response if isinstance(response, asyncio.Future) else response
 
     async def _each(self, tps: Iterable[TopicIdPartition], call: Callable[[TopicIdPartition], T | asyncio.Future[T]]) -> list[T | Rejected]:
-        """Run `call` for each share partition and return the results in order. Rejected is returned, not raised."""
+        """Run `call` for each share partition and return the results in order. An error (Rejected) is a result, too; it is not raised."""
         begun: list[T | asyncio.Future[T] | Rejected] = []
         for count, tp in enumerate(tps, 1):
             try:

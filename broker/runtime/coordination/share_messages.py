@@ -41,7 +41,7 @@ _CLASSES: Final[dict[type[StateOperation[Any]], _Classes]] = {
 
 
 def request_for(operations: Sequence[StateOperation[Any]]) -> Message:
-    """Return the request that carries these operations, which are of one kind and on one group."""
+    """Return the request that carries the share state operations `operations`, all of one kind and on one group."""
     classes = _CLASSES[type(operations[0])]
     topics: dict[bytes, list[Any]] = {}
     for operation in operations:
@@ -51,12 +51,12 @@ def request_for(operations: Sequence[StateOperation[Any]]) -> Message:
 
 
 def parts_of(group_id: str, response: Any) -> dict[SharePartitionKey, Any]:
-    """Return the results of a response, one per share partition."""
+    """Return the results in a response of the share coordinator, one per share partition."""
     return {SharePartitionKey(group_id, topic.topic_id, part.partition): part for topic in response.results for part in topic.partitions}
 
 
 def result_of(operation: StateOperation[Any], part: Any) -> Any:
-    """Return the operation's result from `part`, its result in the response, which has no error."""
+    """Return the result of a share state operation, from its entry `part` in the response, which has no error."""
     match operation:
         case ReadOperation():
             batches = [

@@ -84,8 +84,8 @@ class SharePersister:
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
-        """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Returns None if that is durable
-        already.
+        """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Return a future that is done when
+        that is durable, None if it is already.
         """
         return self._begin(InitializeOperation(key, state_epoch, start_offset))
 
@@ -94,11 +94,11 @@ class SharePersister:
         return self._begin(ReadOperation(key, leader_epoch))
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write changes of a share partition's state. Returns None if they are durable already."""
+        """Write changes of a share partition's state. Return a future that is done when they are durable, None if they are already."""
         return self._begin(WriteOperation(key, state))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete a share partition's state, if there is any. Returns None if that is durable already."""
+        """Delete a share partition's state, if there is any. Return a future that is done when that is durable, None if it is already."""
         return self._begin(DeleteOperation(key))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:

@@ -96,8 +96,8 @@ class ShareStateService:
     # --- requests -------------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
-        """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Returns None if that is durable
-        already.
+        """Initialize a share partition's state with a state epoch, a start offset and no delivery states. Return a future that is done when
+        that is durable, None if it is already.
         """
         shard = self._shard(key)
         return shard.run(shard.machine.initialize(key, state_epoch, start_offset, self._clock.now_ms()))
@@ -108,7 +108,7 @@ class ShareStateService:
         return shard.run(shard.machine.read(key, leader_epoch, self._clock.now_ms()))
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write changes of a share partition's state. Returns None if they are durable already."""
+        """Write changes of a share partition's state. Return a future that is done when they are durable, None if they are already."""
         shard = self._shard(key)
         self.writes += 1
         return shard.run(shard.machine.write(key, state, self._clock.now_ms()))
@@ -119,7 +119,7 @@ class ShareStateService:
         return shard.run(Effects((), shard.machine.summary(key)))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete a share partition's state, if there is any. Returns None if that is durable already."""
+        """Delete a share partition's state, if there is any. Return a future that is done when that is durable, None if it is already."""
         shard = self._shard(key)
         return shard.run(shard.machine.delete(key))
 

@@ -78,7 +78,7 @@ class _Work:
 
     @property
     def marker(self) -> TxnMarker:
-        """The transaction's marker, which is the same for every partition."""
+        """The transaction marker to send, which is the same for every partition of the transaction."""
         txn = self.txn
         return TxnMarker(txn.producer_id, txn.producer_epoch, txn.commits, self.shard.epoch, txn.version)
 

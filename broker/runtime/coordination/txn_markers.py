@@ -28,7 +28,7 @@ Raises Rejected if the partition rejects it at once."""
 
 
 class LocalMarkers:
-    """Writes markers to partitions that this broker leads."""
+    """Writes transaction markers to partitions that this broker leads."""
 
     def __init__(self, partitions: Partitions, groups: GroupService) -> None:
         self._partitions = partitions

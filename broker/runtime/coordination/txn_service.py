@@ -68,7 +68,7 @@ class _Shard(Shard[TxnRecord, TxnCoordinator]):
         super().__init__(partition, TxnCoordinator(), lambda record: encode_record(record, transaction_version()), decode_record, overdue)
 
     def write(self, txn: Transaction) -> Durable:
-        """Append the transaction's new state. Raises Rejected with a coordinator error."""
+        """Append the new state of the transaction `txn` to the partition. Raises Rejected with a coordinator error."""
         return self.append([TxnRecord(txn.transactional_id, txn)])
 
 
@@ -237,7 +237,9 @@ class TxnService:
         return await answer if isinstance(answer, asyncio.Future) else answer
 
     def _write(self, shard: _Shard, txn: Transaction) -> Durable:
-        """Append a transaction's new state. If it is PrepareCommit or PrepareAbort, start the completion."""
+        """Append the new state of the transaction `txn`. If it is PrepareCommit or PrepareAbort, start to send the
+        transaction's markers.
+        """
         durable = shard.write(txn)
         if txn.state in PREPARED:
             self._completion.begin(shard, txn, durable)
@@ -291,7 +293,7 @@ class TxnService:
             logger.warning("Could not delete expired transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
 
     def _on_loaded(self, shard: _Shard) -> None:
-        """Complete the prepared transactions of a loaded shard once all of its records are committed."""
+        """Send the markers of the prepared transactions of a loaded partition, once all of its records are committed."""
         for txn in shard.machine.prepared():
             self._completion.begin(shard, txn, shard.append(()))
 

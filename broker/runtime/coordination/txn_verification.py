@@ -109,7 +109,7 @@ class TxnVerification:
         return guard
 
     def _holds(self, writer: Writer, place: TopicPartition) -> bool:
-        """Ask the coordinator to verify or add the partition; return whether it did so without a wait."""
+        """Ask the coordinator on this broker to verify or add the partition. Return whether it did so without a wait."""
         answer = self._ask(writer, frozenset((place,)))
         if isinstance(answer, asyncio.Future):
             return False

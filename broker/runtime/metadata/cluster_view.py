@@ -32,7 +32,7 @@ class ClientListener(NamedTuple):
 
 
 class BrokerNode(NamedTuple):
-    """A broker with its address for the client's listener."""
+    """A broker as reported to a client: its id, its address on the client's listener, its rack, and whether it is fenced."""
 
     node_id: int
     host: str
@@ -113,12 +113,12 @@ class ClusterView:
 
     @property
     def version(self) -> int:
-        """A number that changes with every change of a topic."""
+        """A number that changes whenever a topic is created, changed or deleted."""
         return self.catalog.changes
 
     @property
     def created(self) -> int:
-        """A number that changes with every creation of a topic."""
+        """A number that changes whenever a topic is created."""
         return self.catalog.creations
 
     def partition_count(self, topic: str) -> int:

@@ -54,13 +54,13 @@ _OF_PRODUCERS = frozenset({"producer.id.expiration.ms", "transaction.partition.v
 
 
 class FetcherManager(Protocol):
-    """Fetches for the partitions that this broker follows."""
+    """The interface of the component that fetches records for the partitions that this broker follows."""
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Fetch from `leader` and no other broker, in the partition's current leader epoch."""
+        """Fetch the partition's records from broker `leader`, and no other broker, in the partition's current leader epoch."""
 
     def forget(self, partition: Partition) -> None:
-        """Stop fetching for the partition, if it is fetched at all."""
+        """Stop fetching records for the partition, if they are fetched at all."""
 
 
 class Publisher:
@@ -300,7 +300,7 @@ class Publisher:
                 await asyncio.sleep(0)
 
     def _is_known(self, replica: LocalReplica) -> bool:
-        """Return whether the replica has a log directory, or is known to be offline."""
+        """Return whether this broker has a log directory for the replica, or knows that the replica is offline."""
         key = (replica.topic.name, replica.index)
         served = self._partitions.by_name(replica.topic.name)
         return key in self._log_dir.logs or key in self._log_dir.failed or (served is not None and replica.index in served.offline)

@@ -113,7 +113,7 @@ class StandaloneMetadata:
         await self._local.up_to_date()
 
     async def _stop(self) -> None:
-        """Wait until the decisions made so far are committed and published."""
+        """Wait until all decisions of the controller up to now are committed, and the broker has published them."""
         await self.controller.voter.committed()
         await self.published()
         self.broker_configs.loggers.reset()

@@ -20,7 +20,7 @@ CONTROLLERS_CHOICE = -1
 
 
 class _Failure(NamedTuple):
-    """The reason for which a topic could not be created, and the monotonic ms until which it is kept."""
+    """The reason for which a streams group's topic could not be created, and the monotonic ms until which the reason is kept."""
 
     until_ms: int
     reason: str

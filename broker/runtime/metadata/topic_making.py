@@ -18,7 +18,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Client(Protocol):
-    """A client's address and principal, and whether it authenticated with a delegation token."""
+    """The client on whose behalf a request is sent: its address and principal, and whether it authenticated with a delegation token."""
 
     @property
     def host(self) -> str: ...
@@ -77,7 +77,7 @@ Creation = Callable[[Sequence[str]], Awaitable[dict[str, Rejected | None]]]
 
 
 class AutoCreation:
-    """Creates topics in the background, each at most once at a time."""
+    """Creates topics in the background. A topic whose creation is under way is not created again."""
 
     def __init__(self, nursery: Nursery) -> None:
         self._nursery = nursery

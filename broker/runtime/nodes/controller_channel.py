@@ -89,7 +89,7 @@ class ControllerChannel:
             self._next()
 
     async def _turn(self, deadline_ms: int | None) -> None:
-        """Wait until all earlier calls of this channel have ended. Raises ControllerUnreachable."""
+        """Wait until all earlier calls of this channel have ended. Raises ControllerUnreachable at the deadline."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._turns.append(turn)
         self._next()
@@ -106,7 +106,7 @@ class ControllerChannel:
                 timer.cancel()
 
     def _next(self) -> None:
-        """Start the next waiting call, if none is in progress."""
+        """Let the next waiting call begin, if no call is in progress."""
         while self._turns and not self._busy:
             turn = self._turns.popleft()
             if not turn.done():
@@ -192,7 +192,9 @@ class ControllerChannel:
         return self._link
 
     def _leave(self, why: str) -> None:
-        """Close the link, because its node cannot be reached or says that it is not the controller."""
+        """Close the connection to a node, because the node cannot be reached or says that it is not the controller. `why` is
+        for the log.
+        """
         self._lines.holds("left", logging.INFO, "%s: leaving the controller: %s", self._name, why)
         assert self._link is not None
         self._link.close()

@@ -26,7 +26,7 @@ _NO_ADDRESS = bytes(4)
 
 
 class EnvelopeForwarding:
-    """Forwards clients' requests to the controller. `versions` is `ControllerChannel.versions`."""
+    """Forwards clients' requests to the controller in Envelope requests. `versions` is `ControllerChannel.versions`."""
 
     def __init__(self, channel: ControllerChannel) -> None:
         self._channel = channel
@@ -66,7 +66,7 @@ def _principal_of(client: Client) -> bytes:
 
 
 def _address_bytes(host: str) -> bytes:
-    """Return the address in 4 or 16 bytes; four zero bytes if `host` is not an IP address."""
+    """Return the IP address `host` in 4 or 16 bytes; four zero bytes if `host` is not an IP address."""
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:

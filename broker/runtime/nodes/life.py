@@ -83,7 +83,7 @@ class BrokerLife:
         return self._life.epoch
 
     def start(self) -> None:
-        """Start to register the broker with the controller."""
+        """Start to register the broker with the controller, and then to send heartbeats."""
         logger.info("Incarnation %s of broker %d is starting", self._incarnation.incarnation_id.hex(), self._incarnation.broker_id)
         self._nursery.at_close(self._end, self._end)
         self._life.start(self._clock.mono_ms())
@@ -100,7 +100,9 @@ class BrokerLife:
         self._turn()
 
     def published(self, published: Published) -> None:
-        """React to published metadata: update the cordoned state, and register again if the metadata requires it."""
+        """React to a published metadata image: update whether the broker's directories are cordoned, and register again if metadata.version
+        requires it.
+        """
         broker_id, changes = self._incarnation.broker_id, published.changes
         self._life.metadata_level = published.image.features.get(METADATA_VERSION, 0)
         own = published.image.configs.get((ResourceType.BROKER, str(broker_id)), {})
@@ -123,7 +125,7 @@ class BrokerLife:
         return not late
 
     def _end(self) -> None:
-        """Send no further request to the controller."""
+        """End the broker's life cycle: send no further request to the controller."""
         self._life.end()
         self._turn()
 

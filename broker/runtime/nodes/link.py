@@ -19,7 +19,7 @@ class LinkBroken(Exception):
 
 
 class UnsupportedByPeer(Exception):
-    """The two nodes have no version of the API in common."""
+    """The peer supports no version of the requested API that this node supports."""
 
 
 class Link(Protocol):

@@ -123,7 +123,7 @@ class MetadataObserver:
 
     @property
     def controller(self) -> Node | None:
-        """The quorum's leader; None while the leader or its address is unknown."""
+        """The node that leads the metadata quorum, the active controller; None while the leader or its address is unknown."""
         return None if self._state.leader is None else Node(*self._state.leader)
 
     @property
@@ -133,7 +133,7 @@ class MetadataObserver:
 
     @property
     def kraft_version(self) -> int:
-        """The finalized kraft.version, as far as the log was read."""
+        """The finalized level of kraft.version, according to the part of the metadata log that was read."""
         return self._feed.quorum.kraft_version
 
     @property

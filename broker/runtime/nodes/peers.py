@@ -62,7 +62,7 @@ class Peers:
             raise Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
 
     def close(self) -> None:
-        """Close all links."""
+        """Close the links to all brokers."""
         for _, link in self._links.values():
             link.close()
 
@@ -114,7 +114,7 @@ class QuestionBatcher(Generic[QuestionT, AnswerT]):
         return pending.answer
 
     def end(self) -> None:
-        """Fail all pending questions with NETWORK_EXCEPTION."""
+        """Fail the futures of all pending questions with NETWORK_EXCEPTION, because this broker is shutting down."""
         for each in [*self._waiting.values(), *self._under_way.values()]:
             for pending in each:
                 pending.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, "this broker is shutting down"))

@@ -41,7 +41,9 @@ _LAST_ID: Final = 2**63 - 1
 
 
 class RemoteTopics:
-    """A `TopicMaker` that asks the controller. `broker_epoch` returns the epoch of this broker's registration."""
+    """Creates topics and allocates producer ids by requests to the controller (a `TopicMaker`). `broker_epoch` returns the epoch of this
+    broker's registration.
+    """
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ class SnapshotMaker:
 
 
 def _batches(published: Published, quorum: Quorum, epoch: int, now_ms: int) -> Iterator[bytes]:
-    """Yield the snapshot's batches, encoded on the writing thread."""
+    """Yield the batches of a snapshot of the image in `published`. They are encoded on the thread that writes the snapshot."""
     records = list(to_records(published.image))
     snapshot = Snapshot(published.provenance.append_time_ms, records, quorum.kraft_version, quorum.voters)
     yield from write_snapshot(snapshot, epoch, published.image.metadata_level, now_ms)

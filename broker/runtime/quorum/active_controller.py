@@ -68,7 +68,7 @@ class ActiveController:
             raise
 
     def _level(self, records: Sequence[MetadataRecord]) -> int:
-        """Return the metadata.version at which the records are encoded. In a new cluster, `records` contains it."""
+        """Return the level of metadata.version at which `records` are encoded. In a new cluster, `records` themselves contain it."""
         if METADATA_VERSION in self.state.image.features:
             return self.state.metadata_level
         named = (record for record in records if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION)

@@ -63,7 +63,7 @@ class ControllerRole(QuorumController):
     # --- life --------------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Become the quorum's leader and start to decide. Raises LogDirRefused, ProtocolError, OSError."""
+        """Become the quorum's leader and begin to run decisions. Raises LogDirRefused, ProtocolError, OSError."""
         self.open(bootstrap_records(self._files, self._log_dir.path) or DEFAULT_BOOTSTRAP)
         self.broker_configs.refresh()
         await self._register()

@@ -33,7 +33,7 @@ BYTES_AT_ONCE: Final = 8 << 20
 
 
 class ReplicaKey(NamedTuple):
-    """A node id with the id of its metadata directory."""
+    """The identity of an observer or voter: its node id, and the id of its metadata directory."""
 
     node_id: int
     directory_id: bytes
@@ -152,7 +152,7 @@ class QuorumServing:
     # --- FetchSnapshot -----------------------------------------------------------------------------------------------------------
 
     def fetch_snapshot(self, request: k59.FetchSnapshotRequest) -> k59.FetchSnapshotResponse:
-        """Return the requested part of a metadata snapshot, or the error."""
+        """Return the response to FetchSnapshot: the requested part of a metadata snapshot, or an error."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k59.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         places = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]

@@ -53,7 +53,7 @@ _KRAFT_VERSIONS: Final = KRaftVersionFeature(0, 1)
 
 
 class Identity(NamedTuple):
-    """The voter's ids and its controller listeners, the default listener first."""
+    """The voter's cluster id, node id and directory id, and its controller listeners, the default listener first."""
 
     cluster_id: str
     node_id: int
@@ -132,7 +132,7 @@ class SoleVoter:
 
     @property
     def end_offset(self) -> int:
-        """The offset of the next record, on disk or not."""
+        """The offset of the next record of the metadata log, whether the records before it are on disk or not."""
         return self.raft_log.end_offset
 
     @property

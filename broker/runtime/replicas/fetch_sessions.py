@@ -46,7 +46,7 @@ TopicKey = str | bytes
 
 
 class Waiter(Protocol):
-    """A pending request of a session, implemented by `ottla.broker.runtime.replicas.fetch_waits.PendingFetch`."""
+    """The interface of a Fetch request that waits in a session, implemented by `ottla.broker.runtime.replicas.fetch_waits.PendingFetch`."""
 
     def join(self, partition: Partition) -> None: ...
 
@@ -79,8 +79,9 @@ class FetchTarget:
         return self.topic, self.requested.partition
 
     def watch(self, partition: Partition, *, quiet: bool) -> None:
-        """Watch the partition, which has just been read, for its first change. `quiet`: the read has reached the end of what the client
-        may read, so only a change can produce a new response."""
+        """Watch the partition, which has just been read for this target, for its first change. `quiet`: the read has reached the end of
+        what the client may read, so only a change can produce a new response.
+        """
         self.quiet = quiet
         if self.watched is None:
             assert self.session is not None, "a target belongs to a session"
@@ -88,8 +89,8 @@ class FetchTarget:
             (partition.end_watchers if self.session.follower >= 0 else partition.watchers)[self] = self.changed
 
     def changed(self, size: int) -> None:
-        """Mark the target dirty after a change of the watched partition. `size` is the number of bytes that became readable, 0 if a waiting
-        fetch must read again, or `partition.LATER` if the change completes no wait.
+        """Mark this target dirty, because the watched partition has changed, so that the session's next request reads it. `size` is the
+        number of bytes that became readable, 0 if a waiting fetch must read again, or `partition.LATER` if the change completes no wait.
         """
         partition, session = self.watched, self.session
         assert partition is not None, "nothing is watched"
@@ -116,7 +117,9 @@ class FetchTarget:
 
 @dataclass(slots=True)
 class FetchSession:
-    """A client's partitions in read order. A request outside any session uses a temporary one while it waits."""
+    """A fetch session: a client's partitions (targets), in read order. A request outside any session uses a temporary one
+    while it waits.
+    """
 
     session_id: int
     uses_topic_ids: bool
@@ -145,39 +148,41 @@ class FetchSession:
 
     @property
     def eviction_key(self) -> tuple[bool, int, int]:
-        """The order of eviction (KAFKA EvictableKey). The session with the lowest key is evicted first."""
+        """The session's key in the order of eviction (KAFKA EvictableKey). The session with the lowest key is evicted first."""
         return self.privileged, len(self.targets), self.session_id
 
     def add(self, target: FetchTarget) -> None:
-        """Add a target to the session, at the end of the read order."""
+        """Add a partition (target) to the session, at the end of the read order."""
         target.session, target.order = self, next(self._orders)
         self.targets[target.key] = target
         self.dirty.add(target)
 
     def move_to_end(self, target: FetchTarget) -> None:
-        """Move the target to the end of the read order, if it is still in the session."""
+        """Move a partition (target) to the end of the read order, if it is still in the session."""
         if self.targets.pop(target.key, None) is not None:
             self.targets[target.key] = target
             target.order = next(self._orders)
 
     def touch(self, target: FetchTarget) -> None:
-        """Mark the target dirty, so that the next request reads it."""
+        """Mark a partition (target) dirty, so that the session's next request reads it."""
         target.stop_watching()
         self.dirty.add(target)
 
     def forget(self, key: tuple[TopicKey, int]) -> None:
-        """Remove a target from the session."""
+        """Remove the partition with this key from the session, if it is there."""
         target = self.targets.pop(key, None)
         if target is not None:
             target.stop_watching()
             self.dirty.discard(target)
 
     def pending(self) -> list[FetchTarget]:
-        """Return the session's dirty targets in read order."""
+        """Return the session's dirty partitions (targets), which the next request has to read, in read order."""
         return sorted(self.dirty, key=_order) if len(self.dirty) > 1 else list(self.dirty)
 
     def mark_clean(self, target: FetchTarget) -> None:
-        """Mark the target clean after a response carried its state, unless it has changed since it was read."""
+        """Mark a partition (target) clean after a response carried its state, unless it has changed since it was read. A clean partition is
+        not read by later requests.
+        """
         if target.quiet and target.watched is not None and self.targets.get(target.key) is target:
             self.dirty.discard(target)
             if self.follower >= 0 and target.idle_progress is None:
@@ -185,7 +190,7 @@ class FetchSession:
                 target.idle_progress.rest(self.pulse)
 
     def close(self) -> None:
-        """Stop all watches of the session. A pending request responds with the data that it has."""
+        """Stop watching the session's partitions for changes. A pending request of the session responds with the data that it has."""
         if self.waiter is not None:
             self.waiter.give_up()
         for target in self.targets.values():
@@ -201,7 +206,9 @@ def _order(target: FetchTarget) -> int:
 
 
 class IncrementalFetchContext:
-    """An incremental fetch request: the dirty targets to read and, by `finish`, the results to send."""
+    """An incremental fetch request in its session: the changed (dirty) partitions that it has to read and, by `finish`, the results to
+    send.
+    """
 
     def __init__(self, sessions: FetchSessions, session: FetchSession) -> None:
         self._sessions = sessions

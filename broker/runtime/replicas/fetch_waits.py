@@ -58,7 +58,7 @@ class FetchWaits:
 
 
 class PendingFetch:
-    """One waiting fetch. It counts changes until the event loop resumes it."""
+    """One waiting fetch. It counts the bytes that become readable until the event loop resumes it."""
 
     __slots__ = ("_future", "_joined", "_missing", "_session", "_to_the_end")
 
@@ -70,7 +70,7 @@ class PendingFetch:
         self._joined: list[Partition] = []
 
     def join(self, partition: Partition) -> None:
-        """Count further appends to this partition here, because its target's watch ended with the first change."""
+        """Count further appends to the partition for this fetch, because the watch of its session's target ended with the first change."""
         self._joined.append(partition)
         (partition.end_watchers if self._to_the_end else partition.watchers)[self] = self.appended
 

@@ -83,7 +83,7 @@ class Following:
 
 
 class Fetchers:
-    """All fetchers of a broker. At most one of them fetches a given partition."""
+    """The fetchers of all partitions that a broker follows. At most one of them fetches a given partition."""
 
     def __init__(self, following: Following) -> None:
         self._following = following
@@ -108,7 +108,7 @@ class Fetchers:
         fetcher.follow(partition)
 
     def forget(self, partition: Partition) -> None:
-        """Stop fetching the partition, because it is led here or removed."""
+        """Stop fetching the partition, because this broker leads it now, or it was removed."""
         fetcher = self._by_partition.pop(partition, None)
         if fetcher is None:
             return

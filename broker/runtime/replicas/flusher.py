@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Flusher:
-    """Syncs logs on a small thread pool. `on_failure(error)` must stop the process."""
+    """Syncs partition logs (fsync) on a small thread pool. `on_failure(error)` must stop the process."""
 
     def __init__(self, on_failure: Callable[[BaseException], None], threads: Threads = ThreadPoolExecutor) -> None:
         self._on_failure = on_failure
@@ -62,13 +62,15 @@ class Flusher:
         return sync
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run other blocking file work, such as a checkpoint, on the same threads. The returned future has the result or exception of
-        `work`.
+        """Run `work`, other blocking file work such as a checkpoint, on the threads that sync logs. The returned future has its result or
+        exception.
         """
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run CPU-bound work on a separate single thread, in submission order."""
+        """Run `work`, which needs much CPU time, on a separate single thread, in submission order. The returned future has its result or
+        exception.
+        """
         if self._computing is None:
             self._computing = self._threads(1, "compute")
         return asyncio.get_running_loop().run_in_executor(self._computing, work)

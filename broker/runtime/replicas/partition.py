@@ -197,12 +197,16 @@ class Partition:
         return info
 
     def check(self, batch: Buffer) -> asyncio.Future[Checked]:
-        """Check a client's batch on a thread. The future fails with Rejected if the batch is invalid."""
+        """Check a client's batch on a thread. Return a future of the result for `append`, which fails with Rejected if the batch is
+        invalid.
+        """
         config, now_ms = self.log.config, self._clock.now_ms()
         return self._flusher.compute(lambda: check_produce_batch(batch, config=config, now_ms=now_ms))
 
     def append_records(self, records: Sequence[SimpleRecord]) -> AppendInfo:
-        """Append a coordinator's records as one batch. Records without a timestamp get the current time."""
+        """Append a coordinator's records as one batch. Records without a timestamp get the current time. Raises Rejected, without having
+        written anything.
+        """
         now_ms = self._clock.now_ms()
         stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
         return self.append(build_batch(stamped), Origin.COORDINATOR)
@@ -290,7 +294,7 @@ class Partition:
         return bool(effects & FETCH)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Apply a new topic configuration to the log, and the new min.insync.replicas to the replica."""
+        """Apply a new topic configuration to the partition's log and its min.insync.replicas."""
         self.log.config = config
         self._moved(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
 
@@ -330,7 +334,7 @@ class Partition:
         return throttle.is_exceeded(self._clock.mono_ms())
 
     def sent(self, size: int) -> None:
-        """Count `size` bytes sent to a follower towards the replication quota."""
+        """Charge `size` bytes that were sent to a follower to the leader's replication quota."""
         throttle = None if self._membership is None else self._membership.throttle
         if throttle is not None and throttle.covers(self.topic, self.index):
             throttle.record(size, self._clock.mono_ms())
@@ -346,7 +350,7 @@ class Partition:
             self._behind.pop(self, None)
 
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
-        """Handle the controller's response to an ISR change that this leader has proposed (AlterPartition)."""
+        """Apply the controller's answer to an ISR change that this leader has proposed (AlterPartition): the accepted ISR or an error."""
         self._moved(self.replica.answered(proposal, answer, self._clock.mono_ms()))
         self._behind[self] = None
         self._wake_followers(LATER)  # a replica that left the ISR must be read again, because it may rejoin
@@ -405,7 +409,7 @@ class Partition:
             log.delete_records_before(log_start)
 
     def truncate(self, offset: int) -> None:
-        """Delete all records at `offset` and above, because the leader lacks them. Raises OSError."""
+        """Delete all records at `offset` and above from this follower's log, because the leader lacks them. Raises OSError."""
         mark = self.replica.high_watermark
         if offset < mark:
             known = self.replica.others.registration
@@ -417,7 +421,9 @@ class Partition:
         self._cut()
 
     def restart(self, offset: int) -> None:
-        """Delete all records and start an empty log at `offset`, because the leader has deleted the records before. Raises OSError."""
+        """Delete all records of this follower's log and start it anew at `offset`, because the leader has deleted the records before.
+        Raises OSError.
+        """
         self.log.restart_at(offset, self._clock.now_ms())
         self._cut()
 
@@ -518,7 +524,7 @@ class Partition:
             self._wake_readers(0)
 
     def _moved(self, effects: int) -> None:
-        """Apply the effects of a change other than an append, and wake readers if the high watermark has moved."""
+        """Perform the effects (bit flags) of a change other than an append, and wake waiting fetches if the high watermark has moved."""
         if effects:
             self._act(effects)
             if effects & COMMITTED:

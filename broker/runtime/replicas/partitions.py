@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Records and bytes appended as leader since the broker's start. Transaction markers are not counted."""
+    """The number of records and bytes that this broker has appended as a leader since its start. Transaction markers are not counted."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -89,7 +89,9 @@ class Partitions:
         """Appends to topics that were removed since."""
 
     def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run CPU-bound work on the thread that checks large batches."""
+        """Run `work`, which needs much CPU time, on the thread that checks large batches. The returned future has its result or
+        exception.
+        """
         return self._flusher.compute(work)
 
     def add(self, log: PartitionLog) -> Partition:
@@ -103,7 +105,7 @@ class Partitions:
         return partition
 
     def add_offline(self, name: str, topic_id: bytes, index: int) -> None:
-        """Register a partition whose log cannot be opened or created."""
+        """Register as offline a partition whose log cannot be opened or created: requests for it fail with KAFKA_STORAGE_ERROR."""
         self._topic(name, topic_id).offline.add(index)
 
     def _topic(self, name: str, topic_id: bytes) -> TopicPartitions:

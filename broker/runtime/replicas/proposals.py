@@ -40,7 +40,7 @@ RETRY_MS: Final = 50
 
 
 class Channel(Protocol):
-    """The part of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel` that this module uses."""
+    """The part of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel` that sends ISR proposals."""
 
     async def call(self, request: Message) -> Any: ...
 
@@ -58,7 +58,7 @@ class Proposals:
         self._worker = nursery.worker("ISR changes", self._work)
 
     def submit(self, partition: Partition) -> None:
-        """Send the proposal of the partition's replica to the controller until it is settled or discarded."""
+        """Send the ISR change that the partition's replica proposes to the controller, until it is settled or discarded."""
         self._pending[partition.log.topic_id, partition.index] = partition
         self._worker.wake()
 

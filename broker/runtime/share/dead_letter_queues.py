@@ -134,7 +134,7 @@ class DeadLetterQueues:
         return end
 
     async def _queue(self, group_id: str, name: str) -> TopicImage:
-        """Return the group's queue; create it if that is allowed. Raises Rejected."""
+        """Return the topic `name`, the group's dead letter queue; create it if that is allowed. Raises Rejected."""
         settings, topic = self._broker_configs.settings, self._catalog.topic(name)
         prefix = settings.errors_deadletterqueue_topic_name_prefix
         if not name:
@@ -180,7 +180,7 @@ def _next_batch(
 
 
 def _read(source: Partition, offset: int) -> bytes:
-    """Return batches of the source partition's log from `offset` on; empty bytes if they cannot be read."""
+    """Return batches of the partition `source` from `offset` on, whose records become dead letters; empty bytes if they cannot be read."""
     try:
         return bytes(source.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records)
     except Rejected:

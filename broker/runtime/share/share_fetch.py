@@ -44,7 +44,7 @@ Callbacks = dict[object, Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class ShareFetch:
-    """One ShareFetch of a group's member. `partitions` are in the order in which they are read."""
+    """The parameters of a ShareFetch request of a share group's member. `partitions` are in the order in which they are read."""
 
     group_id: str
     member_id: str
@@ -60,7 +60,7 @@ class ShareFetch:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """The result for one partition: an error, or acquired records with the batches that contain them."""
+    """The result of a share fetch for one partition: an error, or acquired records with the batches that contain them."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
@@ -85,7 +85,7 @@ class _Chunk:
 
 
 class _Attempt:
-    """The result of reading all partitions of a fetch once."""
+    """The result of one pass of a share fetch over all of its partitions."""
 
     __slots__ = ("bytes", "chunks", "is_enough")
 

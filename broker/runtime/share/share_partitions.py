@@ -59,7 +59,9 @@ _FENCING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUN
 
 
 class SharePartitionInUse:
-    """A share partition with the partition whose log it reads, its lock timer and its waiting fetches."""
+    """A share partition that this broker has loaded or is loading, with the partition whose log it reads, its lock timer and its waiting
+    fetches.
+    """
 
     __slots__ = ("failure", "key", "loaded", "lock_timeouts", "partition", "state", "timer", "waiting")
 
@@ -117,11 +119,11 @@ class SharePartitionManager:
         return len(self._in_use)
 
     def in_use(self) -> list[SharePartitionInUse]:
-        """Return all share partitions that are in use on this broker."""
+        """Return all share partitions that this broker has loaded or is loading."""
         return list(self._in_use.values())
 
     def find(self, key: SharePartitionKey) -> SharePartitionInUse | None:
-        """Return the share partition, which may still be loading; None if it is not in use."""
+        """Return the share partition, which may still be loading; None if this broker has not begun to load it, or has dropped it."""
         return self._in_use.get(key)
 
     # --- loading -----------------------------------------------------------------------------------------------------------------
@@ -336,7 +338,7 @@ class SharePartitionManager:
     # --- sessions and leadership -------------------------------------------------------------------------------------------------
 
     def release(self, session: ShareSession) -> None:
-        """End a share session, and release the records that its member has acquired."""
+        """End a member's share session, and release the records that the member has acquired, so that others can acquire them."""
         self.sessions.remove(session.group_id, session.member_id)
         for topic_id, index in session.partitions:
             shared = self._in_use.get(SharePartitionKey(session.group_id, topic_id, index))

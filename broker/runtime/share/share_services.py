@@ -33,7 +33,7 @@ class ShareServices:
     dead_letters: DeadLetterQueues
 
     async def load(self) -> None:
-        """Load the share state that this broker coordinates."""
+        """Load the share state of which this broker is the coordinator."""
         await self.state.load()
 
     def stop(self) -> None:
@@ -48,7 +48,7 @@ class ShareServices:
 def share_services(
     metadata: MetadataParts, settings: BrokerSettings, nursery: Nursery, *, groups: GroupService, turns: Turns
 ) -> ShareServices:
-    """Build the components of share groups, and register them for metadata changes."""
+    """Build the components of share groups, register them for metadata changes, and return them."""
     catalog, partitions, publisher = metadata.catalog, metadata.partitions, metadata.publisher
     clock, timers = nursery.clock, nursery.timers
     peers = None if metadata.other_brokers is None else metadata.other_brokers.share_peers()

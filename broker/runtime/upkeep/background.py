@@ -37,7 +37,7 @@ DOOMED_FILES_CHECK_MS = 1_000
 
 
 class Background:
-    """The jobs of a broker. The nursery ends them."""
+    """The periodic jobs of a broker, such as retention and log cleaning. The nursery (the owner of background work) ends them."""
 
     def __init__(
         self, nursery: Nursery, turns: Turns, settings: BrokerSettings, *, log_dir: LogDir, partitions: Partitions, flusher: Flusher
@@ -91,7 +91,9 @@ class Background:
         self._nursery.every(name, interval_ms, job, first_ms=first_ms)
 
     async def _each(self, name: str, work: Callable[[Partition], object], partitions: Iterable[Partition]) -> None:
-        """Do `work` on each partition, and wait for the future that it may return."""
+        """Call `work` for each of `partitions`, one after the other, and wait for the future that it may return. A failure is logged under
+        `name`.
+        """
         for partition in partitions:
             if partition.removed or partition.log.failure is not None:
                 continue

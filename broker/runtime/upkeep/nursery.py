@@ -32,7 +32,7 @@ Work = Callable[[], "Coroutine[Any, Any, Any] | None"]
 
 
 class OnFailure(Enum):
-    """The consequence of an exception in background work."""
+    """What happens after an exception in background work: a retry, nothing, or the end of the node."""
 
     RETRY = "it is retried"
     GIVE_UP = "it is given up"
@@ -40,7 +40,7 @@ class OnFailure(Enum):
 
 
 class Nursery:
-    """The background work of one node. `on_lost` is called with the error that must end the process."""
+    """The owner of a node's background work and of what must be closed. `on_lost` is called with the error that must end the process."""
 
     def __init__(self, timers: Timers, clock: Clock, on_lost: Callable[[BaseException], object]) -> None:
         self.timers = timers
@@ -53,7 +53,7 @@ class Nursery:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, name: str, work: Work, on_failure: OnFailure = OnFailure.RETRY) -> Job:
-        """Start `work` now, and return its job."""
+        """Start `work` now as background work with this name, and return its job. `on_failure` says what happens after an exception."""
         job = Job(self, name, work, on_failure)
         job.wake()
         return job
@@ -68,7 +68,7 @@ class Nursery:
         return closed
 
     def worker(self, name: str, work: Work) -> Job:
-        """Return a job that runs `work` when it is woken, at most once at a time. `work` returns when nothing is left to do."""
+        """Return a job that runs `work` when it is woken, at most once at a time. `work` itself must return when nothing is left to do."""
         return Job(self, name, work, OnFailure.RETRY)
 
     def every(self, name: str, interval_ms: int | Callable[[], int], work: Work, *, first_ms: int | None = None) -> Job:
@@ -94,8 +94,8 @@ class Nursery:
         return GuardedStep(self, name, args, passing)
 
     async def stop(self) -> None:
-        """Close everything, the newest first, one after the other. If any fails, the others are still closed; then the first error is
-        raised.
+        """Close everything that the node has started, the newest first, one after the other. If any fails, the others are still closed;
+        then the first error is raised.
         """
         errors: list[Exception] = []
         while self._owned:
@@ -109,7 +109,7 @@ class Nursery:
             raise errors[0]
 
     def crash(self) -> None:
-        """Close everything without waiting: running work is cancelled, and no more starts."""
+        """Close everything that the node has started without waiting: running work is cancelled, and no more starts."""
         self._closed = True
         with ExitStack() as newest_first:
             for owned in self._owned:
@@ -117,7 +117,7 @@ class Nursery:
         self._owned.clear()
 
     def crash_soon(self) -> None:
-        """Crash in the loop's next turn. Any thread may call it."""
+        """Call `crash` in the event loop's next turn. Any thread may call this."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.crash)
 
@@ -139,7 +139,7 @@ class Nursery:
 
 
 class GuardedStep:
-    """A context that logs an exception instead of raising it. Made by a nursery."""
+    """A context, made by `Nursery.step`, that logs an exception of its block instead of raising it."""
 
     __slots__ = ("_args", "_name", "_nursery", "_passing", "error")
 
@@ -165,7 +165,7 @@ class GuardedStep:
 
 
 class Job:
-    """A unit of background work that runs once, when woken, or periodically. Made by a nursery."""
+    """A unit of a node's background work that runs once, when woken, or periodically. A `Nursery` makes it."""
 
     __slots__ = ("_began_ms", "_interval", "_name", "_nursery", "_on_failure", "_over", "_retry_ms", "_timer", "_work", "task")
 

@@ -16,7 +16,7 @@ from ottla.broker.core.timers import Timers
 
 
 class TimerDriver:
-    """Runs due timers on the loop, a bounded number per turn, so that sockets are served in between."""
+    """Runs the due callbacks of a `Timers` queue on the event loop, a bounded number per turn, so that sockets are served in between."""
 
     def __init__(self, timers: Timers, clock: Clock) -> None:
         self._timers = timers
@@ -33,7 +33,7 @@ class TimerDriver:
         self._arm()
 
     def stop(self) -> None:
-        """Run no further timer."""
+        """Run no further timer of the queue."""
         self._timers.on_earlier = None
         if isinstance(self._clock, MovableClock):
             self._clock.remove_listener(self._arm)

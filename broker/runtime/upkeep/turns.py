@@ -22,8 +22,8 @@ class Turns:
         self._slice_end_ns = 0
 
     async def mine(self) -> None:
-        """Wait until this computation may run: return at once if the current slice of SLICE_MS is not used up and no other computation
-        waits; otherwise wait in the queue.
+        """Wait until the calling computation may use the event loop: return at once if the current slice of SLICE_MS is not used up and no
+        other computation waits; otherwise wait in the queue.
         """
         if self._clock.spent_ns() < self._slice_end_ns and not self._waiting:
             return
