@@ -196,8 +196,9 @@ def _metrics_want(catalog: Catalog, resource: AlterResource) -> dict[str, str]:
 def wanted_overrides(
     resource: AlterResource, current: Mapping[str, str], keys: Mapping[str, ConfigKey], defaults: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """Return all of the resource's overrides after the change. `current` has those before it, `defaults` the values that APPEND and
-    SUBTRACT start from where there is no override. Raises Rejected if APPEND or SUBTRACT names a setting that is not a list."""
+    """Return all of the resource's overrides after the change. `current` has those before the change. `defaults` has the values that APPEND
+    and SUBTRACT start from if there is no override. Raises Rejected if APPEND or SUBTRACT names a setting that is not a list.
+    """
     wanted = {} if resource.replace else dict(current)
     for op in resource.ops:
         if op.op == OpType.DELETE or op.value is None:

@@ -97,7 +97,9 @@ class BrokerSessions:
         self.report(broker_id, fenced=fenced, offset=report.metadata_offset if report.fenced != fenced else UNKNOWN_OFFSET)
 
     def report(self, broker_id: int, *, fenced: bool, offset: int) -> None:
-        """Record the fencing state of the broker, and the metadata offset that it has published. Fencing ends a controlled shutdown."""
+        """Record whether the broker is fenced, and the offset of the newest metadata that it has published. Fencing ends a controlled
+        shutdown.
+        """
         shutdown_offset = UNKNOWN_OFFSET if fenced or broker_id not in self._reports else self._reports[broker_id].shutdown_offset
         self._reports[broker_id] = _Report(fenced, offset, shutdown_offset)
 

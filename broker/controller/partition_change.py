@@ -113,8 +113,10 @@ def _reassigned(sets: _Sets) -> _Sets:
 
 
 def _with_elr(sets: _Sets, before: PartitionRegistration, lost: Collection[int], rules: PartitionRules) -> _Sets:
-    """While the ISR is smaller than min.insync.replicas, make the replicas that leave it eligible leader replicas (ELR), unless they are
-    in `lost`: the high watermark does not advance then, so they have every committed record. Otherwise clear the ELR."""
+    """Return the sets after the update of the eligible leader replicas (ELR). While the ISR is smaller than min.insync.replicas, the
+    replicas that leave it join the ELR, unless they are in `lost`: the high watermark does not advance then, so they have every committed
+    record. Otherwise the ELR is empty. Without `rules.has_elr` nothing changes.
+    """
     if not rules.has_elr:
         return sets
     if len(sets.isr) >= rules.min_isr:

@@ -81,8 +81,8 @@ class Placement:
         )
 
     def place(self, partitions: int, replicas: int) -> list[list[int]]:
-        """Place `partitions` new partitions of `replicas` replicas each. Return a list of broker ids per partition. Raises Rejected
-        (INVALID_REPLICATION_FACTOR).
+        """Choose the brokers of `partitions` new partitions with `replicas` replicas each. Return a list of broker ids per partition, the
+        preferred leader first. Raises Rejected (INVALID_REPLICATION_FACTOR).
         """
         return place_replicas(self._usable(), partitions, replicas, self.below)
 
@@ -124,7 +124,9 @@ def default_directory(broker: BrokerRegistration | None) -> bytes:
 
 
 def check_assignment(registered: Mapping[int, BrokerRegistration], replicas: Sequence[int], factor: int | None = None) -> None:
-    """Raise Rejected (INVALID_REPLICA_ASSIGNMENT) for an invalid assignment. `factor`: the other partitions' replica count, or None."""
+    """Raise Rejected (INVALID_REPLICA_ASSIGNMENT) if the brokers `replicas` cannot be the replicas of one partition. `factor` is the
+    replica count of the request's other partitions, None if there are none yet.
+    """
     code, what = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
     if not replicas:
         raise Rejected(code, f"{what} an empty replica list.")
