@@ -61,7 +61,9 @@ def metadata_level(release: str) -> int:
 
 
 def bootstrap_levels(requested: Mapping[str, int], release: str | None, *, dynamic_quorum: bool) -> dict[str, int]:
-    """Return the levels of a new cluster: those of the release (default: the newest), overridden by `requested`. Raises `UnknownLevel`."""
+    """Return the feature levels of a new cluster: those of the Kafka release `release` (None: the newest), overridden by `requested`.
+    kraft.version is 1 with `dynamic_quorum`, otherwise 0. Raises `UnknownLevel`.
+    """
     if METADATA_VERSION in requested and release is not None:
         raise UnknownLevel(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
     known = sorted(REGISTERED.keys() - {METADATA_VERSION})
