@@ -219,7 +219,9 @@ class SaslExchange:
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)))
 
     def _evaluated(self, token: bytes, now: ClockReading) -> bytes | None:
-        """Return the mechanism's response to a token; set `done` when authentication is complete. Raises Refused, Failed or Broken."""
+        """Return the mechanism's response to a token of the client; set `done` when authentication is complete. Raises Refused, Failed or
+        Broken.
+        """
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
         if mechanism.complete:

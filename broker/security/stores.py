@@ -39,7 +39,9 @@ class KeyMaterial(NamedTuple):
 
 
 def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:
-    """Return the configured key, or None without a keystore. Raises StoreError, or OSError if the file cannot be read."""
+    """Return the private key and certificates of the configured keystore (a file, or PEM texts in settings), or None without a keystore.
+    `read` reads a file. Raises StoreError, or OSError if the file cannot be read.
+    """
     kind, path, password = (
         security.value("ssl.keystore.type"),
         security.text("ssl.keystore.location"),
@@ -73,7 +75,9 @@ def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:
 
 
 def trust_anchors(security: ListenerSecurity, read: Read) -> Sequence[bytes] | None:
-    """Return the trusted certificates as DER, or None without a truststore. Raises StoreError, or OSError if the file cannot be read."""
+    """Return the certificates (DER) of the configured truststore (a file, or PEM texts in settings), or None without a truststore. `read`
+    reads a file. Raises StoreError, or OSError if the file cannot be read.
+    """
     kind, path = security.value("ssl.truststore.type"), security.text("ssl.truststore.location")
     password, certificates = security.text("ssl.truststore.password"), security.text("ssl.truststore.certificates")
     if certificates is not None:
