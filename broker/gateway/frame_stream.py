@@ -20,7 +20,9 @@ _SIZE = struct.Struct(">i")
 
 
 class FrameFate(Enum):
-    """A decision about a frame: pass, collect, decide when more has arrived, or wait for `FrameStream.resume`."""
+    """A decision about a frame: forward it as it arrives (PASS), collect it, decide when more of it has arrived, or wait for
+    `FrameStream.resume`.
+    """
 
     PASS = "pass"
     COLLECT = "collect"
@@ -36,7 +38,9 @@ the same frame unless it returned PASS."""
 
 
 class FrameStream:
-    """One direction of a connection. `take` gets each collected frame, without its size. After an exception the stream cannot be used."""
+    """One direction of a connection, split into frames. `decide` returns for each frame whether it is forwarded as it arrives or collected;
+    `take` gets each collected frame, without its size. After an exception the stream cannot be used.
+    """
 
     __slots__ = ("_decide", "_left", "_stored", "_take", "_waiting", "_wanted", "max_collected")
 

@@ -49,7 +49,9 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Interception:
-    """The fault rules and observers of one gateway. They use the gateway through this object (`ottla.broker.api.pipeline.Carrier`)."""
+    """Applies the fault rules and observers of one gateway to its requests. They use the gateway through this object
+    (`ottla.broker.api.pipeline.Carrier`).
+    """
 
     def __init__(self, faults: Faults, clock: Clock, timers: Timers, topic_name: Callable[[bytes], str | None]) -> None:
         self.faults = faults
@@ -112,7 +114,7 @@ class Interception:
 
 
 class InterceptedRequest:
-    """One intercepted request. A `duplicate` rule sends it more than once.
+    """One request to which fault rules or observers apply. A `duplicate` rule sends it more than once.
 
     `send` sends the frame to the cluster, and calls `answered` with the response, or `failed` if the connection ends before it. `on_over`
     is called once, when the request no longer needs the connection to the cluster.

@@ -64,8 +64,8 @@ class _InFlightRequest:
 
 
 class Passage:
-    """The bytes of one connection, the gateway's `number`th. `on_change` is called when an intercepted request has made progress although
-    no bytes arrived: the caller then writes the output, and checks `needs_cluster`.
+    """The state of one client connection through the gateway, its `number`th. `on_change` is called when a request to which fault rules or
+    observers apply has made progress although no bytes arrived: the caller then writes the output, and checks `needs_cluster`.
     """
 
     def __init__(

@@ -105,7 +105,7 @@ def is_rewritten(api_key: int, version: int) -> bool:
 
 
 def is_understood(api_key: int, version: int) -> bool:
-    """Return whether this project can decode responses of this API and version."""
+    """Return whether this project can decode the responses of this API and version."""
     message = response_class(api_key)
     return message.MIN_VERSION <= version <= message.MAX_VERSION
 
