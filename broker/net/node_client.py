@@ -131,7 +131,9 @@ class NodeClient:
         return f"{self.node.host}:{self.node.port}"
 
     async def _open(self) -> None:
-        """Wait for the backoff, connect, fetch the peer's API versions, and send the waiting requests. `_break` cancels this task."""
+        """Wait for the backoff, connect to the node, fetch the API versions that it supports, and send the waiting requests. `_break`
+        cancels this task.
+        """
         if self._dial_from_ms > self._clock.mono_ms():
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
         setup_ms = self._timeouts.after(self._slow, self._jitter()) if self._slow else self._timeouts.setup_ms

@@ -137,14 +137,16 @@ class Session:
 
     @property
     def runnable(self) -> bool:
-        """Whether `run` would handle a request, or end the session because of invalid bytes. `paused` is then true, too."""
+        """Whether `run` would handle a request, or end the session because of invalid bytes; then `paused` is true, too."""
         return (bool(self._backlog) or self._untrusted is not None) and not self._ending and not self._is_full()
 
     def _is_full(self) -> bool:
         return self._pending is not None or self.throttled or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
     def receive(self, data: Buffer) -> None:
-        """Split received bytes into requests and handle those that need not wait (see `run`). Ignore bytes after the session has ended."""
+        """Split received bytes into requests and handle those that need not wait (see `run`). Bytes after the end of the session are
+        ignored.
+        """
         if self._ending or self._untrusted is not None:
             return
         in_front = self.unhandled or self._pending is not None or self.throttled or self.write_blocked
