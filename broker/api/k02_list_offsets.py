@@ -98,9 +98,9 @@ def _answer(
 
 
 def _special(ctx: Context[PartitionServices], timestamp: int) -> int:
-    """Return the timestamp to look up for a special (negative) one. Raises Rejected(UNSUPPORTED_VERSION) if the request's version does not
-    have it. Releases before 3.9 have no such check: if the release does not know the special timestamp, it is an ordinary one, looked up as
-    0.
+    """Return the timestamp to look up in place of `timestamp`, a special (negative) one. Raises Rejected(UNSUPPORTED_VERSION) if the
+    request's version does not have it. If the broker imitates a Kafka release before 3.9, an unknown special timestamp is not rejected but
+    looked up as the timestamp 0.
     """
     like, since = ctx.services.settings.like, _SINCE_VERSION.get(timestamp, NEVER)
     if like.checks_special_timestamps:

@@ -30,7 +30,7 @@ COLUMN: Final = "unserved"
 
 
 def unserved(like: Likeness) -> Iterator[Change]:
-    """Yield each API, feature or setting of the release that Ottla lacks, or offers with fewer versions or levels.
+    """Yield each API, feature or setting of the Kafka release `like` that Ottla lacks, or offers with fewer versions or levels.
 
     In a yielded `Change`, `before` is the release's value and `after` is Ottla's.
     """
