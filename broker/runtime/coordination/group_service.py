@@ -361,8 +361,8 @@ class GroupService:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Fetched | asyncio.Future[Fetched]:
-        """Return committed offsets by topic, in the requested order; for `topics` None, all of the group. Raises Rejected for the whole
-        group.
+        """Return a group's committed offsets by topic, in the requested order; if `topics` is None, all of them. Raises Rejected if nothing
+        of the group can be fetched.
 
         With `require_stable`, an offset with a pending transactional commit has an error. The group checks `member_id` and `member_epoch`,
         if given. An offset committed for another topic id than that in `topic_ids` is ignored: the topic was created again.
@@ -381,7 +381,9 @@ class GroupService:
         return shard.run(shard.machine.delete_offsets(group_id, topics))
 
     def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
-        """Delete an empty group. Return a future that is done when the deletion is durable, None if it is already. Raises Rejected."""
+        """Delete a group without members. Return a future that is done when the deletion is durable, None if it is already. Raises
+        Rejected.
+        """
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_group(group_id))
 
@@ -408,8 +410,8 @@ class GroupService:
         return consumer_config(self._settings, self._overrides_of(group_id))
 
     def decided(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, T]) -> T | asyncio.Future[T]:
-        """Append and apply the effects of a member's request and schedule the group's next deadline. Return the response, or a future of
-        it.
+        """Append and apply the records of a decision on a member's request, and schedule the group's next deadline. Return the decision's
+        response, or a future of it until the records are committed.
 
         Raises Rejected if the append fails.
         """

@@ -113,7 +113,7 @@ class ShareGroupService:
         return group is not None and group.protocol_type == "share"
 
     async def delete_group(self, group_id: str) -> None:
-        """Delete an empty share group, after the share coordinator has deleted all its state. Raises Rejected."""
+        """Delete a share group without members, after the share coordinator has deleted all state of the group. Raises Rejected."""
 
         def begin(shares: ShareGroups) -> Effects[GroupRecord, SharedTopics]:
             return shares.begin_deletion(shares.existing(group_id), self._groups.now())

@@ -100,7 +100,9 @@ class ClusterView:
         return self.alive(self._node_id, at)
 
     def current_leader(self, topic: str | bytes, index: int) -> tuple[int, int]:
-        """Return the leader and its epoch, from the local replica or else from metadata (KIP-951). Each is -1 if unknown."""
+        """Return a partition's leader and leader epoch, from the local replica or else from metadata (KIP-951). Each is -1 if unknown.
+        `topic` is a name or an id.
+        """
         try:
             replica = self._partitions.get(topic, index).replica
         except Rejected:

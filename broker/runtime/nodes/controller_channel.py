@@ -177,8 +177,8 @@ class ControllerChannel:
         await wait_at_most(self._timers, self._clock, min(limits.CONTROLLER_LOOK_MS, left_ms), [self._news])
 
     def _dial(self) -> Link | None:
-        """Return a new link to the controller. Return None if no controller is known, or if the link to the known one was just closed: the
-        caller then waits before the next attempt.
+        """Return a new link to the controller. Return None if no controller is known, or if the link to the known controller was just
+        closed: the caller then waits before the next attempt.
         """
         found = self._find_controller()
         skipped, self._skipped = self._skipped, None

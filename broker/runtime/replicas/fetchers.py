@@ -282,7 +282,7 @@ class _Fetcher:
             await self._ask_offsets(key, sent)
 
     async def _until_synced(self) -> int:
-        """Wait until no partition has a sync due, and return the monotonic time in milliseconds.
+        """Wait until no fetched partition needs a sync (fsync) any more, and return the monotonic time in milliseconds.
 
         Partitions in back-off are skipped, and their syncs are retried afterwards.
         """
@@ -298,7 +298,9 @@ class _Fetcher:
                 await asyncio.sleep(0)  # yield to the event loop even if the back-off is very short
 
     async def _is_synced(self, key: PartitionKey) -> bool:
-        """Wait while a sync is due and the partition is fetched. Returns False if a sync cannot begin or has failed."""
+        """Wait while the partition needs a sync (fsync) and is fetched, then return True. Return False if a sync cannot begin or has
+        failed.
+        """
         while key in self._plan and (partition := self.partitions.get(key)) is not None and partition.sync_is_due:
             sync = partition.flush()
             if sync is None or (sync.done() and (sync.cancelled() or sync.exception() is not None)):

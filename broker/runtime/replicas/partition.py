@@ -237,7 +237,7 @@ class Partition:
             self.replica.check_enough_in_sync()
 
     def when(self, condition: Condition, info: AppendInfo) -> asyncio.Future[None] | None:
-        """Return a future that completes when the condition holds for the append, or None if it holds already.
+        """Return a future that completes when `condition` (such as REPLICATED) holds for the append `info`, or None if it holds already.
 
         The future fails with Rejected if the leadership ends or the partition is removed first. With acks=all it fails with
         NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small when the records become committed; if they are committed already, that
@@ -340,7 +340,7 @@ class Partition:
             throttle.record(size, self._clock.mono_ms())
 
     def look_for_laggards(self) -> None:
-        """Propose to remove lagging replicas from the ISR.
+        """Propose to the controller to remove lagging replicas from the ISR.
 
         The caller does this every half of replica.lag.time.max.ms while the partition is in `behind`.
         """
@@ -472,7 +472,8 @@ class Partition:
 
     @property
     def sync_is_due(self) -> bool:
-        """Whether flush.messages requires a sync that has not completed. Until then a follower must not report this log end to the leader.
+        """Whether flush.messages requires a sync that has not completed. Until it has, a follower must not report its log end to the
+        leader.
 
         Reporting is implicit: the leader takes the next fetch offset as the follower's log end.
         """

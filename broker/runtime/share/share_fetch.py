@@ -180,8 +180,8 @@ class ShareFetches:
     # --- waiting -----------------------------------------------------------------------------------------------------------------
 
     def _park(self, fetch: _Fetch) -> asyncio.Future[bool]:
-        """Return a future that completes with True after a change of one of the fetch's partitions or share partitions, with False at the
-        deadline.
+        """Return a future that completes with True after a change of one of the fetch's partitions or share partitions, and with False at
+        the fetch's deadline.
         """
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         watched = list(fetch.in_use.values())

@@ -88,8 +88,8 @@ class Nursery:
         self._owned[_Closing(stop, crash)] = None
 
     def step(self, name: str, *args: object, passing: type[Exception] = FsyncFailed) -> GuardedStep:
-        """Return a context that logs an exception instead of raising it, so that later steps are taken. The step's name is `name % args`.
-        FsyncFailed and `passing` are raised.
+        """Return a context for one step of the node's work. It logs an exception instead of raising it, so that later steps are taken; only
+        FsyncFailed and `passing` are raised. The step's name in the log is `name % args`.
         """
         return GuardedStep(self, name, args, passing)
 
@@ -190,8 +190,8 @@ class Job:
         return self._interval if isinstance(self._interval, int) else self._interval()
 
     def wake(self) -> None:
-        """Run the work now, unless it is running or a next run is scheduled (a retry or a periodic one). Running work must find new items
-        itself before it returns.
+        """Run the work now, unless it is running, or its next run (a retry or a periodic one) is scheduled. Running work must find new
+        items itself before it returns.
         """
         if self.task is not None and self.task.done():
             self._ended(self.task)  # the loop would call it a turn later, when the new work would have been missed
