@@ -163,7 +163,7 @@ class NodeClient:
         await self._network.connect(self.node.host, self.node.port, lambda: wire)
 
     def _opened(self, wire: Wire) -> None:
-        """Send the waiting requests on an established connection."""
+        """Send the requests that waited for the connection, which is established now."""
         self._opening = None
         unsent, self._unsent = self._unsent, []
         for pending in unsent:
