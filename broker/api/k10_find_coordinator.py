@@ -34,7 +34,7 @@ SHARE_SINCE = 6
 
 
 class KeyType(IntEnum):
-    """The type of a coordinator key."""
+    """The type of the keys in a FindCoordinator request: group ids, transactional ids or share partitions."""
 
     GROUP = 0
     TRANSACTION = 1
