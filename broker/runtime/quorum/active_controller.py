@@ -46,7 +46,9 @@ class ActiveController:
         return effects.response
 
     async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
-        """Run a decision and return its response when its records are on disk. Raises what `decide` raises; then nothing has changed."""
+        """Run a decision and return its response when its records are on disk; with `validate_only` the records are not written. Raises
+        what `decide` raises; then nothing has changed.
+        """
         effects = decide(self.state)
         if not validate_only:
             self._carry_out(effects)

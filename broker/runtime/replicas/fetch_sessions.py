@@ -358,7 +358,8 @@ class FetchSessions:
         follower: int = -1,
         terms: Hashable = None,
     ) -> FetchContext:
-        """Return the context of a request. Raises Rejected with the top-level error of the response.
+        """Return the context of a Fetch request (full or incremental), which has the partitions to read. Raises Rejected with the top-level
+        error of the response.
 
         `follower` is the node id of the follower, or -1 for a consumer. `terms` are all other inputs that the response depends on. If they
         differ from those of the session's last request, every partition is read.

@@ -466,7 +466,7 @@ class Partition:
     # --- syncs -------------------------------------------------------------------------------------------------------------------
 
     def flush_if_due(self) -> None:
-        """Start a sync of the log if its unsynced records are older than flush.ms."""
+        """Start a sync of the partition's log if its unsynced records are older than flush.ms."""
         if self._unsynced_since_ms and self._clock.mono_ms() - self._unsynced_since_ms >= self.log.config.flush_ms:
             self.flush()
 
