@@ -27,15 +27,11 @@ class OtherBrokers:
         self._nursery = nursery
 
     def markers(self, local: SendMarker) -> SendMarker:
-        """Return a function that sends a transaction marker to the partition's leader; it calls `local` for partitions that this broker
-        leads.
-        """
+        """Return a function that sends a marker to the partition's leader; it calls `local` for partitions that this broker leads."""
         return RemoteMarkers(local, self._catalog, self._node_id, self._peers(), self._nursery).send
 
     def txns(self, local: TxnPartitions) -> TxnPartitions:
-        """Return an object that adds and verifies partitions of transactions at the transaction's coordinator; it calls `local` if this
-        broker is the coordinator.
-        """
+        """Return an object that adds and verifies transactions' partitions at the coordinator; `local` does so on this broker."""
         return RemoteTxns(local, self._catalog, self._node_id, self._peers(), self._nursery)
 
     def share_peers(self) -> Peers:

@@ -197,16 +197,12 @@ class Partition:
         return info
 
     def check(self, batch: Buffer) -> asyncio.Future[Checked]:
-        """Check a client's batch on a thread. Return a future of the result for `append`, which fails with Rejected if the batch is
-        invalid.
-        """
+        """Check a client's batch on a thread. Return a future of the result for `append`; it fails with Rejected for an invalid batch."""
         config, now_ms = self.log.config, self._clock.now_ms()
         return self._flusher.compute(lambda: check_produce_batch(batch, config=config, now_ms=now_ms))
 
     def append_records(self, records: Sequence[SimpleRecord]) -> AppendInfo:
-        """Append a coordinator's records as one batch. Records without a timestamp get the current time. Raises Rejected, without having
-        written anything.
-        """
+        """Append a coordinator's records as one batch. Those without a timestamp get the current time. Raises Rejected (see `append`)."""
         now_ms = self._clock.now_ms()
         stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
         return self.append(build_batch(stamped), Origin.COORDINATOR)
@@ -294,7 +290,7 @@ class Partition:
         return bool(effects & FETCH)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Apply a new topic configuration to the partition's log and its min.insync.replicas."""
+        """Apply a new topic configuration to the log, and its min.insync.replicas to the replica's state."""
         self.log.config = config
         self._moved(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
 
@@ -421,9 +417,7 @@ class Partition:
         self._cut()
 
     def restart(self, offset: int) -> None:
-        """Delete all records of this follower's log and start it anew at `offset`, because the leader has deleted the records before.
-        Raises OSError.
-        """
+        """Delete all records and start an empty log at `offset`, because the leader has deleted the records before. Raises OSError."""
         self.log.restart_at(offset, self._clock.now_ms())
         self._cut()
 
@@ -472,8 +466,7 @@ class Partition:
 
     @property
     def sync_is_due(self) -> bool:
-        """Whether flush.messages requires a sync that has not completed. Until it has, a follower must not report its log end to the
-        leader.
+        """Whether flush.messages requires a sync that is not complete. Until it is, a follower must not report its log end to the leader.
 
         Reporting is implicit: the leader takes the next fetch offset as the follower's log end.
         """
