@@ -36,7 +36,7 @@ class AclControl:
         self._make(Permission.DENY, principal, operations, host=host, prefixed=prefixed, resource=resource)
 
     def reset(self) -> None:
-        """Remove all ACLs."""
+        """Remove all ACLs of the broker."""
         self._owner.call_async(self._controller().run(lambda state: delete_acls(state.image, [_ANYTHING])))
 
     def _make(

@@ -23,7 +23,8 @@ Identity = Callable[[bytes | None, bytes | None], Hashable]
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """An anomaly; `kind` is Jepsen's name. `stored` and `sends` are the evidence: the stored records, and every attempt to send them."""
+    """An anomaly in what clients saw; `kind` is Jepsen's name. `stored` and `sends` are the evidence: the stored records, and every attempt
+    to send them."""
 
     kind: str
     says: str
@@ -47,7 +48,7 @@ class Observations:
     _sends_of: dict[Hashable, dict[int, Send]] | None = field(default=None, init=False, repr=False)
 
     def sends_of(self, identity: Hashable) -> tuple[Send, ...]:
-        """Return every attempt to send the record."""
+        """Return every attempt to send the record with this identity."""
         if self._sends_of is None:  # built only if there is an anomaly
             self._sends_of = defaultdict(dict)
             for number, send in enumerate(self.sends):
@@ -57,7 +58,8 @@ class Observations:
 
 
 def judge(seen: Observations, expected: Iterable[Hashable] | None = None) -> list[Anomaly]:
-    """Return all anomalies. `expected`: identities that must be readable exactly once, and nothing else."""
+    """Return all anomalies in what clients saw and the logs contain. `expected`: identities that must be readable exactly once, and nothing
+    else."""
     return [
         *_duplicates(seen),
         *_lost_writes(seen),
@@ -69,12 +71,12 @@ def judge(seen: Observations, expected: Iterable[Hashable] | None = None) -> lis
 
 
 def by_value(_key: bytes | None, value: bytes | None) -> Hashable:
-    """Identify records by their values."""
+    """Return a record's value as its identity; for the argument `by` of the judging functions."""
     return value
 
 
 def by_key(key: bytes | None, _value: bytes | None) -> Hashable:
-    """Identify records by their keys."""
+    """Return a record's key as its identity; for the argument `by` of the judging functions."""
     return key
 
 
@@ -184,7 +186,7 @@ def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hash
 
 
 def _not_as_expected(seen: Observations, expected: set[Hashable]) -> Iterator[Anomaly]:
-    """`missing` and `unexpected`: deviations from what the test expects."""
+    """`missing` and `unexpected`: an expected record is not readable, or a readable record was not expected."""
     readable = _readable(seen)
     for identity in sorted(expected - readable.keys(), key=repr):
         hidden = tuple(each for each in seen.stored if seen.identity(each.key, each.value) == identity)

@@ -1,4 +1,4 @@
-"""Runs a node of this process on its own thread and event loop.
+"""Runs a node (a broker, controller or gateway) of this process on its own thread and event loop.
 
 Nothing is shared with the caller's thread except through `call`, which blocks until it is done.
 """
@@ -42,7 +42,7 @@ class NodeThread(Generic[N]):
         self._thread.start()
 
     def call(self, work: Callable[[N], T]) -> T:
-        """Run `work` on the node's loop and return its result."""
+        """Run `work` with the node on the node's event loop, and return its result."""
 
         async def on_loop() -> T:
             return work(self.node)
@@ -84,7 +84,7 @@ class NodeThread(Generic[N]):
         self.paused = True
 
     def resume(self, first: Callable[[], object] = lambda: None) -> None:
-        """Resume the node, after running `first` on its thread. Without effect on a node that is not paused."""
+        """Resume the paused node, after running `first` on its thread. Without effect on a node that is not paused."""
         if self.paused:
             self.paused = False
             self._released.put(first)
@@ -110,7 +110,7 @@ class NodeThread(Generic[N]):
 
 
 class StoppableNode(Protocol):
-    """A node that stops cleanly."""
+    """The interface of a node (a broker, controller or gateway) that stops cleanly."""
 
     async def stop(self) -> None: ...
 
@@ -119,7 +119,7 @@ S = TypeVar("S", bound=StoppableNode)
 
 
 class InProcessNode(NodeThread[S], ABC):
-    """A node that `start` makes on its thread, and `stop` ends cleanly."""
+    """A node (a broker, controller or gateway) that `start` makes on its own thread, and `stop` ends cleanly."""
 
     def start(self) -> Self:
         """Start the node unless it runs. Raises StartError or OSError; then nothing runs."""
@@ -136,7 +136,7 @@ class InProcessNode(NodeThread[S], ABC):
 
     @abstractmethod
     async def _start(self) -> None:
-        """Make `node`, and start it."""
+        """Make the node, store it in `node`, and start it. Runs on the node's loop."""
 
     def stop(self) -> None:
         """Stop the node cleanly, as SIGTERM does."""

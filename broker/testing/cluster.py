@@ -69,7 +69,7 @@ class InProcessCluster(ClusterNodes):
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap servers."""
+        """The bootstrap servers of the cluster: the addresses of its brokers."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @property
@@ -115,7 +115,7 @@ class InProcessCluster(ClusterNodes):
         self.kill_all()
 
     def keep(self) -> Path:
-        """Keep the temporary directory after the stop; return its path."""
+        """Keep the temporary data directory after the stop; return its path."""
         self._temporary = False
         return self.data_dir
 
@@ -125,7 +125,7 @@ class InProcessCluster(ClusterNodes):
                 done.result()
 
     def kill_all(self) -> None:
-        """Kill every node, as SIGKILL does; the directory stays."""
+        """Kill every node, as SIGKILL does; the data directory stays."""
         nodes: list[InProcessBroker | InProcessController] = [*self.brokers.values(), self.controller]
         for node in nodes:
             if node.running:
@@ -144,8 +144,8 @@ class InProcessCluster(ClusterNodes):
     # --- marks -----------------------------------------------------------------------------------------------------------------------
 
     def mark(self) -> Mark:
-        """Remember the present state of all nodes, for `rewind`; `stop` forgets it. Waits until all replicas have all records; then no node
-        answers while the files are saved and copied.
+        """Save the present state of all nodes, and return it as a mark, to which `rewind` returns; `stop` forgets all marks. Waits until
+        all replicas have all records; then no node answers while the files are saved and copied.
 
         Raises RuntimeError if a node does not run or a broker is cut off, TimeoutError if replicas stay behind, ForkRefused if the files
         cannot be copied.
@@ -186,8 +186,8 @@ class InProcessCluster(ClusterNodes):
         broker.resume(partial(self.clock.catch_up, broker))
 
     def restart(self, n: int, *, kill: bool = False) -> None:
-        """Stop (or kill) a broker unless it is dead, and start it on the same directory and port. Returns when it is unfenced: after a
-        kill, when the controller has fenced the old process (`broker.session.timeout.ms`)."""
+        """Stop (or kill) a broker unless it is dead, start it on the same directory and port, and return when it is unfenced. After a kill
+        that takes until the controller has fenced the old process (`broker.session.timeout.ms`)."""
         broker = self.broker(n)
         if kill and broker.running:
             broker.kill()
@@ -239,24 +239,24 @@ class InProcessCluster(ClusterNodes):
 
     @property
     def is_cut(self) -> bool:
-        """Whether a link is blocked."""
+        """Whether traffic between any two nodes is blocked now, by `partition` or `isolate_from_controller`; False again after `heal`."""
         return bool(self._links.blocked)
 
     def heal(self) -> None:
-        """Restore all links; held traffic is delivered."""
+        """Unblock all links between nodes and end their delays; traffic that was held back is delivered."""
         self._links.heal()
 
     # --- leaders ---------------------------------------------------------------------------------------------------------------------
 
     def move_leader(self, topic: str, partition: int, n: int) -> None:
-        """Make `n`, which must be in the ISR, the leader and the preferred leader. Raises Rejected, TimeoutError."""
+        """Make the broker `n`, which must be in the ISR, the partition's leader and preferred leader. Raises Rejected, TimeoutError."""
         self.topics.prefer(topic, partition, n)
         self.wait_until_led(topic, partition, by=n)
 
     # --- the verdict -----------------------------------------------------------------------------------------------------------------
 
     def record(self) -> InProcessCluster:
-        """Record the history of requests from now on, for `assert_exactly_once`."""
+        """Record the history of requests from now on, for `assert_exactly_once`; return this cluster."""
         self._recording = True
         for broker in self.brokers.values():
             broker.record()

@@ -25,7 +25,7 @@ _DEFAULT: Final = -1
 
 
 class ClusterTopicControl:
-    """The topics of one cluster, without a client."""
+    """Creates, changes and describes the topics of one cluster, without a client."""
 
     def __init__(self, cluster: ClusterNodes) -> None:
         self._cluster = cluster
@@ -55,11 +55,12 @@ class ClusterTopicControl:
         return self._cluster.brokers[leader].topics.end_offset(topic, partition)
 
     def names(self) -> list[str]:
-        """Return all topics except internal ones."""
+        """Return the names of all topics except internal ones."""
         return self._cluster.topic_names
 
     def prefer(self, topic: str, partition: int, n: int) -> None:
-        """Make `n`, which must be in the ISR, the first replica, and elect it. Raises Rejected, KeyError."""
+        """Make the broker `n`, which must be in the ISR, the partition's first replica, and elect it as the leader. Raises Rejected,
+        KeyError."""
         found = self._cluster.registration(topic, partition)
         if n not in found.isr:
             raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {n} is not in the ISR of {topic}-{partition}: {found.isr}")

@@ -21,7 +21,11 @@ from ottla.broker.testing.cluster_nodes import LOOK_S, ClusterNodes
 
 
 def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
-    """Add a mark of the whole cluster. Raises RuntimeError, TimeoutError, ForkRefused."""
+    """Save the cluster's present state as a new mark in `marks`, and return it. Waits until all replicas have all records.
+
+    Raises RuntimeError if a node does not run or is cut off, TimeoutError if replicas stay behind, ForkRefused if the files cannot be
+    copied.
+    """
     down = sorted(cluster.brokers.keys() - set(cluster.in_touch))
     if down or not cluster.controller.running or cluster.controller.paused:
         named = ", ".join([*(f"broker {number}" for number in down), *(() if down else ("the controller",))])
@@ -37,7 +41,8 @@ def mark(cluster: ClusterNodes, marks: Marks[None]) -> Mark:
 
 @contextmanager
 def returned_to(cluster: ClusterNodes, mark: Mark) -> Iterator[None]:
-    """Set the stopped nodes' clocks, histories and incarnation ids to the mark's. Only starts inside the context use these ids."""
+    """Set the stopped nodes' clocks, histories and broker incarnation ids to those saved in the mark. Only starts inside the context use
+    these ids."""
     cluster.controller.clock.rewind_to(mark.now_ms)
     for broker, history in zip(cluster.brokers.values(), mark.histories, strict=True):
         broker.movable.rewind_to(mark.now_ms)

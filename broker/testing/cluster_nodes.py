@@ -37,7 +37,7 @@ LOOK_S: Final = 0.002
 
 
 class ClusterBroker(InProcessBroker):
-    """One broker of a cluster. If it would end its process (because its disk failed), it counts as killed."""
+    """One broker of a cluster in this process. If it would end its process (because its disk failed), it counts as killed."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ClusterBroker(InProcessBroker):
 
 
 class ClusterNodes:
-    """The nodes of a cluster; arguments as for `InProcessCluster`."""
+    """The nodes of a cluster in this process; the base class of `InProcessCluster`, which documents the arguments."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ClusterNodes:
         return Environment(clock, self._files, network)
 
     def broker(self, n: int) -> ClusterBroker:
-        """Return the broker with this id. Raises KeyError."""
+        """Return the broker with the id `n`. Raises KeyError."""
         if n not in self.brokers:
             raise KeyError(f"there is no broker {n}; the brokers are {', '.join(map(str, self.brokers))}")
         return self.brokers[n]
@@ -140,7 +140,7 @@ class ClusterNodes:
 
     @property
     def topic_names(self) -> list[str]:
-        """All topics except internal ones."""
+        """The names of all topics except internal ones."""
         return sorted(name for name in self.controller.image.topic_ids if not name.startswith("__"))
 
     @property
@@ -154,14 +154,14 @@ class ClusterNodes:
         return [number for number in self.up if (number, CONTROLLER) not in self._links.blocked]
 
     def registration(self, topic: str, partition: int) -> PartitionRegistration:
-        """Return the partition's committed metadata. Raises KeyError."""
+        """Return the partition's metadata (leader, replicas, ISR) as the controller has committed it. Raises KeyError."""
         found = self.partitions_of(topic)
         if partition not in found:
             raise KeyError(f"there is no partition {partition} of {topic}, which has {len(found)}")
         return found[partition]
 
     def partitions_of(self, topic: str) -> Mapping[int, PartitionRegistration]:
-        """Return the committed metadata of each partition. Raises KeyError."""
+        """Return the metadata of each partition of the topic as the controller has committed it. Raises KeyError."""
         image = self.controller.image
         if topic not in image.topic_ids:
             raise KeyError(f"there is no topic {topic!r}; existing topics: {', '.join(self.topic_names) or 'none'}")
@@ -175,7 +175,8 @@ class ClusterNodes:
         )
 
     def _leads(self, n: int, topic: str, index: int, *, all_have_it: bool = False) -> bool:
-        """Return whether this broker leads the partition and knows it; with `all_have_it`, also whether everything is committed."""
+        """Return whether the broker `n` leads the partition and knows it; with `all_have_it`, also whether all of its records are
+        committed."""
         if n not in self.up:
             return False
 

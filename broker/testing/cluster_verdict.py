@@ -23,7 +23,8 @@ def assert_exactly_once(
     by: str | Identity = "value",
     audit: bool = True,
 ) -> None:
-    """Implement `InProcessCluster.assert_exactly_once`."""
+    """Implement `InProcessCluster.assert_exactly_once`: judge what clients saw of all brokers; raise NotExactlyOnce if anything is
+    wrong."""
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
     arguments = assertion_arguments(topics, expected, by)
     found = examine(cluster, arguments.topics, expected=arguments.expected, by=arguments.by, audit=audit)
@@ -39,7 +40,7 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Judge what clients saw and what the logs contain, with the arguments of `assert_exactly_once`.
+    """Judge what clients saw and what the logs contain, with the arguments of `assert_exactly_once`; return the anomalies and findings.
 
     Raises RuntimeError for an incomplete history, TimeoutError for a partition without a leader.
     """
@@ -52,7 +53,7 @@ def examine(
 
 
 def _history(cluster: ClusterNodes, names: Collection[str], by: Identity) -> Observations:
-    """Combine the histories of all brokers in order of time."""
+    """Return the recorded histories of all brokers as one, in order of time."""
     histories = [broker.history for broker in cluster.brokers.values()]
     sends = [send for history in histories for send in list(history.sends) if send.topic in names]
     reads = [read for history in histories for read in list(history.reads) if read.topic in names]

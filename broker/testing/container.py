@@ -94,16 +94,16 @@ class OttlaContainer(DockerContainer):
         return self.with_option(f"--set={name}={value}")
 
     def with_option(self, *options: str) -> Self:
-        """Add options of `ottla serve`."""
+        """Add command-line options of `ottla serve` to the container's command."""
         self._options.extend(options)
         return self
 
     def with_like(self, release: str) -> Self:
-        """Be like an older release of Apache Kafka for clients: `with_like("3.7")` (docs/releases.md)."""
+        """Make the broker answer clients as an older release of Apache Kafka does: `with_like("3.7")` (docs/releases.md)."""
         return self.with_option(f"--like={release}")
 
     def with_fault(self, rule: str) -> Self:
-        """Add a scripted fault from the start (docs/faults.md). Raises FaultSyntax."""
+        """Load a fault rule at the broker's start (docs/faults.md). Raises FaultSyntax."""
         parse_rule(rule)
         return self.with_option(f"--fault={rule}")
 
@@ -136,7 +136,7 @@ class OttlaContainer(DockerContainer):
         return str(self.admin("POST", "/faults", given)["name"])
 
     def advance_clock(self, seconds: float) -> None:
-        """Advance the broker's clock, and run everything that becomes due."""
+        """Advance the broker's clock by a number of seconds, and run everything that becomes due."""
         self.admin("POST", "/clock/advance", {"ms": round(seconds * 1000)})
 
     def mark(self, name: str = "") -> str:
@@ -144,7 +144,7 @@ class OttlaContainer(DockerContainer):
         return str(self.admin("POST", "/marks", {"name": name})["name"])
 
     def rewind(self, name: str) -> None:
-        """Return to the state at a mark; clients must connect again, to the same port. Raises HTTPError."""
+        """Return the broker to its state at the mark `name`; clients must connect again, to the same port. Raises HTTPError."""
         self.admin("POST", f"/marks/{urllib.parse.quote(name, safe='')}/rewind")
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:

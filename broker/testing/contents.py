@@ -30,13 +30,13 @@ class Visibility(Enum):
 
     @property
     def readable(self) -> bool:
-        """Whether a read_committed consumer receives it."""
+        """Whether a read_committed consumer receives a record with this visibility."""
         return self in {Visibility.PLAIN, Visibility.COMMITTED}
 
 
 @dataclass(slots=True)
 class Stored:
-    """One record in a log."""
+    """One record in a partition's log, with its position and the outcome of its transaction."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class Stored:
 
     @property
     def where(self) -> str:
-        """The position as `topic-partition@offset`."""
+        """The record's position as `topic-partition@offset`."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 
     def is_kept_by(self, later: Stored | None) -> bool:

@@ -32,7 +32,7 @@ class InProcessController(InProcessNode[ControllerNode]):
 
     @property
     def image(self) -> MetadataImage:
-        """The committed metadata."""
+        """The metadata image that the controller has committed."""
         return self.call(lambda node: node.role.newest.image)
 
     async def _start(self) -> None:

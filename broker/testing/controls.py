@@ -28,9 +28,11 @@ class FaultControl:
         self._faults = faults
 
     def add(self, rule: str | FaultRule, **fields: Any) -> FaultRule:
-        """Load a rule: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises FaultSyntax.
+        """Load a fault rule, and return it: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises
+        FaultSyntax.
 
-        A rule object that is loaded on several brokers of this process has common counters."""
+        A rule object that is loaded on several brokers of this process has common counters.
+        """
         if not isinstance(rule, FaultRule):
             rule = make_rule({"action": rule, **fields}) if fields else parse_rule(rule)
         made = rule
@@ -39,29 +41,32 @@ class FaultControl:
         return self._owner.call(lambda _: self._faults.add(made))
 
     def remove(self, name: str) -> None:
-        """Unload a rule and release what it holds. Raises KeyError."""
+        """Unload a rule by its name, and release the requests, responses and coordinator steps that it holds. Raises KeyError."""
         self._owner.call(lambda _: self._faults.remove(name))
 
     def reset(self) -> None:
-        """Unload all rules and release everything that is held."""
+        """Unload all rules, and release all requests, responses and coordinator steps that they hold."""
         if self._owner.running:
             self._owner.call(lambda _: self._faults.reset())
         else:
             self._faults.reset()
 
     def release(self, name: str | None = None) -> int:
-        """Release what the rule holds (everything, without a name); return the number of released items. Raises KeyError."""
+        """Release the requests, responses and coordinator steps that the rule `name` holds (without a name, that any rule holds); return
+        their number. Raises KeyError."""
         if name is not None:
             self._faults.get(name)
         return self._owner.call(lambda _: self._faults.release(name))
 
     def wait_until_held(self, count: int = 1) -> list[str]:
-        """Wait until at least `count` requests, responses or steps are held; return their descriptions. Raises TimeoutError."""
+        """Wait until rules hold at least `count` requests, responses or coordinator steps; return their descriptions. Raises
+        TimeoutError."""
         self._wait(lambda: len(self._faults.held) >= count, f"{count} held")
         return [held.what for held in self._faults.held]
 
     def wait_until_hit(self, name: str, times: int = 1) -> None:
-        """Wait until the rule was hit `times` times. Raises KeyError, TimeoutError."""
+        """Wait until the rule `name` has taken effect `times` times since it was loaded. Raises KeyError if no such rule is loaded,
+        TimeoutError."""
         rule = self._faults.get(name)
         self._wait(lambda: rule.hits >= times, f"{name} hit {times} times")
 
@@ -73,11 +78,12 @@ class FaultControl:
 
     @property
     def rules(self) -> list[FaultRule]:
-        """All rules with their counters."""
+        """All loaded fault rules, with their counters."""
         return list(self._faults.rules)
 
     def assert_consumed(self) -> None:
-        """Raise AssertionError with the rules that were hit less often than they demand."""
+        """Raise AssertionError, which names the rules, if a rule took effect less often than its `times` says, or never if it has no
+        `times`."""
         self._faults.assert_consumed()
 
 
@@ -105,7 +111,7 @@ class ClockControl:
 
 
 class TopicControl:
-    """The topics of one broker, without a client."""
+    """Creates and describes the topics of one broker, without a client."""
 
     def __init__(self, owner: BrokerThread) -> None:
         self._owner = owner
@@ -132,5 +138,5 @@ class TopicControl:
         return self._owner.call(lambda broker: broker.services.partitions.get(topic, partition).log.log_end_offset)
 
     def names(self) -> list[str]:
-        """Return all topics except internal ones."""
+        """Return the names of all topics except internal ones."""
         return self._owner.call(lambda broker: [name for name in broker.services.partitions.topic_names() if not name.startswith("__")])

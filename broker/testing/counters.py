@@ -23,7 +23,7 @@ class Counters:
     """The topic ids behind the names: a topic that was deleted and created again counts from 0."""
 
     def __sub__(self, before: Counters) -> Counters:
-        """Return the differences; missing entries are 0."""
+        """Return the differences of all counters to an earlier count; missing entries are 0."""
         same = {topic for topic, its_id in self.topic_ids.items() if before.topic_ids.get(topic) == its_id}
         return Counters(
             _difference(self.requests, before.requests),

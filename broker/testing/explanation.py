@@ -16,7 +16,8 @@ ATTEMPTS_MAX = 8
 
 
 def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
-    """Explain everything that is wrong, the first anomalies in full. `findings` are lines of the log's audit."""
+    """Return the text of `NotExactlyOnce`: the first anomalies with their sends and stored records, the number of the others, and
+    `findings`, the lines of the log's audit."""
     lines = [f"not exactly once: {counted(anomalies)}" if anomalies else "the log is not sound:"]
     alike = _alike(anomalies)
     for anomaly, *more in alike[:TOLD_MAX]:
@@ -39,7 +40,7 @@ def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
 
 
 def _alike(anomalies: Sequence[Anomaly]) -> list[list[Anomaly]]:
-    """Group anomalies of one kind whose records were sent together, to explain them once."""
+    """Return the anomalies in groups: those of one kind whose records were sent together, which are explained once."""
     groups: dict[object, list[Anomaly]] = {}
     for anomaly in anomalies:
         groups.setdefault((anomaly.kind, tuple(map(id, anomaly.sends))) if anomaly.sends else id(anomaly), []).append(anomaly)

@@ -55,7 +55,7 @@ class Send:
 
     @property
     def acked(self) -> bool:
-        """Whether the client received a successful acknowledgement."""
+        """Whether the client received a successful acknowledgement of this batch."""
         return self.seen and self.error is ErrorCode.NONE and self.acks != 0
 
 
@@ -76,7 +76,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One EndTxn request."""
+    """One EndTxn request of a producer, and its result."""
 
     at_ms: int
     connection: int
@@ -93,7 +93,7 @@ class End:
 
 @dataclass(slots=True)
 class History:
-    """The history of all observed requests; pass it to `Faults.observe`."""
+    """What clients did: the sends, reads and transaction ends in all observed requests; pass this object to `Faults.observe`."""
 
     topic_name: TopicName
     sends: list[Send] = field(default_factory=list)
@@ -103,7 +103,7 @@ class History:
     _held_bytes: int = 0
 
     def __call__(self, exchange: Exchange) -> None:
-        """Record one exchange."""
+        """Record the sends, reads or EndTxn of one request and its response; other requests are ignored."""
         if exchange.subject.api is ApiKey.PRODUCE:
             self._take_sends(exchange)
         elif exchange.subject.api is ApiKey.FETCH and exchange.response is not None and exchange.seen and not _of_replica(exchange.request):
@@ -116,7 +116,7 @@ class History:
         return len(self.sends), len(self.reads), len(self.ends)
 
     def cut(self, length: tuple[int, int, int]) -> None:
-        """Forget everything recorded since `length` returned this value."""
+        """Forget everything that was recorded after `length` returned this value."""
         sends, reads, ends = length
         del self.sends[sends:], self.reads[reads:], self.ends[ends:]
 
@@ -185,7 +185,7 @@ class History:
         )
 
     def _opened(self, records: Any) -> Iterator[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]]]:
-        """Yield the whole, readable batches of `records`; control batches without records."""
+        """Yield the header and the records of each whole, readable batch of `records`; control batches without records."""
         if not records or not self.complete:
             return
         data = bytes(records)

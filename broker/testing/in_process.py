@@ -114,12 +114,12 @@ class InProcessBroker(NodeThread[Broker]):
 
     @property
     def broker(self) -> Broker:
-        """The current or last broker; use it only on its own thread (`call`)."""
+        """The current broker or, after its end, the last one; use it only on its own thread (`call`)."""
         return self.node
 
     @property
     def port(self) -> int:
-        """The port; 0 before the first start."""
+        """The port that the broker listens on; 0 before the first start."""
         return self._port
 
     @property
@@ -129,7 +129,7 @@ class InProcessBroker(NodeThread[Broker]):
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap server. Raises RuntimeError before the first start, which chooses the port."""
+        """The address of the broker, `host:port`. Raises RuntimeError before the first start, which chooses the port."""
         if not self._port:
             raise RuntimeError("the broker has no port yet: start it first")
         return f"{HOST}:{self._port}"
@@ -207,7 +207,7 @@ class InProcessBroker(NodeThread[Broker]):
         return self.call(counters_of)
 
     def record(self) -> InProcessBroker:
-        """Record the history of requests from now on, for `assert_exactly_once`."""
+        """Record the history of requests from now on, for `assert_exactly_once`; return this broker."""
         if not self._recording:
             self._recording = True
             self.script.observe(self.history)
@@ -269,7 +269,8 @@ class InProcessBroker(NodeThread[Broker]):
         self.start()
 
     def mark(self) -> Mark:
-        """Remember the present state, for `rewind`; `stop` forgets it. The broker answers nothing while its files are saved and copied.
+        """Save the broker's present state, and return it as a mark, to which `rewind` returns; `stop` forgets all marks. The broker answers
+        nothing while its files are saved and copied.
 
         Raises RuntimeError if the broker does not run or a partition is offline, ForkRefused if the files cannot be copied.
         """
@@ -331,7 +332,7 @@ class InProcessBroker(NodeThread[Broker]):
         fork(self.data_dir, target, finish=self.broker.log_dir.mark_as_clean)
 
     def keep(self) -> Path:
-        """Keep the temporary directory after the stop; return its path."""
+        """Keep the temporary data directory after the stop; return its path."""
         self._temporary = False
         return self.data_dir
 
@@ -353,7 +354,7 @@ class InProcessBroker(NodeThread[Broker]):
 
 
 def several(given: str | Sequence[str]) -> Sequence[str]:
-    """Return a list; a single string is one item, not a sequence of letters."""
+    """Return a list of strings; a single string becomes a list of one item, not of letters."""
     return [given] if isinstance(given, str) else given
 
 

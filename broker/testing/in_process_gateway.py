@@ -1,4 +1,4 @@
-"""A gateway in this process, on its own thread and event loop, in front of any cluster.
+"""A gateway (a Kafka proxy that injects faults) in this process, on its own thread and event loop, in front of any cluster.
 
 ```python
 with InProcessGateway(to="localhost:9092").record() as gateway:
@@ -60,19 +60,20 @@ class InProcessGateway(InProcessNode[Gateway]):
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap server. Raises RuntimeError before the start."""
+        """The gateway's address for clients, `host:port`. Raises RuntimeError before the start."""
         if not self.running:
             raise RuntimeError("the gateway has no port yet: start it first")
         return f"{_HOST}:{self.node.ports[0]}"
 
     @property
     def port(self) -> int:
-        """The port for any broker. Raises RuntimeError before the start."""
+        """The port of the gateway's bootstrap address; the brokers of the cluster have further ports. Raises RuntimeError before the
+        start."""
         return int(self.bootstrap.rpartition(":")[2])
 
     @property
     def is_up(self) -> bool:
-        """Whether the gateway runs."""
+        """Whether the gateway runs and is not paused."""
         return self.running and not self.paused
 
     def record(self) -> InProcessGateway:

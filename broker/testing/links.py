@@ -22,7 +22,7 @@ Way = tuple[int, int]
 
 
 class Links:
-    """All links of a cluster. `blocked` are the blocked directions."""
+    """All links of a cluster. `blocked` are the blocked directions, each a pair: from a node, to a node."""
 
     def __init__(self) -> None:
         self.blocked: frozenset[Way] = frozenset()
@@ -31,20 +31,20 @@ class Links:
         self._networks: dict[int, LinkedNetwork] = {}
 
     def network(self, node: int) -> LinkedNetwork:
-        """Make the network of one node, for the lifetime of its loop."""
+        """Make a node's access to the network, which obeys these links; for the lifetime of the node's event loop."""
         self._networks[node] = made = LinkedNetwork(self, node)
         return made
 
     def block(self, ways: Iterable[Way]) -> None:
-        """Block these directions, in addition to those that are blocked already."""
+        """Block these directions (from a node, to a node), in addition to those that are blocked already."""
         self._become(self.blocked.union(ways), self._slow_ms)
 
     def slow(self, ways: Iterable[Way], ms: float) -> None:
-        """Delay everything that is sent in these directions by `ms`."""
+        """Delay everything that is sent in these directions (from a node, to a node) by `ms`."""
         self._become(self.blocked, {**self._slow_ms, **dict.fromkeys(ways, ms)})
 
     def heal(self) -> None:
-        """Restore all links."""
+        """Unblock all links and end their delays; events that were held back are delivered."""
         self._become(frozenset(), {})
 
     def between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
@@ -52,7 +52,7 @@ class Links:
         return [way for one in some for other in others for way in ((one, other), (other, one)) if one != other]
 
     def delay_ms(self, way: Way) -> float:
-        """Return the delay of a direction."""
+        """Return the delay of a direction (from a node, to a node) in ms; 0 without one."""
         return self._slow_ms.get(way, 0)
 
     def listens(self, node: int, port: int) -> None:
@@ -70,7 +70,7 @@ class Links:
 
 
 class LinkedNetwork:
-    """The operating system's TCP, subject to the links' rules."""
+    """One node's access to the operating system's TCP, whose connections to other nodes are blocked and delayed as `Links` says."""
 
     def __init__(self, links: Links, node: int) -> None:
         self._links, self._node = links, node
@@ -110,7 +110,7 @@ class LinkedNetwork:
 
 
 class Direction:
-    """One direction of one connection."""
+    """One direction of one connection: delivers its bytes and its end in order, when the link's delay is over and it is not blocked."""
 
     def __init__(self, network: LinkedNetwork, links: Links, way: Way) -> None:
         self._network, self._links, self._way = network, links, way
@@ -120,7 +120,7 @@ class Direction:
         network.lanes[self] = None
 
     def carry(self, arrives: Callable[[], object]) -> None:
-        """Deliver an event, after all events before it."""
+        """Deliver an event (bytes, or the connection's end) by calling `arrives`, after all events before it."""
         delay_ms = self._links.delay_ms(self._way)
         self._under_way.append((self._loop.time() + delay_ms / 1000 if delay_ms else 0, arrives))
         self.move()
@@ -145,7 +145,7 @@ class Direction:
             arrives()
 
     def end(self) -> None:
-        """Drop all undelivered events."""
+        """Drop all events that were not delivered yet; this direction of the connection carries none any more."""
         self._under_way.clear()
         self._network.lanes.pop(self, None)
         if self._timer is not None:
@@ -153,7 +153,8 @@ class Direction:
 
 
 class Relay(asyncio.Protocol):
-    """A protocol between the socket and the protocol of the node that opened the connection."""
+    """A protocol between the socket and a node's own protocol; it passes events on as the links allow. The node that opened the connection
+    has it."""
 
     transport: RelayTransport
 

@@ -42,14 +42,14 @@ _TOPIC_LENGTH_MAX = 200
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker `ottla` with pytest."""
     says = "configures this test's ottla_broker, its ottla_cluster (brokers=3, settings, faults), or its ottla_gateway (to, faults)"
     config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[], tls=False, users={{}}, like=None): {says}")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember a failure, for fixtures that are torn down after it."""
+    """Remember that a test has failed, for fixtures that are torn down after it."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
@@ -199,7 +199,7 @@ def ottla_bootstrap(ottla_broker: InProcessBroker) -> str:
 
 @pytest.fixture
 def ottla_topics(ottla_broker: InProcessBroker) -> TopicControl:
-    """The topics of `ottla_broker`."""
+    """Creates and describes the topics of `ottla_broker`."""
     return ottla_broker.topics
 
 

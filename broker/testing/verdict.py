@@ -1,4 +1,5 @@
-"""Judges a history against the logs: `examine` returns what is wrong, `assert_exactly_once` raises it with an explanation."""
+"""Judges what clients saw, the history, against the logs: `examine` returns what is wrong, `assert_exactly_once` raises it with an
+explanation."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class NotExactlyOnce(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The result: anomalies of history and logs, findings of the audit, and all judged records."""
+    """The result of `examine`: the anomalies of history and logs, the findings of the audit, and all judged records."""
 
     anomalies: list[Anomaly] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -57,8 +58,8 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Judge what clients saw and what the logs contain; arguments as for `assert_exactly_once`. Raises RuntimeError for an incomplete
-    history."""
+    """Judge what clients saw and what the logs contain, and return the anomalies and findings; arguments as for `assert_exactly_once`.
+    Raises RuntimeError for an incomplete history."""
     if not history.complete:
         raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the log alone")
     wanted = None if topics is None else set(topics)
@@ -75,7 +76,8 @@ def _check_topics(running: Broker, history: History, wanted: Collection[str]) ->
 
 
 def _observations(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Observations:
-    """Read log and history in one turn of the loop, so that records sent meanwhile are in both or in neither."""
+    """Return what clients saw and what the logs contain, both read in one turn of the loop, so that records sent meanwhile are in both or
+    in neither."""
     partitions = [
         each for each in running.services.partitions if (not each.topic.startswith("__") if wanted is None else each.topic in wanted)
     ]
@@ -114,12 +116,13 @@ def assert_exactly_once(
 
 
 def audit_missing() -> str | None:
-    """Return the first package of the extra `audit` that is not installed, or None."""
+    """Return the name of the first package of the extra `audit` that is not installed, None if all are."""
     return next((name for name in _AUDIT_NEEDS if find_spec(name) is None), None)
 
 
 def assertion_arguments(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AssertionArguments:
-    """Check the arguments. Raises TypeError for an identity that no record can have, ValueError for a repeated one, or an unknown `by`."""
+    """Check the arguments of `assert_exactly_once`, and return them in one form. Raises TypeError for an identity that no record can have,
+    ValueError for a repeated one, or an unknown `by`."""
     names = [topics] if isinstance(topics, str) else topics
     return AssertionArguments(
         None if names is None else list(names), None if expected is None else _expected(expected, by), identity_of(by)

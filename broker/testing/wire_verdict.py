@@ -53,7 +53,8 @@ def assert_exactly_once(
     by: str | Identity = "value",
     audit: bool = True,
 ) -> None:
-    """Implement `InProcessGateway.assert_exactly_once`."""
+    """Implement `InProcessGateway.assert_exactly_once`: judge what clients did through the gateway; raise NotExactlyOnce if anything is
+    wrong."""
     __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
     arguments = assertion_arguments(topics, expected, by)
     found = examine(source, history, arguments.topics, expected=arguments.expected, by=arguments.by, audit=audit)
@@ -70,7 +71,8 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Judge what clients saw and what the logs contain; `topics` is by default what was written or read through the gateway.
+    """Judge what clients saw and what the logs contain, and return the anomalies and findings; `topics` is by default what was written or
+    read through the gateway.
 
     Raises RuntimeError for an incomplete history, KeyError for an unknown topic, and WireError (an OSError) if the cluster cannot be read.
     """
