@@ -58,7 +58,7 @@ class Guard:
         await send({"type": "http.response.body", "body": json.dumps({"detail": reason}).encode()})
 
     def _refusal(self, scope: Scope) -> str | None:
-        """Return why the request is rejected, or None if it is allowed."""
+        """Return why the request is rejected, as a text for the client, or None if it is allowed."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         given = headers.get(b"authorization")
         if given is not None:
@@ -73,7 +73,7 @@ class Guard:
 
 
 def _is_from_here(scope: Scope, headers: dict[bytes, bytes]) -> bool:
-    """Return whether the request comes from this machine and uses a loopback name."""
+    """Return whether the request's peer address is a loopback address, and its Host header a loopback name."""
     return is_loopback((scope.get("client") or ("",))[0]) and is_loopback(_without_port(headers.get(b"host", b"").decode("latin-1")))
 
 

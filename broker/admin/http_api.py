@@ -76,14 +76,14 @@ class Released(BaseModel):
 
 
 class ClockState(BaseModel):
-    """The broker's time, and by how much it was advanced, in milliseconds."""
+    """The time of the broker's clock, and by how much it was advanced in total, in milliseconds."""
 
     now_ms: int
     ahead_ms: int
 
 
 class Health(BaseModel):
-    """The response to a health check."""
+    """The response to a health check of a broker."""
 
     status: str
     cluster_id: str
@@ -103,13 +103,13 @@ class GatewayHealth(BaseModel):
 
 
 class Advance(BaseModel):
-    """By how many milliseconds to advance the clock."""
+    """The request to advance the clock, by a number of milliseconds."""
 
     ms: Annotated[int, Field(ge=0)]
 
 
 def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
-    """Make the API of one broker that runs on the same event loop."""
+    """Return the HTTP API of the admin port, for one broker that runs on the same event loop."""
     api = _new_api("Scripted faults and the clock of one broker.")
     _add_faults(api, faults)
     _add_clock(api, clock)
@@ -141,7 +141,7 @@ def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
 
 
 def make_gateway_api(gateway: Gateway, clock: MovableClock) -> FastAPI:
-    """Make the API of a gateway that runs on the same event loop."""
+    """Return the HTTP API of the admin port, for a gateway that runs on the same event loop."""
     api = _new_api("Scripted faults and the clock of one gateway.")
     _add_faults(api, gateway.faults)
     _add_clock(api, clock)

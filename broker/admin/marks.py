@@ -24,7 +24,7 @@ MARKS_MAX = 100
 
 
 class MarkIn(BaseModel):
-    """The request to make a mark."""
+    """The request to save the broker's present state as a mark, a named state to which the broker can be rewound."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -32,14 +32,14 @@ class MarkIn(BaseModel):
 
 
 class MarkOut(BaseModel):
-    """A mark, and the broker's time at it."""
+    """A mark, a named state to which the broker can be rewound: its name, and the time of the broker's clock when the mark was made."""
 
     name: str
     now_ms: int
 
 
 class MarkControl:
-    """The marks of one standalone node that runs on the same event loop."""
+    """The marks (named states to which the broker can be rewound) of one standalone node that runs on the same event loop."""
 
     def __init__(self, broker: Broker, clock: MovableClock) -> None:
         self._broker, self._clock = broker, clock
@@ -50,11 +50,12 @@ class MarkControl:
 
     @property
     def all(self) -> list[MarkOut]:
-        """All marks, in the order in which they were made."""
+        """All marks that exist, in the order in which they were made."""
         return [MarkOut(name=name, now_ms=mark.now_ms) for name, mark in self._named.items()]
 
     async def add(self, name: str) -> MarkOut:
-        """Mark the present state. Raises HTTPException."""
+        """Save the broker's present state as a mark, and return it. Without a name, one is generated. Raises HTTPException (409) if the
+        name is in use or the state cannot be saved."""
         self._made += 1
         name = name or f"mark-{self._made}"
         if name in self._named:
@@ -76,7 +77,8 @@ class MarkControl:
         return MarkOut(name=name, now_ms=mark.now_ms)
 
     async def rewind(self, name: str) -> MarkOut:
-        """Return to a mark. Raises HTTPException. If the broker cannot start on it, the process ends."""
+        """Return the broker to the state of a mark. If it cannot start on that state, the process ends. Raises HTTPException: 404 for an
+        unknown name, 409 if the files cannot be copied."""
         mark, marks = self._known(name), self._marks
         assert marks is not None, "there is a mark"
         self._begin()
@@ -104,14 +106,14 @@ class MarkControl:
         marks.copy_again()
 
     def remove(self, name: str) -> None:
-        """Forget a mark, and remove its files. Raises HTTPException."""
+        """Forget a mark, and remove its files. Raises HTTPException (404) for an unknown name."""
         mark = self._known(name)
         del self._named[name]
         if self._marks is not None:
             self._marks.remove(mark)
 
     def close(self) -> None:
-        """Remove all marks."""
+        """Remove all marks, and their files."""
         self._named.clear()
         if self._marks is not None:
             self._marks.discard()
@@ -128,16 +130,16 @@ class MarkControl:
 
 
 def add_marks(api: FastAPI, control: MarkControl) -> None:
-    """Add the routes of the marks to the API."""
+    """Add the HTTP routes that list, make, rewind to and remove marks to the API."""
 
     @api.get("/marks")
     async def marks() -> list[MarkOut]:
-        """All marks, in the order in which they were made."""
+        """All marks (saved states to which the broker can be rewound), in the order in which they were made."""
         return control.all
 
     @api.post("/marks", status_code=201)
     async def mark(wanted: MarkIn) -> MarkOut:
-        """Remember the broker's present state, for rewind."""
+        """Save the broker's present state as a mark, to which it can be rewound."""
         return await control.add(wanted.name)
 
     @api.post("/marks/{name:path}/rewind")
@@ -147,5 +149,5 @@ def add_marks(api: FastAPI, control: MarkControl) -> None:
 
     @api.delete("/marks/{name:path}", status_code=204)
     async def remove(name: str) -> None:
-        """Forget a mark."""
+        """Forget a mark (a saved state to which the broker can be rewound), and remove its files."""
         control.remove(name)

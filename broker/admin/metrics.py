@@ -47,11 +47,11 @@ class _Samples:
         self.gauge_of(name, value, labels)
 
     def gauge_of(self, name: str, value: float, labels: dict[str, str]) -> None:
-        """Add a gauge; `labels` may be shared by many series."""
+        """Add a value of the gauge `name`; `labels` may be shared by many series."""
         self._of(name, "gauge").append((name, labels, value))
 
     def counter(self, name: str, value: float, **labels: str) -> None:
-        """Add a counter; `name` is without the suffix `_total`."""
+        """Add a value of the counter `name`, which is given without the suffix `_total`."""
         self._of(name, "counter").append((f"{name}_total", labels, value))
 
     def _of(self, name: str, kind: str) -> list[tuple[str, dict[str, str], float]]:
@@ -115,9 +115,7 @@ class Metrics:
         samples.counter(f"{_TOPIC_METRICS}totalshareacknowledgementrequests", requests[ApiKey.SHARE_ACKNOWLEDGE])
 
     def _by_name(self, sent: Sent) -> Counter[str]:
-        """Return the counts of `sent` by topic name. Requests count under a topic's name or id, which are added up; deleted topics are left
-        out.
-        """
+        """Return the counts of `sent` by topic name. A topic's requests by name and by id are added up; deleted topics are left out."""
         image, named = self._broker.services.topics.image, Counter[str]()
         for key, count in sent.by_topic.items():
             topic = image.topic(key) if isinstance(key, str) else image.topics.get(key)
@@ -174,7 +172,7 @@ class Metrics:
             samples.gauge("kafka_server_raftmetrics_log_end_offset", log.end_offset)
 
     async def _of_groups(self, samples: _Samples) -> None:
-        """Add groups and their lag, which is known for partitions with a replica here."""
+        """Add the metrics of groups and of their lag, which is known for partitions with a replica on this broker."""
         services, groups, offsets = self._broker.services, 0, 0
         for machine in services.groups.machines():
             groups += len(machine.groups)
@@ -200,7 +198,8 @@ class Metrics:
         samples.gauge("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
 
     async def _of_share_groups(self, samples: _Samples) -> None:
-        """Add the share groups that this broker coordinates, and the share partitions, sessions and share state that it holds."""
+        """Add the metrics of the share groups that this broker coordinates, and of the share partitions, sessions and share state that it
+        holds."""
         services, share = self._broker.services, self._broker.services.share
         states = Counter(
             group.state for machine in services.groups.machines() for group in machine.groups.values() if isinstance(group, ShareGroup)
@@ -235,7 +234,8 @@ class Metrics:
             samples.counter("ottla_quota_throttle_time_seconds", each.waited_ms / 1000, quota=each.key)
 
     def _of_telemetry(self, samples: _Samples) -> None:
-        """Add KIP-714 metrics. Kafka labels some by client instance; here they are totals, to bound the number of series."""
+        """Add the metrics about KIP-714 client metrics. Kafka labels some by client instance; here they are totals, to bound the number of
+        series."""
         telemetry = self._broker.services.telemetry
         if telemetry is None:
             return

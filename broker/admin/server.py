@@ -1,4 +1,4 @@
-"""Serves the admin port on the broker's event loop, behind its guard."""
+"""Serves the HTTP admin port of a broker or a gateway on its event loop. `Guard` gets every request first, and checks its token."""
 
 from __future__ import annotations
 
@@ -43,7 +43,12 @@ async def admin_port(
     console: bool = False,
     open_local: bool = False,
 ) -> AsyncIterator[int]:
-    """Serve the admin port of a broker while the context lasts, as `served` does; `console` adds the console."""
+    """Serve the admin port of a broker on `host` while the context lasts, and yield the port; `port` 0 chooses one. `console` adds the
+    console.
+
+    The token is stored for this user's tools. With `open_local`, read-only requests from this machine need no token. Raises OSError if
+    `port` is in use or `host` is not an address of this machine.
+    """
     await asyncio.to_thread(remove_left, broker.log_dir.path.absolute())
     marks = MarkControl(broker, clock)
     api, open_paths, closed_paths = make_api(broker, faults, clock), frozenset[str](), frozenset[str]()
@@ -66,8 +71,8 @@ async def admin_port(
 async def gateway_admin_port(
     gateway: Gateway, clock: MovableClock, port: int, host: str, *, token: str, console: bool = False, open_local: bool = False
 ) -> AsyncIterator[int]:
-    """Serve the admin port of a gateway while the context lasts, as `served` does; `console` adds the console. Reading the wire log always
-    needs the token, because the gateway does not know what its cluster authorizes.
+    """Serve the admin port of a gateway while the context lasts, with the arguments, result and errors of `admin_port`. Reading the wire
+    log always needs the token, because the gateway does not know what its cluster authorizes.
     """
     api, open_paths, closed_paths = make_gateway_api(gateway, clock), frozenset[str](), frozenset[str]()
     if console:
@@ -81,8 +86,8 @@ async def gateway_admin_port(
 
 @asynccontextmanager
 async def served(guarded: Guard, port: int, host: str, *, token: str) -> AsyncIterator[int]:
-    """Serve an API while the context lasts, and store the token for this user's tools; yield the port. With `open_local` of the guard,
-    read-only requests from this machine need no token.
+    """Serve the guarded API on `host` while the context lasts, and store the token for this user's tools; yield the port. With `open_local`
+    of the guard, read-only requests from this machine need no token.
 
     Raises OSError if `port` is in use or `host` is not an address of this machine.
     """

@@ -23,7 +23,7 @@ from ottla.protocol.records.compression import decompress
 
 
 class TelemetryOut(BaseModel):
-    """One client and its latest push."""
+    """One client instance and the metrics that it pushed last (KIP-714)."""
 
     client_instance_id: str
     client_id: str | None
@@ -45,20 +45,20 @@ class TelemetryOut(BaseModel):
 
 
 class TelemetryPage(BaseModel):
-    """All clients, the latest push first."""
+    """All client instances with the metrics that they pushed last, the latest push first."""
 
     instances: int = Field(description="client instances that the broker knows now, whether or not they have pushed")
     clients: list[TelemetryOut]
 
 
 async def page(telemetry: ClientTelemetry) -> str:
-    """Return a `TelemetryPage` as JSON."""
+    """Return a `TelemetryPage` as JSON: the last metrics of all client instances."""
     known = [(payload, payload.instance_id in telemetry) for payload in telemetry.payloads.newest_first()]
     return await asyncio.to_thread(_page, len(telemetry), known)
 
 
 async def one(telemetry: ClientTelemetry, payload: Payload) -> str:
-    """Return a `TelemetryOut` as JSON."""
+    """Return a `TelemetryOut` as JSON: the metrics of one push by a client instance."""
     known = payload.instance_id in telemetry
     return await asyncio.to_thread(
         lambda: _described(payload, _decoded(payload, limits.TELEMETRY_ANSWER_PARTS), known=known).model_dump_json()
@@ -78,8 +78,8 @@ def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
 
 
 class _Decoded(NamedTuple):
-    """The result of decoding a payload: the OTLP as JSON, or the reason (`why`) if it could not be decoded; `parts` is the number of
-    messages and values in it.
+    """The result of decoding a client's pushed metrics: the OTLP as JSON, or the reason (`why`) if it could not be decoded; `parts` is the
+    number of messages and values in it.
     """
 
     otlp: dict[str, Any] | None = None

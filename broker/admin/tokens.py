@@ -24,7 +24,7 @@ _BYTES: Final = 32
 
 
 def new_token() -> str:
-    """Return a random token of 256 bits."""
+    """Return a new random token of 256 bits, as text."""
     return secrets.token_urlsafe(_BYTES)
 
 
@@ -71,7 +71,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _remove_left(directory: Path) -> None:
-    """Remove the files of killed processes."""
+    """Remove the token files of killed processes from the directory."""
     for file in directory.glob("admin-*.token"):
         with suppress(OSError), file.open("rb") as opened:
             _lock(opened.fileno(), wait=False)  # BlockingIOError: its process runs

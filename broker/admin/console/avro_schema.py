@@ -39,7 +39,7 @@ class AvroSchema:
 
     @staticmethod
     def of(text: str) -> AvroSchema:
-        """Parse a schema from its JSON."""
+        """Parse an Avro schema from its JSON text. Raises SchemaRefused, or ImportError if fastavro is not installed."""
         from fastavro import parse_schema  # noqa: PLC0415 # an extra, imported with the first schema
 
         try:

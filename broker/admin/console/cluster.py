@@ -46,7 +46,7 @@ _TopicIdPartition = tuple[bytes, int]
 
 
 class BrokerRow(BaseModel):
-    """One broker of the cluster."""
+    """One broker of the cluster, as the cluster view shows it."""
 
     node_id: int
     address: str
@@ -59,7 +59,7 @@ class BrokerRow(BaseModel):
 
 
 class ControllerRow(BaseModel):
-    """One controller."""
+    """One controller of the cluster, as the cluster view shows it."""
 
     node_id: int
     address: str
@@ -93,7 +93,7 @@ class ClusterPage(BaseModel):
 
 
 def cluster_router(broker: Broker) -> APIRouter:
-    """Make the routes of one broker's cluster view."""
+    """Return the HTTP routes of the console's cluster view of one broker."""
     router = APIRouter()
 
     @router.get("/cluster")

@@ -112,7 +112,7 @@ class GroupView(GroupRow):
 
 
 def groups_router(broker: Broker) -> APIRouter:
-    """Make the routes of one broker's groups view."""
+    """Return the HTTP routes of the console's groups view of one broker."""
     router = APIRouter()
 
     @router.get("/groups")

@@ -55,7 +55,7 @@ class ProducerRows(BaseModel):
 
 
 def producers_router(broker: Broker, requests: RequestLog) -> APIRouter:
-    """Make the routes of one broker's producers view."""
+    """Return the HTTP routes of the console's producers view of one broker."""
     router = APIRouter()
 
     @router.get("/producers")

@@ -26,7 +26,7 @@ _INDEXES_MAX: Final = 20
 
 
 class ProtobufIn(BaseModel):
-    """A message type, and the descriptors of the files that define it."""
+    """An uploaded Protobuf schema: the name of a message type, and the descriptors of the files that define it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -36,7 +36,7 @@ class ProtobufIn(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ProtobufSchema:
-    """A compiled message type."""
+    """A compiled Protobuf message type, which decodes a topic's keys or values."""
 
     text: str
     """The message's name."""

@@ -99,7 +99,7 @@ class TransactionOutcomes:
     aborted: dict[int, list[tuple[int, int]]]
 
     def of(self, header: BatchHeader) -> Fate:
-        """Return the outcome of a batch's transaction."""
+        """Return the outcome of the transaction that a batch belongs to; "none" if it belongs to no transaction."""
         if not header.is_transactional:
             return "none"
         begun = self.open.get(header.producer_id)
@@ -127,10 +127,10 @@ def transaction_outcomes(log: PartitionLog, offset: int, writers: Iterable[int])
 
 
 def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, TransactionOutcomes]:
-    """Read whole batches; return them, the first offset to show, and the outcomes of their transactions.
+    """Read whole batches of the log from `offset` on; return them, the first offset to show, and the outcomes of their transactions.
 
-    A negative `offset` counts from the end of the log; if not all of those fit, the first offset to show is later.
-    Raises Rejected, RecordsError, OSError, ValueError.
+    A negative `offset` counts from the end of the log; if not all of those fit, the first offset to show is later. Raises Rejected,
+    RecordsError, OSError, ValueError.
     """
     start, end = log.log_start_offset, log.log_end_offset
     wanted = min(max(offset if offset >= 0 else end + offset, start), end)
@@ -149,11 +149,11 @@ class View:
     value: AnySchema | None
 
     def key_of(self, data: bytes | None) -> RenderedBytes:
-        """Render a key, which is cut to `_KEY_BYTES`."""
+        """Return a record's key as it is displayed, cut to `_KEY_BYTES`."""
         return self._rendered(self.key, data, min(self.value_bytes, _KEY_BYTES))
 
     def value_of(self, data: bytes | None) -> RenderedBytes:
-        """Render a value."""
+        """Return a record's value as it is displayed, cut to the requested number of bytes."""
         return self._rendered(self.value, data, self.value_bytes)
 
     @staticmethod
@@ -163,7 +163,7 @@ class View:
 
 
 def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
-    """Make the routes of one broker's records view."""
+    """Return the HTTP routes of the console's records view of one broker."""
     router = APIRouter()
 
     @router.get("/records")
@@ -208,7 +208,8 @@ _Found = tuple[BatchHeader, bytes, Record | None, str | None]
 
 
 def _open(answer: RecordRows, data: bytes, offset: int, known: TransactionOutcomes, view: View, *, newest_first: bool) -> None:
-    """Fill the response with rows of `data`, from `offset` on. With `newest_first`, the oldest rows are left out if not all fit."""
+    """Fill the response `answer` with rows of the batches in `data`, from `offset` on. With `newest_first`, the oldest rows are left out if
+    not all fit."""
     batches: list[tuple[int, BatchHeader]] = []
     try:
         for position, header in split_batches(data):

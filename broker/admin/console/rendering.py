@@ -27,7 +27,7 @@ NONE: Final = RenderedBytes(form="none", text="", size=0)
 
 
 def render(data: Buffer | None, max_bytes: int) -> RenderedBytes:
-    """Render `data`, with at most its first `max_bytes` in the text."""
+    """Return `data` as JSON, text or hex for people, with at most its first `max_bytes`."""
     if data is None:
         return NONE
     size, begin = len(data), bytes(data[:max_bytes])
@@ -50,7 +50,7 @@ def _text(data: bytes, *, cut: bool) -> str | None:
 
 
 def _is_json(data: bytes, size: int) -> bool:
-    """Return whether the bytes are a whole object or array; a lone number or word counts as text."""
+    """Return whether the bytes are a whole JSON object or array; a lone number or word counts as text."""
     if size > len(data) or data[:1] not in {b"{", b"["}:
         return False
     try:

@@ -75,7 +75,7 @@ class Absorbed:
 
 
 class RequestLog:
-    """Records every request; pass it to `Faults.observe`."""
+    """Records every request and its result, for the requests view; pass this object to `Faults.observe`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -89,7 +89,8 @@ class RequestLog:
         return self._absorbed.get((topic, partition, producer_id)) or Absorbed()
 
     def __call__(self, exchange: Exchange) -> None:
-        """Record one exchange."""
+        """Record a request and its result as a row; requests of frequent APIs without a result, such as an empty Fetch, are only
+        counted."""
         errors = list(dict.fromkeys(errors_in(exchange.response)))
         if exchange.subject.api in _QUIET and not errors and not exchange.faults and exchange.seen and not _gives_records(exchange):
             self.quiet += 1
@@ -149,7 +150,7 @@ class RequestLog:
 
 
 def requests_router(log: RequestLog) -> APIRouter:
-    """Make the routes of one broker's requests view."""
+    """Return the HTTP routes of the console's requests view of one broker."""
     router = APIRouter()
 
     @router.get("/requests")

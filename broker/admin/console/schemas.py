@@ -22,7 +22,7 @@ AnySchema = AvroSchema | ProtobufSchema
 
 
 class SchemaIn(BaseModel):
-    """A schema to upload: exactly one of the two fields."""
+    """A schema to upload: either an Avro or a Protobuf schema."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -46,17 +46,17 @@ class Schemas:
         self._given: dict[tuple[str, Part], AnySchema] = {}
 
     def of(self, topic: str, part: Part) -> AnySchema | None:
-        """Return the schema of a topic's keys or values, or None."""
+        """Return the uploaded schema of a topic's keys or values, None if there is none."""
         return self._given.get((topic, part))
 
     def give(self, topic: str, part: Part, schema: AnySchema) -> None:
-        """Store a schema. Raises SchemaRefused if there are too many."""
+        """Store a schema for a topic's keys or values. Raises SchemaRefused if there are too many schemas."""
         if len(self._given) >= SCHEMAS_MAX and (topic, part) not in self._given:
             raise SchemaRefused(f"{SCHEMAS_MAX} schemas are stored already, which is the maximum: delete one first")
         self._given[topic, part] = schema
 
     def take_away(self, topic: str, part: Part) -> bool:
-        """Delete a schema; return whether there was one."""
+        """Delete the schema of a topic's keys or values; return whether there was one."""
         return self._given.pop((topic, part), None) is not None
 
     def __iter__(self) -> Iterator[SchemaView]:
@@ -65,7 +65,7 @@ class Schemas:
 
 
 def schemas_router(schemas: Schemas) -> APIRouter:
-    """Make the routes for schemas."""
+    """Return the HTTP routes to upload, list and delete the console's schemas."""
     router = APIRouter()
 
     @router.get("/schemas")

@@ -72,7 +72,7 @@ class TopicView(BaseModel):
 
 
 def topics_router(broker: Broker) -> APIRouter:
-    """Make the routes of one broker's topics view."""
+    """Return the HTTP routes of the console's topics view of one broker."""
     router = APIRouter()
 
     @router.get("/topics")
@@ -104,7 +104,7 @@ def topics_router(broker: Broker) -> APIRouter:
 
 
 def partition_of(broker: Broker, topic: str, index: int) -> Partition | None:
-    """Return the replica on this broker, or None."""
+    """Return this broker's replica of the partition, None if it has none."""
     found = broker.services.partitions.by_name(topic)
     return None if found is None else found.partitions.get(index)
 

@@ -39,7 +39,7 @@ _AT_ONCE: Final = 500
 
 
 class Move(BaseModel):
-    """A state that a transactional id entered, and when."""
+    """A change of a transactional id's state: the state that it entered, and when."""
 
     state: str
     at_ms: int
@@ -90,7 +90,7 @@ def transactions_here(broker: Broker) -> Iterator[Transaction]:
 
 
 def transactions_router(broker: Broker) -> APIRouter:
-    """Make the routes of one broker's transactions view."""
+    """Return the HTTP routes of the console's transactions view of one broker."""
     router = APIRouter()
 
     @router.get("/transactions")

@@ -30,7 +30,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class Choices(BaseModel):
-    """Values to choose from when a fault rule is created."""
+    """Names to choose from in the console's form for a fault rule: actions, APIs and so on."""
 
     actions: list[str]
     apis: list[str]
@@ -50,14 +50,14 @@ class NodeView(BaseModel):
 
 
 class BrokerView(NodeView):
-    """The header of a broker's page."""
+    """The data in the header of the console's page of a broker."""
 
     node_id: int
     cluster_id: str
 
 
 class GatewayView(NodeView):
-    """The header of a gateway's page."""
+    """The data in the header of the console's page of a gateway."""
 
     cluster: list[str]
 

@@ -43,7 +43,7 @@ Text = Annotated[str, Field(max_length=_TEXT_MAX)]
 
 
 class WireQuery(BaseModel):
-    """Which lines to return. Text fields are shell patterns; a field that is not given matches everything."""
+    """A query that selects lines of the wire log. Text fields are shell patterns; a field that is not given matches everything."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -65,7 +65,7 @@ class WireQuery(BaseModel):
         return self.model_dump(exclude={"after", "limit"}, exclude_none=True)
 
     def as_filter(self) -> LogFilter:
-        """Return the filter. Raises FaultSyntax."""
+        """Return the filter of the wire log that these fields describe. Raises FaultSyntax for an invalid field."""
         of_requests = self.wanted
         errors, slower_than = of_requests.pop("errors"), of_requests.pop("slower_than")
         return LogFilter([make_filter(of_requests)], errors_only=errors, slower_than_ms=slower_than)
@@ -94,7 +94,7 @@ class WireLine(BaseModel):
 
 
 class WireLines(BaseModel):
-    """The newest lines that match, newest first."""
+    """The newest lines of the wire log that match a query, newest first."""
 
     lines: list[WireLine]
     last: int = Field(description="the number of the newest line, whether or not it matches")
@@ -114,7 +114,7 @@ class _Line:
 
 
 class LineRing:
-    """The newest lines, which take at most `max_bytes` together."""
+    """The newest lines of the wire log, one for each request, which take at most `max_bytes` together; the oldest are dropped."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -124,11 +124,11 @@ class LineRing:
         """The number of the newest line, also of one that was dropped."""
 
     def skip(self) -> None:
-        """Count a line that no reader wants: it gets a number, and is not stored."""
+        """Count a request whose line no reader wants: its line gets a number, and is not stored."""
         self.last += 1
 
     def add(self, exchange: Exchange) -> None:
-        """Store the line of an exchange, and drop the oldest lines while all lines together exceed `max_bytes`."""
+        """Store the line of a request and its response, and drop the oldest lines while all lines together exceed `max_bytes`."""
         self.last += 1
         subject, found = _shortened(exchange.subject), document(exchange, limits.WIRE_LOG_MESSAGE_CHARS)
         text = json.dumps({"number": self.last, **found})
@@ -138,12 +138,12 @@ class LineRing:
             self._size -= self._lines.popleft().size
 
     def clear(self) -> None:
-        """Drop all lines. The next line continues their numbering."""
+        """Drop all stored lines. The number of the next line continues the numbering."""
         self._lines.clear()
         self._size = 0
 
     def all(self) -> list[_Line]:
-        """Return the lines, oldest first."""
+        """Return the stored lines, oldest first."""
         return list(self._lines)
 
 
@@ -165,7 +165,7 @@ class WireTap:
         self._measuring = 0
 
     def __call__(self, exchange: Exchange) -> None:
-        """Keep the line of an exchange if a reader wants it."""
+        """Store the line of a request and its response if a reader's filter matches it."""
         subject, took_ns, response = exchange.subject, exchange.took_ns, exchange.response
         if not any(reader.filter.wants(subject, took_ns, errors_in(response)) for reader in self._readers.values()):
             return
@@ -207,7 +207,7 @@ class WireTap:
 
 
 def wire_router(tap: WireTap) -> APIRouter:
-    """Make the route of the wire log."""
+    """Return the HTTP route of the console's wire log view."""
     router = APIRouter()
 
     @router.get("/wire", response_model=WireLines)
@@ -237,7 +237,7 @@ def _response(lines: Iterable[_Line], last: int, since_ms: int, found: LogFilter
 
 
 def _shortened(subject: Subject) -> Subject:
-    """Return a subject with a limited number of names."""
+    """Return a request's properties with at most WIRE_LOG_NAMES transactional ids, groups and partitions each."""
     most = limits.WIRE_LOG_NAMES
     return replace(
         subject,
@@ -248,6 +248,6 @@ def _shortened(subject: Subject) -> Subject:
 
 
 def _size(subject: Subject) -> int:
-    """Return about how many bytes a subject takes."""
+    """Return about how many bytes of memory the names in a request's properties take."""
     names = [subject.client_id, *subject.transactional_ids, *subject.groups, *(topic for topic, _ in subject.partitions)]
     return sum(_NAME_BYTES + len(name) for name in names)
