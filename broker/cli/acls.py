@@ -169,7 +169,8 @@ def explain(
 
 
 def _check_question(question: Question, supers: Sequence[str]) -> None:
-    """Reject a question that no broker would ask its authorizer, because the verdict would mean nothing."""
+    """Reject a question (principal, operation and resource) that no broker would ask its authorizer, because the answer would mean nothing.
+    Raises CliError."""
     for principal in (question.principal, *supers):
         if not all(principal.partition(":")[::2]):
             raise CliError(f"{principal!r} is not a principal: use TYPE:NAME, such as User:ann", 2)

@@ -55,7 +55,7 @@ def add_admin_options(made: argparse.ArgumentParser, port: Callable[[str], int])
 
 
 def wants_admin(options: argparse.Namespace) -> bool:
-    """Return whether an option asks for an admin port."""
+    """Return whether an option of the command asks for an admin port (HTTP, for faults, clock and console)."""
     return options.admin_port is not None or options.console
 
 

@@ -34,7 +34,7 @@ def host_port(address: str) -> tuple[str, int]:
 
 
 def pairs(settings: Iterable[str]) -> dict[str, str]:
-    """Parse `name=value` arguments. Raises `CliError`."""
+    """Return the names and values of `name=value` arguments. Raises `CliError` for an argument of another form."""
     read = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

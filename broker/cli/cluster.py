@@ -59,7 +59,7 @@ def check(error_code: int, what: str, message: str | None = None) -> None:
 
 
 class AnsweredError(CliError):
-    """A response with an error code. `said` is the broker's error message; without one, the text of this exception."""
+    """An error: a response with an error code. `said` is the broker's error message; without one, the text of this exception."""
 
     def __init__(self, message: str, code: int, said: str | None = None) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class Unreachable(CliError):
 
 
 class NotServed(CliError):
-    """The broker does not support this API."""
+    """A broker does not support the API, or the version of it, that a request needs."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,7 +97,7 @@ class AdminClient:
             client.close()
 
     def any(self, request: Message) -> Any:
-        """Send a request to the first bootstrap server that can be reached."""
+        """Send a request to the first bootstrap server that can be reached; return the response."""
         refused: list[str] = []
         advice = "Start one with `ottla serve --data-dir data`, or name a running one with --bootstrap-server HOST:PORT."
         for address in self._bootstrap.split(","):
@@ -117,11 +117,13 @@ class AdminClient:
         return self.node(metadata.controller_id, request) if metadata.controller_id >= 0 else self.any(request)
 
     def every_broker(self, request: Message, min_version: int = 0) -> list[Any]:
-        """Send a request to all brokers; raises CliError if one does not support `min_version`, the first that can express the request."""
+        """Send a request to all brokers; return their responses. Raises CliError if a broker does not support `min_version`, the first
+        version that can express the request."""
         return [self.node(broker.node_id, request, min_version) for broker in self.metadata().brokers]
 
     def coordinator(self, key: str, request: Message, kind: int = GROUP, *, max_version: int | None = None) -> Any:
-        """Send a request to the coordinator of the group or transactional id `key`; wait while the cluster elects one.
+        """Send a request to the coordinator of the group or transactional id `key`, and return the response; wait while the cluster elects
+        a coordinator.
 
         `max_version` is the last version that can express the request.
         """
@@ -152,7 +154,7 @@ class AdminClient:
         return sorted(answer.topics, key=lambda topic: topic.name or "")
 
     def topic_to_write(self, name: str) -> MetadataResponseTopic:
-        """Return the topic. If it does not exist and the cluster creates topics automatically, wait until it is created."""
+        """Return the topic with this name. If it does not exist and the cluster creates topics automatically, wait until it is created."""
         for _ in range(TOPIC_TRIES):
             (topic,) = self.any(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)).topics
             if topic.error_code not in _TOPIC_COMING:
@@ -163,7 +165,8 @@ class AdminClient:
         return found
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Group the partitions by the node id of their leader."""
+        """Return the partitions by the node id of their leader, -1 for partitions without one. Raises `CliError` if a topic or partition
+        does not exist."""
         wanted = list(partitions)
         leaders = {
             TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
@@ -178,7 +181,8 @@ class AdminClient:
         return dict(sorted(led.items()))
 
     def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """Return the partitions' offsets for a timestamp in milliseconds, EARLIEST or LATEST; -1 if there is no such record."""
+        """Return each partition's offset for a timestamp in milliseconds, EARLIEST or LATEST; -1 if no record has this timestamp or a later
+        one."""
         found: dict[TopicPartition, int] = {}
         for leader, led in self.by_leader(partitions).items():
             requested = [_list_offsets(partition, timestamp) for partition in led]
@@ -189,7 +193,7 @@ class AdminClient:
         return found
 
     def node(self, node_id: int, request: Message, min_version: int = 0) -> Any:
-        """Send a request to the broker with this id."""
+        """Send a request to the broker with this id; return the response. Raises CliError if the broker does not support `min_version`."""
         for broker in self.metadata().brokers:
             if broker.node_id == node_id:
                 return self._reach(broker.host, broker.port, request, min_version)

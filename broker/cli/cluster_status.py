@@ -103,8 +103,8 @@ def status(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
 def status_of(
     described: DescribeClusterResponse, quorum_response: DescribeQuorumResponse | None, topics: Sequence[MetadataResponseTopic]
 ) -> ClusterStatus:
-    """Combine the cluster's responses. `quorum_response` is the description of its quorum, None without separate controllers. Raises
-    `CliError`."""
+    """Return the status of a cluster, made from its responses. `quorum_response` describes its quorum, None without separate controllers.
+    Raises `CliError`."""
     quorum = None
     if quorum_response is not None:
         check(quorum_response.error_code, "describing the quorum", quorum_response.error_message)

@@ -67,7 +67,7 @@ class ExtraMissing(Exception):
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command so that a `CliError` is printed as one line and sets the exit code."""
+    """Return the command wrapped so that a `CliError` is printed as one line and sets the exit code."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -82,7 +82,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def judging(function: Callable[P, None]) -> Callable[P, None]:
-    """Wrap a command whose exit code 1 is a verdict: a `CliError` ends it with `EXIT_NO_RESULT`."""
+    """Return a command, whose exit code 1 is a verdict, wrapped so that a `CliError` ends it with `EXIT_NO_RESULT` instead."""
 
     @wraps(function)
     def judged(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -24,7 +24,7 @@ RECORDS_AT_ONCE = 1_000
 
 
 class IsolationLevel(StrEnum):
-    """Whether records of open and aborted transactions are printed."""
+    """The isolation level of the consumer: whether records of open and aborted transactions are printed."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"

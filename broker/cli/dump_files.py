@@ -48,7 +48,7 @@ PARTITION_DIR = re.compile(r"(?P<topic>.+)-\d+(\.[0-9a-f]{32}-(delete|future|str
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """Bytes that violate the format. `position` counts from the start of the file."""
+    """A place in a file with bytes that violate the file's format. `position` counts from the start of the file, in bytes."""
 
     position: int
     reason: str
@@ -56,7 +56,7 @@ class Corruption:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How files are shown. With `records` there is one row for each record instead of one for each batch."""
+    """Options that determine a file's rows. With `records` there is one row for each record instead of one for each batch."""
 
     records: bool = False
 
@@ -73,7 +73,7 @@ def reader_of(path: Path) -> tuple[str, Reader] | None:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
-    """Map a file, which may be larger than memory."""
+    """Return the contents of a file, which may be larger than memory, as a memory map."""
     with path.open("rb") as source:
         if not path.stat().st_size:
             yield memoryview(b"")
@@ -94,7 +94,7 @@ def topic_of(path: Path) -> str:
 
 
 def read_log(path: Path, options: Options) -> Iterator[Row | Corruption]:
-    """Parse a segment: one row a batch, or one a record."""
+    """Yield the rows of a segment: one for each batch, or one for each record."""
     topic, end, expected = topic_of(path), 0, _base_offset(path)
     with _mapped(path) as data:
         try:
@@ -162,7 +162,7 @@ def _record_row(topic: str, header: BatchHeader, record: Record) -> Row:
 
 
 def read_index(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Parse an offset index: positions in the segment by offset."""
+    """Yield the rows of an offset index: positions in the segment by offset."""
     base = _base_offset(path)
     for position, (relative, at) in _entries(path, OFFSET_ENTRY):
         if position and relative == 0:
@@ -171,7 +171,7 @@ def read_index(path: Path, _options: Options) -> Iterator[Row | Corruption]:
 
 
 def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Parse a time index: offsets by timestamp."""
+    """Yield the rows of a time index: offsets by timestamp."""
     base, last = _base_offset(path), -1
     for position, (timestamp, relative) in _entries(path, TIME_ENTRY):
         if position and timestamp == 0 and relative == 0:
@@ -183,7 +183,7 @@ def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
 
 
 def read_txnindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Parse a transaction index: the aborted transactions that end in the segment."""
+    """Yield the rows of a transaction index: the aborted transactions that end in the segment."""
     for position, (version, producer, first, last, stable) in _entries(path, TXN_ENTRY):
         if version != 0:
             yield Corruption(position, f"entry of version {version}")
@@ -204,7 +204,7 @@ def _torn_tail(path: Path, entry: struct.Struct) -> Iterator[Corruption]:
 
 
 def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Parse a producer snapshot: the state of each producer at the offset in the file's name."""
+    """Yield the rows of a producer snapshot: the state of each producer at the offset in the file's name."""
     with _mapped(path) as data:
         yield from _snapshot_rows(data)
 
@@ -260,17 +260,17 @@ def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Cor
 
 
 def read_epochs(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Parse the leader-epoch checkpoint: the start offset of each leader epoch."""
+    """Yield the rows of the leader-epoch checkpoint: the start offset of each leader epoch."""
     yield from _read_checkpoint(path, ("epoch", "start offset"))
 
 
 def read_offset_checkpoint(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Parse a checkpoint with one offset a partition."""
+    """Yield the rows of a checkpoint file with one offset for each partition."""
     yield from _read_checkpoint(path, ("topic", "partition", "offset"))
 
 
 def read_properties(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Parse meta.properties or partition.metadata: names and values."""
+    """Yield the rows of a meta.properties or partition.metadata file: names and values."""
     text = path.read_text(errors="replace")
     try:
         found = javaproperties.loads(text)
@@ -282,7 +282,7 @@ def read_properties(path: Path, _options: Options) -> Iterator[Row | Corruption]
 
 
 def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """Parse the marker of a clean shutdown."""
+    """Yield the rows of the file that marks a clean shutdown."""
     try:
         found = json.loads(path.read_bytes() or b"{}")
     except ValueError as error:

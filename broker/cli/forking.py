@@ -1,4 +1,5 @@
-"""Forks for commands: the copy of a cluster becomes a cluster of its own, and a fork is reported in one line."""
+"""Copies data directories for commands: the copy of a whole cluster becomes a cluster of its own, and the result is reported in one
+line."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ from ottla.broker.storage.fork import ForkRefused, ForkReport, fork, node_direct
 
 
 def fork_directory(source: Path, target: Path, *, links: bool = True) -> ForkReport:
-    """Fork a data directory; see `fork`. The copy of `ottla serve --brokers` gets a new cluster id. Raises ForkRefused."""
+    """Copy a data directory to `target`, which must not exist, also while a broker uses it; return the numbers and sizes of the copied
+    files.
+
+    With `links`, closed segments are shared by hard links; pass False for a copy that Apache Kafka will use. The copy of a whole cluster
+    (`ottla serve --brokers`) gets a new cluster id, so that its nodes cannot join the original. Raises ForkRefused.
+    """
     brokers = brokers_in(source, node_directories(source))
 
     def finish(copy: Path) -> None:

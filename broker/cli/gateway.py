@@ -1,4 +1,4 @@
-"""`ottla gateway` and `ottla tap`: a gateway in front of any Kafka cluster.
+"""`ottla gateway` and `ottla tap`: a gateway (a proxy that can inject faults and log requests) in front of any Kafka cluster.
 
 They use argparse: Typer's libraries would be a third of the process's memory for as long as the gateway runs.
 """
@@ -29,7 +29,7 @@ EXIT_USAGE = 2
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of `ottla gateway`."""
+    """Return the parser of the options of `ottla gateway`."""
     made = _parser(
         "gateway",
         "Stand between programs and any Kafka cluster: clients connect to the gateway, stay there, and meet the faults that you script. "
@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def tap_parser() -> argparse.ArgumentParser:
-    """Make the parser of `ottla tap`."""
+    """Return the parser of the options of `ottla tap`."""
     made = _parser(
         "tap",
         "Show the requests of programs and their results as they pass: a gateway whose log is standard output. "

@@ -38,7 +38,7 @@ class MemberDescribed(NamedTuple):
 
 
 class GroupDescribed(NamedTuple):
-    """A group; both epochs are None for a classic group."""
+    """The description of a consumer or streams group; both epochs are None for a group of the classic protocol."""
 
     group: str
     state: str
@@ -49,12 +49,13 @@ class GroupDescribed(NamedTuple):
 
     @property
     def owners(self) -> dict[TopicPartition, MemberDescribed]:
-        """The member that each partition is assigned to."""
+        """The member that each assigned partition is assigned to."""
         return {place: member for member in self.members for place in member.assigned}
 
 
 def described(cluster: AdminClient, group: str) -> GroupDescribed:
-    """Describe a group. Raises `CliError`, which is an `AnsweredError` with GROUP_ID_NOT_FOUND if the group does not exist."""
+    """Return the description of a group of either protocol. Raises `CliError`, which is an `AnsweredError` with GROUP_ID_NOT_FOUND if the
+    group does not exist."""
     try:
         found = cluster.coordinator(group, ConsumerGroupDescribeRequest([group])).groups[0]
     except NotServed:
@@ -70,7 +71,8 @@ def described(cluster: AdminClient, group: str) -> GroupDescribed:
 
 
 def described_with_offsets(cluster: AdminClient, group: str) -> GroupDescribed:
-    """Describe a group that commits offsets: a consumer group or a streams group. Raises as `described`."""
+    """Return the description of a group that commits offsets: a consumer group or a streams group. Raises `CliError`, also if the group
+    does not exist."""
     try:
         return described(cluster, group)
     except AnsweredError as error:
@@ -109,7 +111,7 @@ def _inputs(cluster: AdminClient, topology: Topology) -> dict[str, list[TopicPar
 
 
 def _read_by(assignment: TaskAssignment, inputs: dict[str, list[TopicPartition]]) -> list[TopicPartition]:
-    """Return the partitions that the active tasks read."""
+    """Return the input partitions that the active tasks of `assignment` read; `inputs` has the partitions of each subtopology."""
     tasks = {task.subtopology_id: set(task.partitions) for task in assignment.active_tasks}
     return [place for subtopology_id, numbers in tasks.items() for place in inputs[subtopology_id] if place.partition in numbers]
 

@@ -33,7 +33,7 @@ _PREFIXES = ("OTTLA_", "KAFKA_CFG_", "KAFKA_")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of `ottla health`."""
+    """Return the parser of the options of `ottla health`."""
     made = argparse.ArgumentParser(
         prog="ottla health",
         description="Check that a broker serves: exit code 0 if it answers ApiVersions, 1 if it does not. "
@@ -62,7 +62,7 @@ def health() -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Check once; return the process's exit code."""
+    """Check once that a broker answers, and print the result; return the process's exit code."""
     options = parser().parse_args(argv)
     address, secure = (options.broker, False) if options.broker else first_listener(os.environ)
     config = options.config or os.environ.get("OTTLA_CLIENT_CONFIG")

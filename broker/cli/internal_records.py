@@ -17,7 +17,7 @@ from ottla.protocol.records.record import Record
 
 
 def text(data: bytes | None) -> Any:
-    """Return UTF-8 as text, other bytes as `{"base64": …}`."""
+    """Return UTF-8 bytes as text, other bytes as `{"base64": …}`; None stays None."""
     if data is None:
         return None
     try:
@@ -69,7 +69,7 @@ def _transaction(txn: Transaction | None) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert to JSON types; bytes (ids, assignments) become hexadecimal digits."""
+    """Convert a decoded value to JSON types; bytes (ids, assignments) become hexadecimal digits."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 
 def control_row(record: Record) -> dict[str, Any]:
-    """Describe a control record: a transaction marker, or an unknown type of a newer broker."""
+    """Return a row that describes a control record: a transaction marker, or an unknown type of a newer broker."""
     try:
         kind = control_type(record.key)
     except ProtocolError as error:

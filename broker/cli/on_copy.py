@@ -32,7 +32,8 @@ _AT_OFFSET: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})@(?P<offset
 
 @contextmanager
 def on_copy(options: argparse.Namespace) -> Iterator[None]:
-    """Fork the directory of `--on-copy-of`, and change `options` so that they serve the copy; remove a temporary copy at the end.
+    """Fork (copy) the directory of `--on-copy-of`, and change `options` so that the copy is served inside the context; remove a temporary
+    copy at the end.
 
     Raises SettingsError for options that contradict each other or the directory, StartError.
     """

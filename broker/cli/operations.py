@@ -67,7 +67,7 @@ def delete_topics(cluster: AdminClient, topics: Sequence[str]) -> Iterator[str]:
 
 
 def describe_configs(ask: Ask, kind: int, name: str, *, synonyms: bool = False) -> list[Any]:
-    """Return the settings of a resource, with inherited ones and defaults."""
+    """Return the settings of a resource of this kind (topic, broker, …), including inherited ones and defaults."""
     (result,) = ask(DescribeConfigsRequest([DescribeConfigsResource(kind, name, None)], include_synonyms=synonyms)).results
     check(result.error_code, f"settings of {name!r}", result.error_message)
     found: list[Any] = result.configs
@@ -75,7 +75,7 @@ def describe_configs(ask: Ask, kind: int, name: str, *, synonyms: bool = False) 
 
 
 def alter_configs(ask: Ask, kind: int, name: str, added: Iterable[tuple[str, str]], removed: Iterable[str]) -> None:
-    """Remove and set settings of a resource."""
+    """Remove and set settings of a resource of this kind (topic, broker, …)."""
     changes = [AlterableConfig(each, _DELETE, None) for each in removed] + [AlterableConfig(each, _SET, value) for each, value in added]
     (answer,) = ask(IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, changes)])).responses
     check(answer.error_code, f"settings of {name!r} were not changed", answer.error_message)
@@ -85,7 +85,7 @@ def alter_configs(ask: Ask, kind: int, name: str, added: Iterable[tuple[str, str
 
 
 def list_groups(cluster: AdminClient) -> list[ListedGroup]:
-    """Return the groups of all brokers, by name."""
+    """Return the groups of all brokers, sorted by name."""
     answers = cluster.every_broker(ListGroupsRequest())
     for answer in answers:
         check(answer.error_code, "groups of a broker")
@@ -108,7 +108,8 @@ def scram_credential(user: str, mechanism: str, password: str, iterations: int) 
 
 
 def alter_scram(cluster: AdminClient, user: str, removed: Iterable[str], added: Sequence[ScramCredentialUpsertion]) -> None:
-    """Remove a user's credentials for mechanisms, and store new ones. Any broker forwards the request to the controller."""
+    """Remove a user's SCRAM credentials for the mechanisms `removed`, and store the new ones `added`. Any broker forwards the request to
+    the controller."""
     deletions = [ScramCredentialDeletion(user, SCRAM_KINDS[mechanism].number) for mechanism in removed]
     for result in cluster.any(AlterUserScramCredentialsRequest(deletions, list(added))).results:
         check(result.error_code, result.user, result.error_message)

@@ -27,7 +27,7 @@ FUTURES_MAX = 10_000
 
 
 class Acks(StrEnum):
-    """The replicas that must have a record before it counts as sent."""
+    """The acknowledgement that the producer waits for: the replicas that must have a record before it counts as sent."""
 
     ALL = "all"
     LEADER = "1"
@@ -35,7 +35,7 @@ class Acks(StrEnum):
 
 
 class Compression(StrEnum):
-    """How batches are compressed."""
+    """The codec by which the producer compresses batches."""
 
     NONE = "none"
     GZIP = "gzip"

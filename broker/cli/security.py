@@ -32,7 +32,7 @@ class _Given:
 
 
 def security_in(file: Path) -> Security:
-    """Read security settings from a file. Raises `CliError`."""
+    """Return the client security settings in a properties file. Raises `CliError`."""
     try:
         with file.open(encoding="utf-8") as lines:
             return security_of(module_of("javaproperties", "reading").load(lines))

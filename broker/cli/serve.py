@@ -64,7 +64,7 @@ class KafkaReplacement:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of `ottla serve`."""
+    """Return the parser of the options of `ottla serve`."""
     made = argparse.ArgumentParser(
         prog="ottla serve",
         formatter_class=help_formatter,
@@ -451,7 +451,7 @@ def _listener_name(options: argparse.Namespace) -> str:
 
 
 def _ports_of_admin(options: argparse.Namespace) -> AdminPorts | None:
-    """Return the admin ports, or None if no option asks for one."""
+    """Return the admin ports (HTTP, for faults, clock and console) of the process; None if no option asks for one."""
     if not wants_admin(options):
         return None
     return AdminPorts(options)

@@ -31,7 +31,7 @@ class StartOffset(NamedTuple):
 
 
 def described_share_group(cluster: AdminClient, group: str) -> GroupDescribed | None:
-    """Describe a share group; None if there is none of this name. Raises `AnsweredError`."""
+    """Return the description of a share group; None if there is no share group of this name. Raises `AnsweredError`."""
     try:
         found = cluster.coordinator(group, ShareGroupDescribeRequest([group])).groups[0]
     except NotServed:

@@ -182,7 +182,8 @@ def abort(
 
 
 def _write_abort(cluster: AdminClient, found: Open) -> None:
-    """Write the abort marker. The leader accepts it with the producer's epoch and a coordinator epoch not below the last it has seen."""
+    """Write the abort marker of a hanging transaction. The leader accepts it with the producer's epoch and a coordinator epoch not below
+    the last it has seen."""
     marker = WritableTxnMarker(
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,

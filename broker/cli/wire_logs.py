@@ -35,7 +35,8 @@ class _Lines:
 
 
 def wire_log(path: str, only: Sequence[str] = (), *, as_json: bool = False, errors: bool = False, slower_than_ms: float = 0) -> WireLog:
-    """Return an observer that writes to `path`, or to standard output for "-". Raises OSError, and FaultSyntax for an invalid filter."""
+    """Return an observer that writes a line for each request to `path`, or to standard output for "-"; `only` are filters, of which one
+    must match. Raises OSError, and FaultSyntax for an invalid filter."""
     wanted = [parse_filter(text) for text in only]
     return WireLog(_Lines(path).write, wanted, as_json=as_json, errors_only=errors, slower_than_ms=slower_than_ms)
 

@@ -21,7 +21,8 @@ _MECHANISMS: Final = ",".join(("PLAIN", *_SCRAM))
 
 
 def protocols(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the security protocol of each listener, by name. A controller listener without an entry in the map is PLAINTEXT."""
+    """Return the security protocol of each listener, by listener name, from `listener.security.protocol.map`. A listener without an entry
+    there has the protocol of its own name, or PLAINTEXT if its name is no protocol."""
     mapped = {
         item.partition(":")[0].strip().upper(): item.partition(":")[2].strip().upper()
         for item in settings.get("listener.security.protocol.map", "").split(",")
@@ -101,8 +102,8 @@ def _controller(env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _logins(listener: str, mechanisms: str, own: tuple[str, str] | None, users: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield a listener's JAAS settings, one for each mechanism. `own` are this node's user and password for connections to other nodes'
-    listeners of that name; `users` may authenticate with PLAIN."""
+    """Yield a listener's JAAS settings, one for each mechanism. `own` are this node's user and password to connect to other nodes'
+    listeners of the same name; `users` may authenticate with PLAIN."""
     shown = "" if own is None else f' username="{own[0]}" password="{_quoted(own[1])}"'
     for mechanism in filter(None, (item.strip() for item in mechanisms.split(","))):
         if mechanism == "PLAIN":

@@ -60,7 +60,7 @@ class ImageStart:
 
 
 def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[str, str], *, env_flavour: Flavour) -> ImageStart:
-    """Plan the start of a container.
+    """Return the settings with which a container starts, and the warnings to print.
 
     `flavour` is the vendor whose image's script was called, or None. `env_flavour` is the vendor whose names the variables have. `mounted`
     are the settings of the mounted file; variables win over them. Raises SettingsError.
@@ -98,7 +98,7 @@ def _data_dir(flavour: Flavour | None, env_flavour: Flavour) -> str:
 
 
 def _listeners(settings: dict[str, str]) -> None:
-    """If there are no listeners, derive them from the advertised ones, bound to all addresses."""
+    """If the settings have no listeners, derive them from the advertised listeners, bound to all addresses."""
     roles = settings.get("process.roles", "")
     advertised = settings.get("advertised.listeners", "")
     if roles == "controller":
@@ -110,8 +110,8 @@ def _listeners(settings: dict[str, str]) -> None:
 
 
 def _host_name(settings: dict[str, str]) -> Iterator[str]:
-    """Translate host.name, port, advertised.host.name and advertised.port, settings from before Kafka 3.0 that third-party images still
-    accept.
+    """Translate host.name, port, advertised.host.name and advertised.port (settings from before Kafka 3.0 that third-party images still
+    accept) to listeners; yield warnings.
     """
     host, port = settings.pop("advertised.host.name", None), settings.pop("advertised.port", None)
     bound_host, bound_port = settings.pop("host.name", None), settings.pop("port", None)
@@ -136,7 +136,7 @@ def _cluster_id(env_flavour: Flavour, env: Mapping[str, str], settings: Mapping[
 
 
 def _advertised(settings: dict[str, str]) -> Iterator[str]:
-    """Replace an empty host by this machine's name, as Kafka does."""
+    """Replace the empty host of an advertised listener by this machine's name, as Kafka does; yield warnings."""
     if "://:" in (advertised := settings.get("advertised.listeners", "")):
         settings["advertised.listeners"] = advertised.replace("://:", f"://{socket.getfqdn()}:")
         yield f"advertised.listeners={advertised} has no host: advertising {socket.getfqdn()}"

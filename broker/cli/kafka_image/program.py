@@ -30,7 +30,7 @@ _USAGE: Final = "usage: ottla kafka-image run [apache|confluent|bitnami] [VARIAB
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; return the process's exit code."""
+    """Run the command `ottla kafka-image`; return the process's exit code."""
     match list(argv):
         case ["run", *rest]:
             flavour = Flavour(rest.pop(0)) if rest and rest[0] in set(Flavour) else None

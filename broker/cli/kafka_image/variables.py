@@ -160,7 +160,7 @@ def variable_of(flavour: Flavour, env: Mapping[str, str], setting: str) -> str |
 
 
 def property_of(suffix: str, flavour: Flavour) -> str:
-    """Return the setting for a variable's name without its prefix."""
+    """Return the name of the setting that a variable stands for; `suffix` is the variable's name without its prefix."""
     name = suffix.lower().replace("_", ".")
     if flavour is Flavour.BITNAMI:
         return name.replace("sasl.ssl", "sasl_ssl").replace("sasl.plaintext", "sasl_plaintext")

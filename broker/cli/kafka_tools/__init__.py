@@ -43,7 +43,7 @@ _PRINTING_NAMES: Final = frozenset(
 
 
 def named(program: str) -> str | None:
-    """Return the tool that a link to `ottla` is named after, or None."""
+    """Return the name of the Kafka tool if `program`, a link to `ottla`, is named after one, else None."""
     name = Path(program).name.removesuffix(".sh")
     return name if name in TOOLS else None
 

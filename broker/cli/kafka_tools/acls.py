@@ -30,7 +30,7 @@ _CONSUMES: Final = {Resource.TOPIC: (Operation.READ, Operation.DESCRIBE), Resour
 
 
 class Named(NamedTuple):
-    """A resource, or a filter for resources; `name` is None for all names."""
+    """A resource, or a filter for resources; `name` is None if the filter matches all names."""
 
     kind: Resource
     name: str | None
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-acls`."""
     made = ToolParser("kafka-acls", "This tool helps to manage acls on kafka.")
     made.cluster_options()
     for name in ("--add", "--remove", "--list", "--cluster", "--producer", "--consumer", "--idempotent", "--force"):
@@ -68,7 +68,7 @@ def parser() -> ToolParser:
 
 @guarded("Error while executing ACL command: ")
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-acls` with the arguments `argv`; return its exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, "add", "remove", "list")
@@ -102,7 +102,7 @@ def _resources(options: argparse.Namespace) -> list[Named]:
 
 
 def _wanted(options: argparse.Namespace) -> dict[Named, list[Entry]]:
-    """Return the entries of each resource; an empty list stands for all its entries."""
+    """Return the entries that the options name, by resource; an empty list stands for all entries of the resource."""
     found: dict[Named, list[Entry]] = {}
     for shorthand, operations_of in ((options.producer, _PRODUCES), (options.consumer, _CONSUMES)):
         for named in _resources(options) if shorthand else ():

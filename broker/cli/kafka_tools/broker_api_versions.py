@@ -11,7 +11,7 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-broker-api-versions`."""
     made = ToolParser("kafka-broker-api-versions", "This tool helps to retrieve broker version information.")
     made.cluster_options()
     return made
@@ -19,7 +19,7 @@ def parser() -> ToolParser:
 
 @guarded("")
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-broker-api-versions` with the arguments `argv`; return its exit code."""
     options = parser().read(argv)
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
     with cluster_of(options) as cluster:

@@ -43,7 +43,7 @@ Entities = list[tuple[str, str | None]]
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-configs`."""
     made = ToolParser("kafka-configs", "This tool helps to manipulate and describe entity config.")
     made.cluster_options()
     for name in ("--alter", "--describe", "--all"):
@@ -64,7 +64,7 @@ def parser() -> ToolParser:
 
 @guarded("", aside=True)
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-configs` with the arguments `argv`; return its exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, "alter", "describe")
@@ -113,8 +113,8 @@ def _alter(cluster: AdminClient, entities: Entities, options: argparse.Namespace
 
 
 def _of_broker(cluster: AdminClient, kind: str, name: str) -> Ask:
-    """Return the function that sends requests about the entity: to the named broker, which alone can describe and change its own settings
-    and loggers; about all else, to any broker. Raises CliError for a broker id that is no number."""
+    """Return the function that sends requests about the entity `name`. If it is a broker, the requests go to that broker, which alone can
+    describe and change its own settings and loggers; otherwise to any broker. Raises CliError for a broker id that is no number."""
     if kind in {"brokers", "broker-loggers"} and name:
         if not name.isdecimal():
             raise CliError(f"The entity name for {kind} must be a valid integer broker id, but it is: {name}")
@@ -158,7 +158,7 @@ def _names(cluster: AdminClient, kind: str) -> list[str]:
 
 
 def _configured(cluster: AdminClient, kind: str) -> set[str]:
-    """Return the resources that have dynamic settings."""
+    """Return the names of the resources of this kind that have dynamic settings."""
     answer = cluster.any(ListConfigResourcesRequest([_RESOURCES[kind][0]]))
     check(answer.error_code, "The broker rejected the request")
     return {each.resource_name for each in answer.config_resources}

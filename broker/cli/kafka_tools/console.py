@@ -29,10 +29,11 @@ def client_properties(options: argparse.Namespace) -> dict[str, str]:
 
 
 def arguments(found: dict[str, str], known: dict[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments for aiokafka's clients. `known` has a converter for each supported property; others are ignored."""
+    """Return keyword arguments for aiokafka's clients: security settings, and the properties in `found` that `known` has a converter for.
+    Other properties are ignored."""
     return for_aiokafka() | dict(read(found[name]) for name, read in known.items() if name in found)
 
 
 def is_true(text: str) -> bool:
-    """Parse a boolean as Java does."""
+    """Return whether a property's text is true, as Java parses a boolean."""
     return text.strip().lower() == "true"

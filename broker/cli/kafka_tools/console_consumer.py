@@ -31,7 +31,7 @@ _TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-console-consumer`."""
     made = ToolParser("kafka-console-consumer", "This tool helps to read data from Kafka topics and outputs it to standard output.")
     made.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]")
     made.add_argument("--topic")
@@ -53,7 +53,7 @@ def parser() -> ToolParser:
 
 @guarded("Error: ", aside=True)
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-console-consumer` with the arguments `argv`; return its exit code."""
     read = parser()
     options = read.read(argv)
     if (options.topic is None) == (options.include is None):

@@ -33,7 +33,7 @@ _FUTURES_MAX: Final = 10_000
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-console-producer`."""
     made = ToolParser("kafka-console-producer", "This tool helps to read data from standard input and publish it to Kafka.")
     made.add_argument("--bootstrap-server", "--broker-list", metavar="HOST:PORT[,…]")
     made.add_argument("--topic")
@@ -49,7 +49,7 @@ def parser() -> ToolParser:
 
 @guarded("Error: ", aside=True)
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-console-producer` with the arguments `argv`; return its exit code."""
     read = parser()
     options = read.read(argv)
     if not options.topic:
@@ -80,7 +80,8 @@ class LineReader:
         self._of_key = properties.get("headers.key.separator", ":")
 
     def record(self, line: str, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Return key, value and headers of the line."""
+        """Return the key, value and headers in the line, which has this number in the input. Raises `CliError` without a required
+        separator."""
         headers, line = self._cut(line, number, self._delimiter, "headers delimiter") if self._has_headers else (None, line)
         key, value = self._cut(line, number, self._separator, "key separator") if self._has_key else (None, line)
         shown = [] if headers is None or headers == self._null else [self._header(pair, number) for pair in headers.split(self._between)]

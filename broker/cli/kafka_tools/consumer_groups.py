@@ -31,7 +31,7 @@ _ONLY_OF: Final = {"members": ("describe",), "offsets": ("describe",), "verbose"
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-consumer-groups`."""
     made = ToolParser("kafka-consumer-groups", "This tool helps to list, describe, reset and delete consumer groups.")
     made.cluster_options()
     for action in _ACTIONS:
@@ -49,7 +49,7 @@ def parser() -> ToolParser:
 
 @guarded("\nError: Executing consumer group command failed due to ", code=0)
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-consumer-groups` with the arguments `argv`; return its exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, *_ACTIONS)
@@ -156,7 +156,8 @@ def _describe(cluster: AdminClient, groups: Sequence[str], options: argparse.Nam
 
 
 def _print_offsets(cluster: AdminClient, group: GroupDescribed, *, verbose: bool) -> None:
-    """Print members by number of partitions in descending order, then committed partitions without a member."""
+    """Print the offsets of the group's partitions: first by member, the member with the most partitions first, then committed partitions
+    without a member."""
     committed, owners = committed_positions(cluster, group.group), group.owners
     ends = cluster.offsets(places, LATEST) if (places := {*committed, *owners}) else {}
     head = ("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
@@ -204,7 +205,7 @@ def _or_dash(value: int | None) -> int | str:
 
 
 def _places(assigned: Sequence[Any]) -> str:
-    """Format as `orders:0,1;payments:3`."""
+    """Format assigned partitions by topic, as in `orders:0,1;payments:3`; `-` if there are none."""
     topics = sorted({place.topic for place in assigned})
     by_topic = {topic: sorted(place.partition for place in assigned if place.topic == topic) for topic in topics}
     return ";".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in by_topic.items()) or "-"

@@ -14,7 +14,7 @@ _TIMES: Final = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": -3}
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-get-offsets`."""
     made = ToolParser("kafka-get-offsets", "An interactive shell for getting topic-partition offsets.")
     made.cluster_options()
     made.add_argument("--topic", help="a regular expression for topics; default: all")
@@ -26,7 +26,7 @@ def parser() -> ToolParser:
 
 @guarded("Error occurred: ", aside=True)
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-get-offsets` with the arguments `argv`; return its exit code."""
     options = parser().read(argv)
     try:
         timestamp = _TIMES[options.time] if options.time in _TIMES else int(options.time)

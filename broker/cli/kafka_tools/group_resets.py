@@ -35,7 +35,7 @@ _WHOLE_GROUP: Final = frozenset(
 
 
 def add_options(made: ToolParser) -> None:
-    """Add the options for the new offsets and the output."""
+    """Add the options of an offset reset to the parser: those for the new offsets and the output."""
     for name in ("--dry-run", "--execute", "--export", "--to-earliest", "--to-latest", "--to-current"):
         made.flag(name)
     made.add_argument("--to-offset", type=int)
@@ -46,7 +46,7 @@ def add_options(made: ToolParser) -> None:
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Check combinations of options. Raises `Misused`."""
+    """Check the combination of options of an offset reset. Raises `Misused`."""
     if options.dry_run and options.execute:
         raise Misused("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     given = [name for name in _SCENARIOS if getattr(options, name.replace("-", "_")) not in {None, False}]
@@ -142,7 +142,8 @@ def _ago_ms(duration: str) -> int:
 
 
 def _plan(file: Path, groups: Sequence[str]) -> dict[str, Offsets]:
-    """Read a file that --export printed. Rows without a group name apply to the only element of `groups`. Raises CliError."""
+    """Return the offsets, by group, in a file that --export printed. Rows without a group name apply to the only element of `groups`.
+    Raises CliError."""
     plan: dict[str, Offsets] = {}
     try:
         with file.open(encoding="utf-8", newline="") as lines:
@@ -157,7 +158,7 @@ def _plan(file: Path, groups: Sequence[str]) -> dict[str, Offsets]:
 
 
 def _within(cluster: AdminClient, wanted: Offsets) -> Offsets:
-    """Move offsets into the range of the log, with a warning for each that changes."""
+    """Return the wanted offsets, moved into the range of the log where necessary; print a warning for each that changes."""
     starts, ends = cluster.offsets(wanted, EARLIEST), cluster.offsets(wanted, LATEST)
     found = {}
     for place, offset in wanted.items():

@@ -30,7 +30,8 @@ def words(code: int) -> str:
 
 
 def exception(code: int, message: str | None = None) -> str:
-    """Return the exception class and message; for codes outside the table, the message or the code's name."""
+    """Return the Java exception class of an error code with `message`, by default Kafka's own. For codes outside the table return only the
+    message, or the code's name."""
     if code not in _ERRORS:
         return message or name_of(code)
     return f"org.apache.kafka.common.errors.{_ERRORS[code][0]}: {message or words(code)}"

@@ -60,7 +60,7 @@ class ToolParser(argparse.ArgumentParser):
         return options
 
     def one_of(self, options: argparse.Namespace, *actions: str) -> str:
-        """Return the one requested action. Raises SystemExit if there are none or several."""
+        """Return the one of the options `actions` that was given. Raises SystemExit if there are none or several."""
         given = [name for name in actions if getattr(options, name.replace("-", "_"))]
         if len(given) != 1:
             self.error(f"Command must include exactly one action: {', '.join(f'--{name}' for name in actions)}")
@@ -68,7 +68,8 @@ class ToolParser(argparse.ArgumentParser):
 
 
 def cluster_of(options: argparse.Namespace) -> AdminClient:
-    """Connect to the cluster; wait until a broker answers. Raises `CliError` after default.api.timeout.ms, a minute by default."""
+    """Return a client that is connected to the cluster; wait until a broker answers. Raises `CliError` after default.api.timeout.ms, a
+    minute by default."""
     patience_ms = float(read_config(options).get("default.api.timeout.ms", _PATIENCE_MS))
     deadline = time.monotonic() + patience_ms / 1000
     was_printed = False
@@ -88,7 +89,7 @@ def cluster_of(options: argparse.Namespace) -> AdminClient:
 
 
 def read_config(options: argparse.Namespace) -> dict[str, str]:
-    """Read the file of --command-config, and use its security settings for all connections. Raises `CliError`."""
+    """Return the properties in the file of --command-config, and use its security settings for all connections. Raises `CliError`."""
     if options.command_config is None:
         use_properties({})
         return {}
@@ -129,7 +130,7 @@ def error_line(text: str) -> None:
 
 
 def comma_list(text: str) -> list[tuple[str, str]]:
-    """Parse `k1=v1,k2=[v2,v3]` to pairs; commas inside brackets do not separate. Raises `CliError`."""
+    """Return the pairs in a text such as `k1=v1,k2=[v2,v3]`; commas inside brackets do not separate. Raises `CliError`."""
     items, depth, current = list[str](), 0, ""
     for letter in text:
         depth += (letter == "[") - (letter == "]")

@@ -22,7 +22,7 @@ Entities = Sequence[tuple[str, str | None]]
 
 
 def alter_quotas(cluster: AdminClient, entities: Entities, added: Sequence[tuple[str, str]], removed: Sequence[str]) -> None:
-    """Set and remove quotas of one entity. Raises `CliError`."""
+    """Set and remove quotas of one entity (a user, client id or address, or a combination). Raises `CliError`."""
     operations = [OpData(name, 0.0, True) for name in removed]
     for name, text in added:
         try:

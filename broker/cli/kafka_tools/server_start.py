@@ -16,7 +16,7 @@ from ottla.broker.core.settings_load import SettingsError, read_properties
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-server-start`."""
     made = ToolParser("kafka-server-start", "Start a broker with the settings of a file.")
     made.add_argument("file", type=Path, metavar="server.properties")
     made.listed("--override", about="NAME=VALUE, which overrides the file")
@@ -24,7 +24,7 @@ def parser() -> ToolParser:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-server-start` with the arguments `argv`; return its exit code."""
     options = parser().read(argv)
     try:
         settings, more = read_properties(options.file), options_of(os.environ)

@@ -19,7 +19,7 @@ from ottla.broker.storage.partition_metadata import encode_uuid
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-storage`."""
     made = ToolParser("kafka-storage", "The Kafka storage tool.")
     commands = made.add_subparsers(dest="command", required=True)
     commands.add_parser("random-uuid")
@@ -39,7 +39,7 @@ def parser() -> ToolParser:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-storage` with the arguments `argv`; return its exit code."""
     options = parser().parse_args(argv)
     if options.command == "random-uuid":
         print(encode_uuid(random_id(os.urandom)))

@@ -35,7 +35,7 @@ _REPORTS: Final = ("under_replicated_partitions", "unavailable_partitions", "und
 
 
 def parser() -> ToolParser:
-    """Make the option parser."""
+    """Return the parser of the options of `kafka-topics`."""
     made = ToolParser("kafka-topics", "This tool helps to create, delete, describe, or change a topic.")
     made.cluster_options()
     for action in ("list", "create", "delete", "alter", "describe"):
@@ -54,7 +54,7 @@ def parser() -> ToolParser:
 
 @guarded("Error while executing topic command : ")
 def main(argv: Sequence[str]) -> int:
-    """Run the tool; return its exit code."""
+    """Run `kafka-topics` with the arguments `argv`; return its exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, "list", "describe", "create", "alter", "delete")
