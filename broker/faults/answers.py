@@ -58,7 +58,7 @@ _ELEMENTS: Final[Mapping[ApiKey, tuple[str, Callable[[Any], Iterable[dict[str, o
 
 
 def refusal(api_key: int, request: Any, error: ErrorCode) -> Any:
-    """Return a response that contains `error` for everything in `request`."""
+    """Return an error response to `request`, in which everything that the request names has the error `error`."""
     response = response_class(api_key)()
     _mirror(request, response, error)
     if api_key in _ELEMENTS:
@@ -132,7 +132,7 @@ def corrupted(records: Buffer) -> Buffer:
 
 
 def _first_batch_end(records: Buffer) -> int:
-    """Return the position after the first batch, or 0 if it has no records or is incomplete."""
+    """Return the position after the first batch in `records`, 0 if that batch has no records or is incomplete."""
     if len(records) <= HEADER_BYTES:
         return 0
     end = LOG_OVERHEAD + int.from_bytes(records[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big")

@@ -62,8 +62,8 @@ class Exchange:
 
 
 class Faults:
-    """The rules of one broker or gateway, in order of evaluation. A `crash` rule calls `on_crash`, which by default kills the process.
-    `refused` are actions that cannot be carried out, with the reason.
+    """The fault rules of one broker or gateway, in order of evaluation. A `crash` rule calls `on_crash`, which by default kills the
+    process. `refused` are actions that cannot be carried out, with the reason.
     """
 
     def __init__(
@@ -108,27 +108,28 @@ class Faults:
         return rule
 
     def remove(self, name: str) -> None:
-        """Unload a rule and release what it holds. Raises KeyError."""
+        """Unload a rule by its name, and release the requests, responses and coordinator steps that it holds. Raises KeyError."""
         rule = self.get(name)
         self.rules.remove(rule)
         self.release(name)
         self._changed()
 
     def reset(self) -> None:
-        """Unload all rules and release everything."""
+        """Unload all rules, and release all requests, responses and coordinator steps that they hold."""
         self.rules.clear()
         self.release()
         self._changed()
 
     def get(self, name: str) -> FaultRule:
-        """Return a rule by its name. Raises KeyError."""
+        """Return the loaded rule with this name. Raises KeyError."""
         for rule in self.rules:
             if rule.name == name:
                 return rule
         raise KeyError(f"there is no fault {name!r}; loaded: {', '.join(each.name for each in self.rules) or 'none'}")
 
     def release(self, name: str | None = None) -> int:
-        """Release what the rule `name` holds (everything, without a name), in order of arrival; return the number of released items."""
+        """Release the requests, responses and coordinator steps that the rule `name` holds (without a name, that any rule holds), in order
+        of arrival; return their number."""
         freed = [held for held in self.held if name is None or held.rule.name == name]
         self.held = [held for held in self.held if held not in freed]
         self._changed()
@@ -141,18 +142,18 @@ class Faults:
         return len(freed)
 
     def drop_held(self) -> None:
-        """Discard what is held without releasing it, because its broker has ended."""
+        """Discard all held requests, responses and coordinator steps without releasing them, because their broker has ended."""
         self.held.clear()
         self.waiting.clear()
         self._changed()
 
     def drop_waiting(self) -> None:
-        """Cancel the futures of held requests, because the broker stops."""
+        """Cancel the futures that held requests wait for, because the broker stops."""
         for future in list(self.waiting):
             future.cancel()
 
     def observe(self, observer: Callable[[Exchange], object]) -> None:
-        """Call `observer` for every request from now on."""
+        """Call `observer` with every request and its result from now on."""
         self.observers.append(observer)
         self._changed()
 
@@ -162,32 +163,33 @@ class Faults:
         self._changed()
 
     def unconsumed(self) -> list[FaultRule]:
-        """Return the rules that have not used up their hits."""
+        """Return the rules that took effect less often than their `times` says, or never if they have no `times`."""
         return [rule for rule in self.rules if not rule.consumed]
 
     def assert_consumed(self) -> None:
-        """Raise AssertionError with the rules that were hit less often than they demand."""
+        """Raise AssertionError, which names the rules, if a rule took effect less often than its `times` says, or never if it has no
+        `times`."""
         left = self.unconsumed()
         if left:
             raise AssertionError(f"faults that were not consumed: {'; '.join(map(str, left))}")
 
     def report(self) -> list[str]:
-        """Return one line for each rule with its counters."""
+        """Return one line for each loaded rule, with the counts of matching requests and of hits."""
         return [str(rule) for rule in self.rules]
 
     # --- the broker asks ------------------------------------------------------------------------------------------------------
 
     def concern_api(self, api: int) -> bool:
-        """Return whether a rule can hit requests of this API, or an observer sees them. Nothing is counted."""
+        """Return whether a rule can take effect on requests of this API, or an observer sees them. Nothing is counted."""
         return bool(self.observers) or any(rule.may_hit_api(api) for rule in self.rules)
 
     def concern(self, subject: Subject) -> bool:
-        """Return whether a rule can hit this request or its answer, or an observer sees them. Nothing is counted."""
+        """Return whether a rule can take effect on this request or its response, or an observer sees them. Nothing is counted."""
         return bool(self.observers) or any(rule.matches(subject) or rule.may_hit_answer(subject) for rule in self.rules)
 
     def met_by(self, subject: Subject) -> list[FaultRule]:
-        """Return the rules that hit this request, and count the hits. Of rules that exclude each other, only the first is hit, so that a
-        rule's hits are the faults that really happened.
+        """Return the rules that take effect on this request, and count it for each. Of rules that exclude each other, only the first is
+        returned, so that a rule's hits are the faults that really happened.
         """
         spared = subject.client_id in self.spared
         hit: list[FaultRule] = []
@@ -202,16 +204,17 @@ class Faults:
         return hit
 
     def candidates(self, subject: Subject) -> list[FaultRule]:
-        """Return the rules that may hit the answer to this request."""
+        """Return the rules that may change the response to this request, provided that it contains what they change."""
         spared = subject.client_id in self.spared
         return [rule for rule in self.rules if rule.may_hit_answer(subject) and not (spared and rule.client_id is None)]
 
     def refuses_connection(self) -> bool:
-        """Return whether a new connection is to be closed at once."""
+        """Return whether a `refuse-connection` rule closes the new connection at once; count the connection for every such rule."""
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.REFUSE_CONNECTION])  # noqa: C419 # every rule counts it
 
     def stops_at(self, step: str, transactional_id: str, go_on: Continue, topic: str | None = None, partition: int | None = None) -> bool:
-        """Return whether the transaction coordinator stops at `step`; `go_on` is called on release, and never after a crash."""
+        """Return whether a rule stops the transaction coordinator at `step` (holds the step, or crashes the broker); `go_on` is called on
+        release, and never after a crash."""
         key = (step, transactional_id, topic, partition)
         if key in self._passing:
             return False
@@ -232,12 +235,13 @@ class Faults:
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.DISK_FULL and rule.wants(topic, partition)])  # noqa: C419 # as above
 
     def hold(self, rule: FaultRule, what: str, go_on: Continue, key: tuple[object, ...] = ()) -> None:
-        """Hold an item; `go_on` is called by `release`."""
+        """Hold a request, a response or a coordinator step, described by `what`, until `release` calls `go_on`. `key` identifies a
+        coordinator step."""
         self.held.append(Held(rule, what, go_on, key))
         self._changed()
 
     def notify_observers(self, exchange: Exchange) -> None:
-        """Pass an exchange to all observers."""
+        """Pass a request and its result to all observers."""
         for observer in self.observers:
             observer(exchange)
 

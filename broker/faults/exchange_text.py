@@ -1,4 +1,4 @@
-"""Describes an exchange for people: the names in its request, and the errors in its response."""
+"""Describes a request and its result for people: the names in the request, and the errors in the response."""
 
 from __future__ import annotations
 

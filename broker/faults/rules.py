@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FaultSyntax(ValueError):
-    """A rule that cannot be parsed; the message says what is expected."""
+    """A fault rule that cannot be parsed; the message says what is expected."""
 
 
 class FaultAction(Enum):
@@ -126,7 +126,8 @@ NEEDS_A_BROKER: Final[Mapping[FaultAction, str]] = {
 
 @dataclass(slots=True)
 class FaultRule:
-    """One rule. Text fields are shell patterns (`orders-*`); an omitted field matches everything.
+    """One fault rule: an action, and which requests it applies to. Text fields are shell patterns (`orders-*`); an omitted field matches
+    everything.
 
     The first `after` matches are left alone; of the others a fraction `share` (0 to 1, drawn with `seed`) is hit, at most `times` of them.
     `name` identifies the rule for `release` and on the command line.
@@ -177,16 +178,17 @@ class FaultRule:
 
     @property
     def spent(self) -> bool:
-        """Whether the rule has used up its hits."""
+        """Whether the rule has taken effect `times` times, and so has no further effect; False without `times`."""
         return self.times is not None and self.hits >= self.times
 
     @property
     def consumed(self) -> bool:
-        """Whether the rule was hit as often as demanded: `times` times, or at least once if `times` is not given."""
+        """Whether the rule has taken effect as often as demanded: `times` times, or at least once if `times` is not given."""
         return self.hits >= (1 if self.times is None else self.times)
 
     def hits_request(self, subject: Subject, *, may_hit: bool = True) -> bool:
-        """Return whether this request is hit, and count it. `may_hit` is False if an earlier rule excludes this one."""
+        """Return whether the rule takes effect on this request, and count the request if the rule matches it. `may_hit` is False if an
+        earlier rule excludes this one."""
         if self.action in OF_ANSWERS or not self.matches(subject):
             return False
         return self.draw(may_hit=may_hit)
@@ -207,13 +209,13 @@ class FaultRule:
         return self._matches(subject) and self._names_wanted(subject)
 
     def may_hit_api(self, api: int) -> bool:
-        """Return whether the rule can hit a request of this API, or its answer."""
+        """Return whether the rule can take effect on a request of this API, or on the response to it."""
         if self.action in NOT_OF_REQUESTS or (self.api is not None and self.api != api):
             return False
         return api in OF_ANSWERS.get(self.action, (api,))
 
     def keep(self, key: AnswerKey, at_ms: int, answer: Any) -> None:
-        """Store a response and its time, to be sent again later; at most the newest `_ANSWERS_KEPT` are stored."""
+        """Store a response and its time, so that the rule can send it again later; at most the newest `_ANSWERS_KEPT` are stored."""
         self.kept.pop(key, None)
         if len(self.kept) >= _ANSWERS_KEPT:
             del self.kept[next(iter(self.kept))]
@@ -235,7 +237,7 @@ class FaultRule:
 
     @property
     def of_partitions(self) -> bool:
-        """Whether the rule applies only to some topics or partitions."""
+        """Whether the rule has a topic or partition field, and so applies only to some topics or partitions."""
         return self.topic is not None or self.partition is not None
 
     def wants_group(self, group: str | None) -> bool:
@@ -245,13 +247,13 @@ class FaultRule:
         return group is None or _any(self.group, {group})
 
     def wants(self, topic: str | None, partition: int | None) -> bool:
-        """Return whether the rule applies to this topic and partition."""
+        """Return whether the rule's fields match this topic and partition."""
         if self.topic is not None and (topic is None or not fnmatchcase(topic, self.topic)):
             return False
         return self.partition is None or partition is None or self.partition == partition
 
     def hits_step(self, step: str, transactional_id: str, topic: str | None, partition: int | None) -> bool:
-        """Return whether the coordinator stops at this step, and count it."""
+        """Return whether the rule takes effect at this step of the transaction coordinator, and count the step if the rule matches it."""
         return (
             self.action in AT_STEPS
             and self.step == step
@@ -261,7 +263,8 @@ class FaultRule:
         )
 
     def draw(self, *, may_hit: bool = True) -> bool:
-        """Count a match; return whether it is hit, according to `after`, `share` and `times`."""
+        """Count a request (or connection, step, write) that the rule matches; return whether the rule takes effect on it, according to
+        `after`, `share` and `times`. `may_hit` is False if an earlier rule excludes this one."""
         with self._counting:
             if self.spent:
                 return False
@@ -272,7 +275,7 @@ class FaultRule:
             return True
 
     def to_json(self) -> dict[str, Any]:
-        """Return the given fields, and the counters."""
+        """Return the fields that were given for the rule, and its counters, as JSON values."""
         shown: dict[str, Any] = {"action": self.action.value}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -292,7 +295,7 @@ _NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed"
 
 
 def parse_rule(text: str) -> FaultRule:
-    """Parse a rule from `action:name=value,…`. Raises FaultSyntax."""
+    """Parse a fault rule from text of the form `action:name=value,…`. Raises FaultSyntax."""
     action, _, rest = text.partition(":")
     return make_rule({"action": action, **dict(part.partition("=")[::2] for part in rest.split(",") if part)})
 
@@ -314,7 +317,7 @@ def make_filter(given: Mapping[str, Any]) -> Callable[[Subject], bool]:
 
 
 def make_rule(given: Mapping[str, Any]) -> FaultRule:
-    """Make a rule from a mapping of field names to JSON values or text. Raises FaultSyntax."""
+    """Make a fault rule from its fields, by name; values are JSON values or text. Raises FaultSyntax."""
     values = {name.replace("-", "_"): value for name, value in given.items()}
     action = str(values.pop("action", ""))
     try:

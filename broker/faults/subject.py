@@ -65,7 +65,7 @@ def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, t
 
 
 def topic_of(struct: Any, topic_name: TopicName) -> str | None:
-    """Return the topic that an element of a topic list names."""
+    """Return the name of the topic that an element of a topic list names; None for an unknown topic id."""
     for name in TOPIC_NAMES:
         value = getattr(struct, name, None)
         if isinstance(value, str) and value:
@@ -84,7 +84,7 @@ def partition_of(struct: Any) -> int | None:
 
 
 def is_topic_list(name: str) -> bool:
-    """Return whether a field of this name lists topics."""
+    """Return whether a message's field of this name lists topics."""
     return name in _TOPIC_LISTS
 
 

@@ -41,8 +41,8 @@ _EXACT: Final = 2**53
 
 
 class LogFilter:
-    """Decides which exchanges a log contains: those that match one of the filters `wanted` (without filters, all). `errors_only` omits
-    exchanges without errors, `slower_than_ms` those that took less time.
+    """Decides which requests a log contains: those that match one of the filters `wanted` (without filters, all). `errors_only` omits
+    requests without an error in the response, `slower_than_ms` those that took less time.
     """
 
     def __init__(self, wanted: Iterable[Callable[[Subject], bool]] = (), *, errors_only: bool = False, slower_than_ms: float = 0) -> None:
@@ -51,7 +51,7 @@ class LogFilter:
         self._slower_than_ns = slower_than_ms * 1_000_000
 
     def wants(self, subject: Subject, took_ns: int, errors: Iterable[str]) -> bool:
-        """Return whether the log has an exchange with this subject, time and errors."""
+        """Return whether the log contains a request with these properties, time taken and errors."""
         if self._wanted and not any(matches(subject) for matches in self._wanted):
             return False
         return took_ns >= self._slower_than_ns and (not self._errors_only or next(iter(errors), None) is not None)
@@ -86,7 +86,7 @@ class WireLog:
         """Created for the first long message. The interpreter waits for it at its end, so no line is lost."""
 
     def __call__(self, exchange: Exchange) -> None:
-        """Write the line of an exchange, if it is wanted."""
+        """Write the line of a request and its result, if the filter matches them."""
         if not self._filter.wants(exchange.subject, exchange.took_ns, errors_in(exchange.response)):
             return
         if not self._takes_long(exchange):
@@ -105,7 +105,8 @@ class WireLog:
         return (measures or self._as_json) and exchange.response is not None and is_long(exchange.response)
 
     def _takes(self, exchange: Exchange) -> bool:
-        """Return whether the thread will make the line of this exchange; if so, count the exchange as waiting. False if too many wait."""
+        """Return whether the writing thread will make the line of this exchange; if so, count the exchange as waiting. False if too many
+        wait."""
         waiting, more = self._taken_bytes - self._written_bytes, _bytes(exchange)
         if (waiting and waiting + more > limits.WIRE_LOG_WAITING_BYTES) or not self._waiting_slots.acquire(blocking=False):
             return False
@@ -128,7 +129,7 @@ class WireLog:
 
 
 def line(exchange: Exchange) -> str:
-    """Return an exchange as one line: time, client, connection, API and version, subject, bytes, time taken, errors, faults."""
+    """Return a request and its result as one line: time, client, connection, API and version, names, bytes, time taken, errors, faults."""
     subject = exchange.subject
     errors = ", ".join(_errors(exchange)[:PLACES_MAX])
     fields = [
@@ -147,7 +148,7 @@ def line(exchange: Exchange) -> str:
 
 
 def document(exchange: Exchange, chars: int | None = None) -> dict[str, Any]:
-    """Return an exchange as a JSON document with all decoded fields.
+    """Return a request and its result as a JSON document with all decoded fields.
 
     With `chars`, lists and texts are cut, so that each message has about that many characters, and integers above 2^53, which JavaScript
     would round, are texts.
@@ -173,7 +174,8 @@ def document(exchange: Exchange, chars: int | None = None) -> dict[str, Any]:
 
 
 def measured(exchange: Exchange) -> Exchange:
-    """Return an exchange with the size of its response. Takes milliseconds for a response with very many elements."""
+    """Return the exchange (a request and its result) with the size of its response. Takes milliseconds for a response with very many
+    elements."""
     return replace(exchange, response_bytes=_response_bytes(exchange))
 
 
@@ -183,7 +185,7 @@ def plain(message: Any, chars: int | None = None) -> Any:
 
 
 class _CharBudget:
-    """The number of characters of a message that may still be written: initially about `chars`, no limit for None."""
+    """The number of characters that may still be written of one message of the wire log: initially about `chars`, no limit for None."""
 
     def __init__(self, chars: int | None) -> None:
         self._is_limited = chars is not None
@@ -191,15 +193,16 @@ class _CharBudget:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether no characters are left, so that further elements of lists are omitted."""
+        """Whether no characters are left for this message, so that further elements of lists are omitted."""
         return self._left <= 0
 
     def take(self, chars: int) -> None:
-        """Count characters that are written."""
+        """Subtract the length of a text that is written from the remaining characters."""
         self._left -= chars
 
     def shown(self, value: Any) -> Any:
-        """Return a value as it is written, and count its characters. A text is cut if it exceeds the remaining characters."""
+        """Return a field's value as it is written to the log, and count its characters. A text is cut if it exceeds the remaining
+        characters."""
         if isinstance(value, str):
             left = max(0, self._left)
             self.take(len(value))
