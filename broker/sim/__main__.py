@@ -59,7 +59,8 @@ def main() -> int:
 
 
 def mutations(first: int, seeds: int) -> int:
-    """Run with each rule broken on purpose; return the exit code, 1 if a broken rule was not detected within `seeds` seeds."""
+    """Run the simulation with each rule of `MUTATIONS` broken on purpose, one at a time, and print the results; return the exit code, 1 if
+    a broken rule was not detected within `seeds` seeds."""
     missed = 0
     for mutation in MUTATIONS:
         began = time.monotonic()

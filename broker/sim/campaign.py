@@ -16,7 +16,7 @@ AT_ONCE: Final = 8
 
 
 def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
-    """Yield the outcome of each seed, in the order of the seeds."""
+    """Simulate each seed, in `jobs` processes, and yield the outcomes in the order of the seeds."""
     if jobs <= 1:
         yield from map(of_seed, seeds)
         return
@@ -25,13 +25,13 @@ def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
 
 
 def of_seed(seed: int) -> Outcome:
-    """Simulate one seed."""
+    """Simulate the run that the seed determines, and return its outcome."""
     return simulate(Plan.of(seed))
 
 
 def shrunk(failed: Outcome, simulated: Callable[[Plan], Outcome] = simulate) -> Outcome:
-    """Reduce a failing run to as few faults as possible within `SHRINK_RUNS_MAX` runs: leave out halves of the faults first, then smaller
-    parts (delta debugging)."""
+    """Return a failing run with as few faults as can be found within `SHRINK_RUNS_MAX` runs: leave out halves of the faults first, then
+    smaller parts (delta debugging)."""
     best, runs, size = replace(failed, plan=replace(failed.plan, faults=tuple(_planned(failed)))), 0, len(failed.happened)
     if not simulated(best.plan).violations:
         best = failed
@@ -54,13 +54,13 @@ def shrunk(failed: Outcome, simulated: Callable[[Plan], Outcome] = simulate) -> 
 
 
 def _planned(outcome: Outcome) -> list[Fault]:
-    """Return the plan's faults that happened."""
+    """Return the faults of the run's plan that were injected."""
     at = {(fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) for fault in outcome.happened}
     return [fault for fault in outcome.plan.faults if (fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) in at]
 
 
 def story(outcome: Outcome, seed_command: Callable[[int], str]) -> list[str]:
-    """Describe a failed run: the violations, when they occurred, the faults, and the command that repeats it."""
+    """Return lines that describe a failed run: the violations, when they occurred, the faults, and the command that repeats it."""
     plan = outcome.plan
     return [
         f"Seed {plan.seed} fails in step {outcome.turns}, after {outcome.virtual_ms / 1000:.3f} s:",

@@ -27,7 +27,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 class ProcessState(Enum):
-    """Whether the callbacks of a process run, are kept for later, or are dropped."""
+    """The state of a simulated process: its callbacks run, are kept for later, or are dropped."""
 
     RUNNING = 0
     PAUSED = 1
@@ -35,7 +35,7 @@ class ProcessState(Enum):
 
 
 class Died(BaseException):
-    """The process was killed during a call. It is a BaseException, so that no handler mistakes it for a failure."""
+    """The simulated process was killed during a call. It is a BaseException, so that no handler mistakes it for a failure."""
 
 
 class Stuck(AssertionError):
@@ -61,7 +61,7 @@ PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
 
 class Turn(asyncio.TimerHandle):
-    """One scheduled callback; it serves as asyncio's handle."""
+    """One scheduled callback of the simulated event loop; it serves as asyncio's handle."""
 
     __slots__ = ("args", "at_us", "context", "gone", "work")
 
@@ -105,7 +105,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return process.context.run(self.create_task, work)
 
     def pause(self, process: Process) -> None:
-        """Pause the process, as SIGSTOP does."""
+        """Pause the process, as SIGSTOP does: its callbacks are kept until `resume`."""
         if process.life is ProcessState.RUNNING:
             process.life = ProcessState.PAUSED
 
@@ -144,7 +144,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self.call_in_us(round(when * 1_000_000) - self.now_us, callback, *args, context=context)
 
     def call_in_us(self, delay_us: int, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Turn:
-        """Like `call_later`, in whole microseconds."""
+        """Schedule a callback like asyncio's `call_later`, with a delay in whole microseconds."""
         turn = Turn(callback, args, copy_context() if context is None else context, self.now_us + max(delay_us, 0))
         if not self._closed:
             self._count += 1

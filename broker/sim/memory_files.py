@@ -66,8 +66,9 @@ class MemoryFiles(Files):
         self.locked.clear()
 
     def power_loss(self, random: Random | None = None) -> None:
-        """Lose everything that was not synced, and the process. With `random`, some of it survives, as on a real disk: a prefix of the
-        appended bytes, either content of a rewritten file, and all or none of a directory's changes."""
+        """Lose everything that was not synced, as when the power fails; the process's descriptors are closed and its locks released. With
+        `random`, some unsynced data survives, as on a real disk: a prefix of the appended bytes, either content of a rewritten file, and
+        all or none of a directory's changes."""
         self.process_died()
         for old, new in reversed(self.renamed_dirs):
             self.dirs = (self.dirs - {new}) | {old}

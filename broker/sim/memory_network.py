@@ -117,13 +117,13 @@ class MemoryTransport(asyncio.Transport):
         self.carry(self.other.reset)
 
     def lose(self, error: Exception | None) -> None:
-        """Close this end without notifying the other."""
+        """Close this end of the connection without notifying the other end. `error` is passed to this end's protocol."""
         if not self._closing:
             self._closing = True
             self._soon(self.protocol.connection_lost, error)
 
     def carry(self, event: Callable[..., None], *args: bytes) -> None:
-        """Deliver an event to the other end, after all events before it."""
+        """Deliver an event to the other end of the connection, after all events before it."""
         event(*args)
 
     # --- events from the other end -------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class MemoryTransport(asyncio.Transport):
         self._soon(self._deliver)
 
     def reset(self) -> None:
-        """Reset the connection; unread bytes are lost."""
+        """Close this end of the connection with ECONNRESET, because the other end was reset; bytes that were not read yet are lost."""
         self._unread.clear()
         self.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 

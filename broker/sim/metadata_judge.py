@@ -32,7 +32,7 @@ class MetadataWatch:
         cluster.controller.on_committed = self._new.append
 
     def look(self) -> list[tuple[MetadataImage, MetadataImage]]:
-        """Check everything committed since the last call; return each image with the one before it."""
+        """Check all metadata images that were committed since the last call; return each image with the one before it. Raises Violation."""
         steps = []
         while self._new:
             before, self.image = self.image, self._new.pop(0)
@@ -42,7 +42,8 @@ class MetadataWatch:
         return steps
 
     def _look_at_log(self) -> None:
-        """Check that the committed log never changes, also when the controller restarts from its disk."""
+        """Check that the committed part of the metadata log never changes, also when the controller restarts from its disk. Raises
+        Violation."""
         role = self._cluster.controller.role
         if role is None:
             return
@@ -123,7 +124,7 @@ def _is_put_in_uncleanly(image: MetadataImage, topic: TopicImage, now: Partition
 
 
 def nobody_may_lead(image: MetadataImage, now: PartitionRegistration) -> bool:
-    """Return whether only an unclean election can elect a leader."""
+    """Return whether a partition has no eligible leader, so that only an unclean election can elect one."""
     return not now.isr and (not image.features.get(ELR_VERSION, 0) or not (now.elr or now.last_known_elr))
 
 

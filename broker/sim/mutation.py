@@ -11,7 +11,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mutation:
-    """A replacement: `instead(original)` returns the substitute of a method, a property's getter, or a module's function."""
+    """A rule that is broken on purpose by a replacement: `instead(original)` returns the substitute of a method, a property's getter, or a
+    module's function."""
 
     rule: str
     owner: type | ModuleType
@@ -22,7 +23,7 @@ class Mutation:
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """Break the rule while the context lasts."""
+        """Replace the function, and so break the rule, while the context lasts."""
         with self._replaced(), nullcontext() if self.also is None else self.also.made():
             yield
 

@@ -61,7 +61,8 @@ class Fault:
 
 
 def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[str, ...] = ()) -> list[Fault]:
-    """Draw faults between the two times. Runs differ in the number of faults and in their kinds, which always include `sure`."""
+    """Draw random faults between the times `begin_ms` and `end_ms`. Runs differ in the number of faults and in their kinds, which always
+    include `sure`."""
     kinds = [*random.sample(KINDS, random.randint(1, 5)), *sure]
     every_ms = random.choice([400, 1_200, 3_000])
     faults = []
@@ -109,12 +110,12 @@ class Nemesis:
         }
 
     def follow(self, faults: list[Fault]) -> None:
-        """Schedule each fault at its time."""
+        """Schedule the injection of each fault at its time."""
         for fault in faults:
             self.loop.call_in_us(fault.at_ms * 1000 - self.loop.now_us, self._begin, fault)
 
     def heal(self) -> None:
-        """End all faults: start stopped nodes, resume paused ones, and restore links and disks."""
+        """End all faults: start stopped nodes, resume paused ones, and restore links and disks; begin no further faults."""
         self.over = True
         self.cluster.network.heal()
         for node in self.cluster.everyone.values():
@@ -286,7 +287,8 @@ class Nemesis:
         return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
     def _look_at_the_wounded(self) -> None:
-        """Remove from `_wounded` the nodes that run unfenced again, and those that are in no ISR or set of eligible leader replicas."""
+        """Remove from `_wounded`, the nodes that lost power and so unsynced records, those that run unfenced again, and those that are in
+        no ISR or set of eligible leader replicas."""
         image = self.cluster.image
         for node in sorted(self._wounded):
             all_of_them = (each for topic in image.topics.values() for each in topic.partitions.values())

@@ -55,7 +55,8 @@ class Managed:
 
 
 class SimAdmin(SimClient):
-    """The administrator. `fixed` topics are never deleted, but moved and configured; `unclean` ones may have unclean elections."""
+    """The simulated administrator. `fixed` topics are never deleted, but moved and configured; `unclean` ones may have unclean
+    elections."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, *, fixed: dict[str, int], unclean: tuple[str, ...], pause_ms: int
@@ -70,7 +71,7 @@ class SimAdmin(SimClient):
         self._made = 0
 
     async def administer(self, until_ms: int) -> None:
-        """Send one random request after the other until the given time."""
+        """Send random admin requests, one after the other, until the virtual time `until_ms`."""
         deeds: list[Callable[[], Awaitable[None]]] = [
             self._create, self._create, self._delete, self._extend, self._set, self._set, self._move, self._move, self._move, self._elect
         ]  # fmt: skip
@@ -104,7 +105,7 @@ class SimAdmin(SimClient):
             await self._call(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
 
     def wrong(self, image: MetadataImage) -> list[str]:
-        """Return confirmed changes that are not in the metadata."""
+        """Return a text for each change that a response confirmed and that is not in the metadata."""
         found = []
         for name, known in self.known.items():
             topic = image.topics.get(known.topic_id)

@@ -25,7 +25,7 @@ REQUEST_MS: Final = 10_000
 
 
 class SimClient:
-    """A client; `name` is its host and its client id. When it is killed, a new process without any state takes its place."""
+    """A simulated client; `name` is its host and its client id. When it is killed, a new process without any state takes its place."""
 
     def __init__(self, name: str, cluster: SimCluster, random: Random) -> None:
         self.name, self.cluster, self.random = name, cluster, random
@@ -44,7 +44,7 @@ class SimClient:
         self._coordinators: dict[tuple[str, int], int] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` as the client's task."""
+        """Run `work` as a task of the client's process."""
         self.loop.spawn(self.process, self._run(work))
 
     def kill(self) -> None:
@@ -58,7 +58,7 @@ class SimClient:
         await work
 
     async def pause(self, ms: int = BACKOFF_MS) -> None:
-        """Wait in virtual time."""
+        """Wait `ms` milliseconds of virtual time."""
         await pause(self.timers, self.clock, ms)
 
     async def call(self, node_id: int, request: Message, version: int | None = None) -> Any:
@@ -72,7 +72,7 @@ class SimClient:
         return await link.call(request, timeout_ms=REQUEST_MS, version=version)
 
     async def anybody(self, request: Message, version: int | None = None) -> Any:
-        """Send a request to random brokers until one responds."""
+        """Send a request to random brokers until one responds; return the response."""
         while True:
             try:
                 return await self.call(self.random.choice(list(self.cluster.nodes)), request, version)
@@ -80,7 +80,7 @@ class SimClient:
                 await self.pause()
 
     async def leader_of(self, tp: TopicPartition) -> int:
-        """Return the partition's leader as far as the client knows; ask until it knows one."""
+        """Return the node id of the partition's leader as far as the client knows; ask until it knows one."""
         while tp not in self._leaders:
             answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=tp[0])], allow_auto_topic_creation=False), 12)
             for topic in answer.topics:
@@ -93,15 +93,15 @@ class SimClient:
         return self._leaders[tp][0]
 
     def leader_epoch_of(self, tp: TopicPartition) -> int:
-        """Return the leader epoch of the known leader."""
+        """Return the leader epoch of the leader that the client knows of the partition."""
         return self._leaders.get(tp, (-1, -1))[1]
 
     def forget_leader(self, tp: TopicPartition) -> None:
-        """Forget the leader, which is wrong or may be."""
+        """Forget the partition's known leader, which is or may be wrong; `leader_of` then asks for it again."""
         self._leaders.pop(tp, None)
 
     async def coordinator_of(self, key: str, kind: int) -> int:
-        """Return the coordinator of a group (kind 0) or a transactional id (kind 1); ask until it is known."""
+        """Return the node id of the coordinator of a group (kind 0) or a transactional id (kind 1); ask until it is known."""
         while (key, kind) not in self._coordinators:
             answer = await self.anybody(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
             (found,) = answer.coordinators
@@ -121,5 +121,5 @@ class SimClient:
             raise
 
     def forget_coordinator(self, key: str, kind: int) -> None:
-        """Forget the coordinator, which is wrong or may be."""
+        """Forget the known coordinator of the group or transactional id, which is or may be wrong."""
         self._coordinators.pop((key, kind), None)

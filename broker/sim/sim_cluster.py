@@ -73,7 +73,7 @@ class SimNode(ABC):
         return self.process is not None and self.process.life is not ProcessState.DEAD
 
     def start(self) -> None:
-        """Start a process unless one runs."""
+        """Start a process of this node, unless one runs."""
         self.wanted = True
         if self.is_up:
             return
@@ -152,7 +152,7 @@ class SimNode(ABC):
 
 
 class SimBroker(SimNode):
-    """A broker. `broker` exists from the start of its process to its end."""
+    """A simulated broker node. `broker` exists from the start of its process to the process's end."""
 
     def __init__(self, node_id: int, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         host = f"node{node_id}"
@@ -170,7 +170,7 @@ class SimBroker(SimNode):
 
 
 class SimController(SimNode):
-    """The controller. `image` is the last committed image that was published; `on_committed` is called with each."""
+    """The simulated controller node. `image` is the last committed image that was published; `on_committed` is called with each."""
 
     def __init__(self, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         listener = f"{LISTENER}://{CONTROLLER_HOST}:{CONTROLLER_PORT}"
@@ -224,11 +224,11 @@ class SimCluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The last committed metadata."""
+        """The metadata image that the controller committed last."""
         return self.controller.image
 
     def start(self) -> None:
-        """Start all nodes."""
+        """Start a process on every node of the cluster."""
         for node in self.everyone.values():
             node.start()
 
@@ -241,7 +241,7 @@ class SimCluster:
 
 
 async def sleep(loop: SimLoop, ms: float) -> None:
-    """Wait in virtual time."""
+    """Wait `ms` milliseconds of virtual time."""
     passed: asyncio.Future[None] = loop.create_future()
     loop.call_in_us(round(ms * 1000), passed.set_result, None)
     await passed
@@ -258,7 +258,7 @@ async def until(loop: SimLoop, holds: Callable[[], bool], at_most_ms: int, every
 
 
 def run(loop: SimLoop, work: Coroutine[Any, Any, Any]) -> Any:
-    """Run the work to its end, then close the loop."""
+    """Run `work` on the simulated loop to its end, and close the loop."""
     try:
         return loop.run_until_complete(work)
     finally:

@@ -29,11 +29,11 @@ _ABORTABLE: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE})
 
 
 class Fenced(Exception):
-    """The session's producer epoch is fenced, by an instance elsewhere or by the coordinator."""
+    """The copier's producer epoch is fenced, by another instance with the same transactional id or by the coordinator."""
 
 
 class AbortNeeded(Exception):
-    """The transaction can only be aborted."""
+    """The coordinator or a broker has answered that the present transaction can only be aborted."""
 
 
 class SimCopier(SimProducer):
@@ -58,7 +58,7 @@ class SimCopier(SimProducer):
         self._sequences: dict[TopicPartition, int] = {}
 
     async def copy(self) -> None:
-        """Copy until another instance takes over the transactional id."""
+        """Copy records in transactions until another instance takes over the transactional id."""
         while not self.superseded:
             try:
                 await self._session()

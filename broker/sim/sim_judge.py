@@ -53,7 +53,7 @@ class _Kept(NamedTuple):
 
 
 class Watch:
-    """Checks a running cluster whenever `look` is called. Raises Violation."""
+    """Checks the invariants of a running cluster whenever `look` is called, which raises Violation."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
@@ -66,7 +66,7 @@ class Watch:
         """How often a replica was truncated below a high watermark that it had reported."""
 
     def look(self) -> None:
-        """Check everything that has changed since the last call."""
+        """Check everything in the cluster that has changed since the last call. Raises Violation."""
         self._look_at_the_silent()
         for before, after in self.metadata.look():
             self._look_at_partitions(before, after)
@@ -107,18 +107,18 @@ class Watch:
                     self._has_joined(self._cluster.nodes[node], topic, index)
 
     def _elected_outside(self, image: MetadataImage, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
-        """Record an election of a leader outside ISR and ELR: unclean if the topic allows that; otherwise it must be the election of the
-        last known leader, without any other eligible replica (KIP-966)."""
+        """Record as unclean the election of a leader outside the ISR and the eligible leader replicas, if the topic allows unclean
+        elections. Otherwise raise Violation unless the last known leader was elected without any other eligible replica (KIP-966)."""
         if may_elect_uncleanly(image, topic):
             self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
 
     def lost_from(self, partition: Partition) -> int:
-        """Return the first offset that unclean elections may have lost."""
+        """Return the first offset of the partition from which unclean elections may have lost records."""
         return self._committed.get((partition.log.topic_id, partition.index), _Committed()).lost_from
 
     @property
     def unclean_elections(self) -> int:
-        """The number of unclean elections."""
+        """The number of unclean elections that were seen."""
         return sum(len(known.unclean) for known in self._committed.values())
 
     def _has_joined(self, node: SimBroker, topic: TopicImage, index: int) -> None:
@@ -244,7 +244,7 @@ def partition_at(node: SimBroker, topic: TopicImage, index: int) -> Partition | 
 
 
 def unequal_replicas(cluster: SimCluster) -> list[str]:
-    """Return partitions whose replicas are not equal byte for byte."""
+    """Return a text for each partition whose replicas are not equal byte for byte."""
     found = []
     for topic in cluster.image.topics.values():
         for index, registration in topic.partitions.items():

@@ -57,7 +57,7 @@ class SimMember(SimClient):
         self._topic_id = bytes(16)
 
     async def work(self) -> None:
-        """Run for ever."""
+        """Send heartbeats, read the assigned partitions and commit, for ever."""
         while True:
             if await self._beat() and self._owned:
                 await self._read()

@@ -28,7 +28,7 @@ USUAL_US: Final = (100, 1_000)
 
 @dataclass
 class Road:
-    """The link from one host to another. `loss` is the probability that a write breaks its connection."""
+    """The link from one host to another, in this direction only. `loss` is the probability that a write breaks its connection."""
 
     latency_us: tuple[int, int] = USUAL_US
     blocked: int = 0
@@ -38,14 +38,14 @@ class Road:
 
 
 class Lane:
-    """One direction of one connection."""
+    """One direction of one connection, which delivers its bytes and its end in order."""
 
     def __init__(self, network: SimNetwork, road: Road) -> None:
         self._network, self._road = network, road
         self._arrival_us = 0
 
     def carry(self, event: Callable[[], None]) -> None:
-        """Deliver an event to the other end, after all events before it."""
+        """Deliver an event to the other end of the connection, after all events before it, when the link is not blocked."""
         if self._road.blocked:
             self._road.held.append((self, event))
             return
@@ -78,7 +78,7 @@ class SimTransport(MemoryTransport):
 
     @property
     def other_host(self) -> str:
-        """The host at the other end."""
+        """The host at the other end of the connection."""
         assert isinstance(self.other, SimTransport)
         return self.other.process.host
 
@@ -136,7 +136,7 @@ class SimNetwork(MemoryNetwork):
                 lane.carry(event)
 
     def heal(self) -> None:
-        """Restore all links."""
+        """Restore all links between hosts: unblock them, and end delays and losses."""
         for way, road in self._roads.items():
             road.latency_us, road.loss = USUAL_US, 0.0
             if road.blocked:
@@ -144,7 +144,7 @@ class SimNetwork(MemoryNetwork):
                 self.unblock(*way)
 
     def cut(self, one: str, other: str) -> int:
-        """Break all connections between two hosts; return their number."""
+        """Break all connections between the hosts `one` and `other`; return the number of connections."""
         found = [end for end in self.open_ends() if (end.process.host, end.other_host) == (one, other)]
         for end in found:
             end.cut()
@@ -165,7 +165,7 @@ class SimNetwork(MemoryNetwork):
                 end.lane.carry(end.other.reset)
 
     def power_is_back(self, host: str) -> None:
-        """Reset connections from before the power loss, for peers that still wait."""
+        """Reset the host's connections from before its power loss, for the peers that still wait."""
         self.dark.discard(host)
         for end in self._silent.pop(host, []):
             end.lane.carry(end.other.reset)
@@ -183,7 +183,7 @@ class SimNetwork(MemoryNetwork):
 
 
 class _Dialling:
-    """A connection attempt, which may fail at each step."""
+    """A connection attempt from a process to an address, which may fail at each step."""
 
     def __init__(self, network: SimNetwork, process: Process, address: Address, make: MakeProtocol) -> None:
         self._network, self._process, self._address, self._make = network, process, address, make

@@ -55,7 +55,7 @@ class ClientHistory:
 
 
 class SimProducer(SimClient):
-    """A producer without transactions. It is idempotent only with a producer id."""
+    """A simulated producer without transactions. It is idempotent only if it has a producer id."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, acks: int = -1, idempotent: bool = True
@@ -75,7 +75,7 @@ class SimProducer(SimClient):
         self.finished = True
 
     async def init(self) -> None:
-        """Get a producer id."""
+        """Get a producer id by InitProducerId, so that the producer is idempotent."""
         while True:
             answer = await self.anybody(InitProducerIdRequest(None, 60_000), 5)
             if answer.error_code == ErrorCode.NONE:

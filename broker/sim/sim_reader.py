@@ -42,7 +42,7 @@ class SimReader(SimClient):
         self.position = 0
 
     async def read(self) -> None:
-        """Read for ever."""
+        """Read the partition and record the delivered records, for ever."""
         while True:
             records, self.position = await fetched(self, self.history, self.tp, self.position, committed=self.committed)
             self.delivered += records
@@ -86,7 +86,8 @@ def _epoch_at(client: SimClient, node: int, tp: TopicPartition) -> int | None:
 
 
 def opened(data: PartitionData, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:
-    """Parse a fetch response as a consumer does: the records from `offset` on, without those of aborted transactions."""
+    """Return what a consumer gets from a fetch response: the records from `offset` on, without those of aborted transactions, and the next
+    offset."""
     found: list[Delivered] = []
     records = bytes(data.records or b"")
     aborting = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ()) if committed else []

@@ -52,7 +52,7 @@ class SimShareGroup:
         return (ResourceType.GROUP, GROUP) in self.cluster.image.configs
 
     def start(self, random: Callable[[], Random]) -> None:
-        """Start the members. The topics must exist."""
+        """Start the share group's members. The topics must exist."""
         self.given.topic_ids = {name: self.cluster.image.topic_ids[name] for name in self.topics}
         for number in range(_MEMBERS):
             member = SimShareMember(f"sharer{number}", self.cluster, random(), self.given, list(self.topics))
@@ -86,7 +86,7 @@ class SimShareGroup:
             self.cluster.loop.resume(paused)
 
     def positions(self) -> list[tuple[TopicPartition, int]]:
-        """Return the start offset of each partition, 0 if its leader has not loaded the share state."""
+        """Return the group's start offset in each partition, 0 if the partition's leader has not loaded the share state."""
         starts: dict[TopicPartition, int] = {}
         for node in self.cluster.nodes.values():
             for shared in () if node.broker is None else node.broker.services.share.partitions.in_use():

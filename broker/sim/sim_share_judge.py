@@ -78,7 +78,7 @@ class ShareGroupHistory:
         return sum(value) % _POISON_EVERY == 0
 
     def delivered(self, member: str, one: Delivery) -> None:
-        """Check a delivery against what was acknowledged and delivered before; add violations to `wrong`."""
+        """Check that a delivery agrees with what was acknowledged and delivered before; add violations to `wrong`."""
         self._deliveries += 1
         ended, acknowledged = self._ended.get(one.offset), self._counts.get(one.offset)
         if ended is not None and ended[0] < one.sent:
@@ -127,7 +127,7 @@ class ShareGroupHistory:
         return found
 
     def _fate(self, offset: Offset, count: int, state: int) -> Iterator[str]:
-        """Check the final delivery count and state of a record that the group had to receive; yield violations."""
+        """Check the final delivery count and state of a record that the share group had to receive; yield violations."""
         types = self._acknowledgements.get(offset, set())
         ended = self._ended.get(offset)
         if state == RecordState.ACKNOWLEDGED:
@@ -148,7 +148,8 @@ _STATES: Final = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED, AcknowledgeT
 
 
 def _followed(partition: Partition, names: Mapping[bytes, str], states: dict[Offset, tuple[int, int]]) -> Iterator[str]:
-    """Add the newest (delivery count, state) of each record, and check that neither it nor a start offset goes back.
+    """Add the newest (delivery count, state) of each record to `states`, and yield a violation if one of these, or a start offset, goes
+    back.
 
     A leader may repeat a write after a later one. Of two states of a record, the one with the higher delivery count is newer.
     """

@@ -52,14 +52,14 @@ class _Session:
 
 
 class SimShareMember(SimClient):
-    """A member that reads all partitions that it is assigned."""
+    """A simulated share group member, which reads all partitions that it is assigned."""
 
     def __init__(self, name: str, cluster: SimCluster, random: Random, given: ShareGroupHistory, topics: list[str]) -> None:
         super().__init__(name, cluster, random)
         self.given, self.topics = given, topics
 
     async def work(self) -> None:
-        """Run for ever, as a new member."""
+        """Join the share group as a new member, and acquire and acknowledge records, for ever."""
         self._member_id = self.random.randbytes(11).hex()
         self._epoch, self._beat_at_us = 0, 0
         self._assigned: list[TopicPartition] = []
@@ -82,7 +82,7 @@ class SimShareMember(SimClient):
                     await self.pause()
 
     async def _led(self) -> dict[int, frozenset[TopicPartition]]:
-        """Return the assigned partitions by leader."""
+        """Return the assigned partitions by the node id of their leader."""
         led: dict[int, set[TopicPartition]] = {}
         for tp in self._assigned:
             led.setdefault(await self.leader_of(tp), set()).add(tp)
@@ -196,7 +196,7 @@ class SimShareMember(SimClient):
 
 
 def _batches(ones: list[Delivery]) -> Iterator[AcknowledgementBatch]:
-    """Yield batches of neighbouring records."""
+    """Yield the acknowledgements of the deliveries, as one batch for each range of neighbouring offsets."""
     batch: AcknowledgementBatch | None = None
     for one in ones:
         assert one.type is not None

@@ -79,7 +79,7 @@ class Plan:
 
     @staticmethod
     def of(seed: int) -> Plan:
-        """Derive the plan from a seed."""
+        """Return the plan that the seed determines: settings, faults and the clients' work."""
         random = Random(seed)
         synced, work_ms = random.random() < 0.3, random.choice([5_000, 10_000, 18_000])
         sure = (POWER, STALLS) if synced else ()  # a slow disk has much to lose when the power fails
@@ -110,7 +110,7 @@ class Outcome:
 
 
 def simulate(plan: Plan) -> Outcome:
-    """Run a plan to its end, or to the first violation."""
+    """Run a plan to its end, or to the first violation; return the outcome."""
     outcome = Outcome(plan)
     with undisturbed():
         Simulation(plan).run(outcome)
@@ -139,7 +139,7 @@ def undisturbed() -> Iterator[None]:
 
 
 class Simulation:
-    """A run of a plan."""
+    """The execution of one plan: makes the cluster, the clients and the faults, runs them, and judges the result."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -306,7 +306,7 @@ class Simulation:
         return not (unsettled(self.cluster) or self._unfinished())
 
     def _unfinished(self) -> list[str]:
-        """Return a text for each client that has not sent or read everything."""
+        """Return a text for each client that has not sent or read everything that it should."""
         if any(not producer.finished for producer in self.producers):
             return [f"{producer.name} has not sent all" for producer in self.producers if not producer.finished]
         waiting = [(each.name, each.source, each.position) for each in self.copiers]
@@ -372,7 +372,7 @@ class Simulation:
 
 
 def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
-    """Check that a reader got exactly the readable records of the log, once and in order."""
+    """Return a text if a reader did not get exactly the readable records of the log, once and in order."""
     there = [(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == reader.tp]
     hidden = {each.offset for each in stored if (each.topic, each.partition) == reader.tp and not each.outcome.readable}
     wanted = [each for each in there if each[0] not in hidden]
@@ -384,7 +384,7 @@ def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
 
 
 def _unseen(group: GroupDeliveries, tp: TopicPartition, stored: list[Stored]) -> list[str]:
-    """Return records that the group did not get, and records it got that are not in the log."""
+    """Return texts about records that the consumer group did not get, and records that it got and the log does not have."""
     there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == tp and each.outcome.readable}
     given = group.delivered[tp]
     found = [f"the group was never given {each} of {tp}" for each in sorted(there - given, key=repr)[:1]]

@@ -2,4 +2,4 @@
 
 
 class Violation(AssertionError):
-    """An invariant does not hold."""
+    """An invariant of the simulated cluster does not hold; the text says which one, and where."""
