@@ -127,5 +127,5 @@ def _cut_metadata(log_dir: LogDir, moment_ms: int, now_ms: int) -> None:
 
 
 def text_of(moment_ms: int) -> str:
-    """Return a moment as ISO 8601 in UTC."""
+    """Return a Unix time in ms as ISO 8601 in UTC."""
     return datetime.fromtimestamp(moment_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

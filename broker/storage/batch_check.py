@@ -88,7 +88,8 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
 
 
 def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
-    """Return the header, after checking magic, base offset, size and checksum (analyzeAndValidateRecords). Raises `Rejected`."""
+    """Return the header of the single batch in `data`, after checking magic, base offset, size and checksum (analyzeAndValidateRecords).
+    Raises `Rejected`."""
     try:
         header = read_header(data)
     except CorruptBatch as e:

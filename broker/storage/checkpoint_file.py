@@ -14,7 +14,7 @@ _VERSION: Final = "0"
 
 
 class CorruptCheckpoint(Exception):
-    """The text is not a checkpoint. The message has the line and the reason."""
+    """The text is not that of a Kafka checkpoint file. The message has the line and the reason."""
 
 
 def encode_lines(lines: Iterable[str]) -> bytes:
@@ -23,7 +23,7 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def decode_lines(data: bytes, fields: int) -> list[list[str]]:
-    """Return the entries, each split into its `fields` words. Raises `CorruptCheckpoint`."""
+    """Return the entries of a checkpoint file, each split into its `fields` words. Raises `CorruptCheckpoint`."""
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as e:
@@ -57,11 +57,11 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 def encode_offsets(offsets: Offsets) -> bytes:
-    """Return the file's bytes: a line `<topic> <partition> <offset>` per entry."""
+    """Return the bytes of a checkpoint file: after its two header lines, a line `<topic> <partition> <offset>` per entry."""
     return encode_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
 def decode_offsets(data: bytes) -> dict[tuple[str, int], int]:
-    """Parse the file. Raises `CorruptCheckpoint`."""
+    """Return the offsets by topic and partition in the bytes of a checkpoint file. Raises `CorruptCheckpoint`."""
     rows = decode_lines(data, 3)
     return {(topic, number(partition, at)): number(offset, at) for at, (topic, partition, offset) in enumerate(rows, 3)}

@@ -62,7 +62,7 @@ class CleanedTransactions:
         """Aborted transactions that still had data when their marker was reached: consumers need their transaction index entries."""
 
     def data_is_aborted(self, header: BatchHeader) -> bool:
-        """Process a data batch. Return whether its transaction was aborted."""
+        """Process a data batch of the log. Return whether the batch belongs to an aborted transaction."""
         if not header.is_transactional:
             return False
         self._advance(header.last_offset)
@@ -105,7 +105,8 @@ class OffsetMap:
         self._transactions = CleanedTransactions(aborted)
 
     def add(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Add a batch. Return False, with nothing added, if the map is full; the first batch is always added. Raises `RecordsError`."""
+        """Add the keys of a batch with their offsets. Return False, with nothing added, if the map is full; the first batch is always
+        added. Raises `RecordsError`."""
         if header.magic == MAGIC_V2 and header.record_count > 0:
             _check(batch, header)
             if header.is_control:
@@ -248,7 +249,8 @@ class BatchCleaner:
         return pack_header(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Return whether the header must be kept: it has the range's last offset, or its producer's last sequence or epoch."""
+        """Return whether a batch without remaining records must keep its header: it has the range's last offset, or its producer's last
+        sequence or epoch."""
         if header.next_offset == self._rules.end_offset:
             return True
         last = self._rules.last_of_producers.get(header.producer_id) if header.has_producer_id else None
@@ -268,6 +270,7 @@ def _check(batch: Buffer, header: BatchHeader) -> None:
 
 
 def _packed(header: BatchHeader, section: bytes) -> bytes:
-    """Return the batch in its own codec, at the codec's default level: the cleaner does not apply the topic's compression.type."""
+    """Return the bytes of a batch with the records `section`, in the header's codec at its default level: the cleaner does not apply
+    compression.type."""
     stored = compress(header.codec, section)
     return pack_header(header, stored) + stored

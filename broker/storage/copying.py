@@ -58,7 +58,7 @@ else:
 
 
 def _copy_data(from_fd: int, to_fd: int, size: int) -> None:
-    """Copy the first `size` bytes except the holes, which stay holes."""
+    """Copy the first `size` bytes of a file to another, except the holes, which stay holes."""
     position = 0
     while position < size:
         start, end = _next_data(from_fd, position, size)
@@ -103,7 +103,8 @@ class _Unsupported(Exception):
 
 
 def _in_kernel(from_fd: int, to_fd: int, start: int, end: int) -> int:
-    """Copy with `copy_file_range`. Return the end position: less than `end` if the file is shorter. Raises `_Unsupported`, `OSError`."""
+    """Copy the bytes from `start` to `end` with `copy_file_range`. Return the end position: less than `end` if the file is shorter. Raises
+    `_Unsupported`, `OSError`."""
     while start < end:
         try:
             copied = os.copy_file_range(from_fd, to_fd, end - start, start, start)

@@ -32,10 +32,10 @@ class FileEntry(NamedTuple):
 
 
 class Lock(Protocol):
-    """A broker's lock of a directory."""
+    """A broker's lock of its data directory."""
 
     def release(self) -> None:
-        """Release the lock. A second call does nothing."""
+        """Release the lock of the directory. A second call does nothing."""
         ...
 
 
@@ -77,7 +77,7 @@ class Files:
         return os.dup(fd)
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
-        """Return `size` bytes from `position`, fewer only at the end of the file."""
+        """Return `size` bytes of the file from `position`, fewer only at the end of the file."""
         data = read_some(fd, size, position)
         if len(data) == size or not data:
             return data
@@ -115,7 +115,7 @@ class Files:
         os.fsync(fd)
 
     def sync_path(self, path: Path) -> None:
-        """Sync the content of a file by name."""
+        """Write the content of a file, given by name, to disk (fsync)."""
         fd = os.open(path, os.O_RDWR | _BINARY)
         try:
             self.fsync(fd)

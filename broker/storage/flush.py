@@ -32,7 +32,7 @@ class FlushTicket:
         self._directory = directory
 
     def sync(self) -> None:
-        """Block until the data is on disk. Raises `FsyncFailed`: then the contents of the disk are unknown."""
+        """Block until the log's records below `offset` are on disk. Raises `FsyncFailed`: then the contents of the disk are unknown."""
         try:
             for fd in self._fds:
                 self._files.fsync(fd)

@@ -102,7 +102,7 @@ class _Partition:
 
 @dataclass(slots=True)
 class _Node:
-    """One node's directory."""
+    """The directory of one node, of which a fork is made."""
 
     path: Path
     small: dict[str, bytes]
@@ -195,7 +195,7 @@ def _surveyed(directory: Path) -> _Node:
 
 
 def _partitions(directory: Path) -> list[_Partition]:
-    """Return the live, stray and future partitions in a node's directory, not the deleted ones."""
+    """Return the partitions in a node's directory: live, stray and future ones, but not deleted ones."""
     found = sorted(entry for entry in directory.iterdir() if parse_live(entry.name) or entry.name.endswith((STRAY_SUFFIX, FUTURE_SUFFIX)))
     return [_Partition(entry) for entry in found if entry.is_dir()]
 

@@ -25,7 +25,7 @@ class EpochStart(NamedTuple):
 
 
 def decode_epochs(data: bytes) -> list[EpochStart]:
-    """Parse the file. Raises `CorruptCheckpoint`."""
+    """Return the entries (epoch, start offset) in the bytes of a leader-epoch-checkpoint file. Raises `CorruptCheckpoint`."""
     entries = [EpochStart(number(epoch, at), number(start, at)) for at, (epoch, start) in enumerate(decode_lines(data, 2), 3)]
     for line, (before, after) in enumerate(pairwise(entries), 4):
         if after.epoch <= before.epoch or after.start_offset <= before.start_offset:
@@ -73,7 +73,7 @@ class LeaderEpochs:
             self.latest = epoch
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch of the record at `offset`, -1 if unknown."""
+        """Return the leader epoch of the record at `offset`, -1 if unknown."""
         number = bisect_right(self._entries, offset, key=lambda e: e.start_offset) - 1
         return self._entries[number].epoch if number >= 0 else UNDEFINED
 
@@ -93,13 +93,14 @@ class LeaderEpochs:
         return found, self._entries[following].start_offset
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove epochs that begin at or after `end_offset`. Raises `OSError`."""
+        """Remove the leader epochs that begin at or after `end_offset`, and rewrite the file. Raises `OSError`."""
         kept = [e for e in self._entries if e.start_offset < end_offset]
         if len(kept) < len(self._entries):
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove epochs that end at or before `start_offset`, and let the epoch that contains it begin there. Raises `OSError`."""
+        """Remove the leader epochs that end at or before `start_offset`, and let the epoch that contains it begin there. Raises
+        `OSError`."""
         below = [e for e in self._entries if e.start_offset < start_offset]
         if not below:
             return
@@ -122,7 +123,7 @@ class LeaderEpochs:
         self._in_memory = False
 
     def save(self) -> None:
-        """Write the file. Raises `OSError`."""
+        """Write the leader-epoch-checkpoint file. Raises `OSError`."""
         if self._in_memory:
             return
         self._files.write_atomic(self.path, self._encoded(), sync=False)

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class BlockingWork(Protocol):
-    """Work that blocks for too long for the event loop. The caller runs `sync` on any thread."""
+    """Work of the log cleaner that would block the event loop for too long. The caller runs `sync` on any thread."""
 
     def sync(self) -> None: ...
 
@@ -92,7 +92,7 @@ class Dirtiness(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """The dirty ratio, which is compared with min.cleanable.dirty.ratio."""
+        """The dirty ratio (dirty bytes among all that compaction considers), which is compared with min.cleanable.dirty.ratio."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
 
@@ -130,7 +130,8 @@ def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
 
 
 def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
-    """Make one cleaning pass over `log`. Return the new first dirty offset, or the old one if a segment was removed meanwhile.
+    """Make one cleaning pass over `log`, in slices (a generator). Its result is the new first dirty offset, or the old one if a segment was
+    removed meanwhile.
 
     Raises `RecordsError` for a corrupt batch, and `OSError`. An `OSError` while segments are replaced takes the log offline.
     """
@@ -236,8 +237,8 @@ class _Writer:
         )
 
     def write(self, cleaner: BatchCleaner) -> Generator[BlockingWork | None, None, bool]:
-        """Write the batches that `cleaner` keeps of the group to `.cleaned` files, and sync them. Return False if a segment of the group
-        was removed from the log meanwhile.
+        """Write the batches of the group's segments that `cleaner` keeps to `.cleaned` files, and sync them. Return False if a segment of
+        the group was removed from the log meanwhile.
         """
         if not all(_holds(self._log, segment) for segment in self._group):
             return False

@@ -437,7 +437,8 @@ class LogDir:
         return True
 
     def mark_as_clean(self, directory: Path) -> None:
-        """Write the clean-shutdown marker to this directory, or to a copy of it that was made right after `save`. Raises `OSError`."""
+        """Write the clean-shutdown marker to `directory`: this data directory, or a copy of it that was made right after `save`. Raises
+        `OSError`."""
         marker = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":")).encode()
         self._files.write_atomic(directory / CLEAN_SHUTDOWN, marker)
 

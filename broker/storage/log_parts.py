@@ -17,7 +17,7 @@ from ottla.broker.storage.segment_list import SegmentList
 
 @dataclass(slots=True)
 class LogParts:
-    """A partition's state after recovery, for `PartitionLog`."""
+    """The components and offsets of a partition after recovery, from which a `PartitionLog` is made."""
 
     topic: str
     partition: int

@@ -16,7 +16,8 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class Isolation(Enum):
-    """The offset up to which a reader sees records: the high watermark, the last stable offset, or, for followers, the log end."""
+    """A reader's isolation, which decides up to which offset it sees records: the high watermark, the last stable offset or, for followers,
+    the log end."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -53,7 +54,7 @@ class ReadResult(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A result of ListOffsets; -1 in a field means none."""
+    """A result of ListOffsets: a timestamp, an offset and a leader epoch; -1 in a field means that there is none."""
 
     timestamp: int
     offset: int

@@ -78,7 +78,8 @@ class Marks(Generic[T]):
         histories: Sequence[tuple[int, int, int]] = (),
         incarnations: Mapping[int, bytes] | None = None,
     ) -> Mark:
-        """Make a mark: fork the data directory, which must be saved (`LogDir.save`) and must not change meanwhile. Raises ForkRefused.
+        """Make a mark (a saved state): fork the data directory, which must be saved (`LogDir.save`) and must not change meanwhile. Return
+        the mark. Raises ForkRefused.
 
         `mark_as_clean` is called with the finished fork. `histories` and `incarnations` are stored in the mark.
         """
@@ -89,7 +90,8 @@ class Marks(Generic[T]):
         return mark
 
     async def prepared(self, mark: Mark) -> None:
-        """Wait until the thread has made the copy that `restore` needs, so that `restore` does not block. Raises ForkRefused, OSError."""
+        """Wait until the copy of the mark that `restore` needs was made, on a thread, so that `restore` does not block. Raises ForkRefused,
+        OSError."""
         self.copy_again()
         await asyncio.wrap_future(self._copies[mark])
 
@@ -139,7 +141,7 @@ class Marks(Generic[T]):
         return target
 
     def discard(self) -> None:
-        """Remove all marks."""
+        """Remove all marks with their files, and release the lock of the directory that has them."""
         self._copies.clear()
         self._discarded.clear()
         self._opened.clear()

@@ -22,7 +22,7 @@ class MetaProperties:
 
 
 def encode_meta(meta: MetaProperties, now_ms: int) -> bytes:
-    """Return the file's bytes as Java's Properties writes them: an empty comment, the date, then the keys."""
+    """Return the bytes of a meta.properties file as Java's Properties writes them: an empty comment, the date, then the keys."""
     fields = {
         "node.id": str(meta.node_id),
         "directory.id": encode_uuid(meta.directory_id),
@@ -35,7 +35,8 @@ def encode_meta(meta: MetaProperties, now_ms: int) -> bytes:
 
 
 def decode_meta(data: bytes) -> MetaProperties:
-    """Parse the file. Raises `ValueError` that names the missing or invalid key. Without directory.id (Kafka < 3.7) the id is all zeros."""
+    """Parse a meta.properties file. Raises `ValueError` that names the missing or invalid key. Without directory.id (Kafka < 3.7) the id is
+    all zeros."""
     fields: dict[str, str] = module_of("javaproperties", "reading").loads(data.decode("latin-1"))
     if fields.get("version") != "1":
         raise ValueError(f"version {fields.get('version')}; only 1 is understood")

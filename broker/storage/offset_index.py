@@ -54,5 +54,5 @@ class OffsetIndex(SparseIndex):
         return len(self._data or self._entries()) // 8 >= max_bytes // 8
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries from `offset` on."""
+        """Remove the index entries for offsets from `offset` on."""
         self._keep(self._floor(offset - 1) + 1)

@@ -62,7 +62,7 @@ SNAPSHOT_EVERY_BYTES: Final = 32 << 20
 
 
 class PartitionLog:
-    """A partition's log, made by `recovery.open_log`."""
+    """A partition's log: its segments, producer state and leader epochs. It is made by `recovery.open_log` or `new_log`."""
 
     def __init__(self, parts: LogParts) -> None:
         self.topic = parts.topic
@@ -256,7 +256,7 @@ class PartitionLog:
             raise storage_error(f"cannot append to {active.path}", e) from e
 
     def _written(self, header: BatchHeader, base_offset: int, size: int, marker: Marker | None) -> None:
-        """Update memory after a batch was written."""
+        """Update the log end offset and the producer state in memory after a batch was written."""
         last_offset = base_offset + header.last_offset_delta
         self.log_end_offset = self.producer_state.end_offset = last_offset + 1
         if header.producer_id >= 0:
@@ -391,7 +391,7 @@ class PartitionLog:
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def producers(self) -> Iterable[ProducerStateEntry]:
-        """Return every known producer (DescribeProducers)."""
+        """Return the state of every producer that the partition knows (DescribeProducers)."""
         return self.producer_state
 
     def expire_producers(self, now_ms: int) -> int:
@@ -401,7 +401,7 @@ class PartitionLog:
     # --- flush -----------------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Sync now. Raises `FsyncFailed`."""
+        """Write everything in the log to disk (fsync) before returning. Raises `FsyncFailed`."""
         (ticket := self.flush_begin()).sync()
         self.flush_end(ticket)
 
@@ -554,7 +554,8 @@ class PartitionLog:
         self._cut([], offset)
 
     def _cut(self, gone: list[Segment], end: int) -> None:
-        """Remove the segments `gone` and update everything in memory for the log end `end`. The last segment was truncated already."""
+        """Remove the segments `gone` from the log and update all state in memory for the log end `end`. The last segment was truncated
+        already."""
         self._generation += 1
         self.on_change()
         for segment in gone:
@@ -574,14 +575,15 @@ class PartitionLog:
     # --- close -------------------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close cleanly: save and sync everything, including the producers. Raises `OSError`, including `FsyncFailed`."""
+        """Close the log cleanly: save and sync everything, including the producers' state. Raises `OSError`, including `FsyncFailed`."""
         if (ticket := self.close_begin()) is not None:
             ticket.sync()
             self.flush_end(ticket)
         self.release()
 
     def close_begin(self) -> FlushTicket | None:
-        """Begin a clean close. Return a ticket for `sync` and `flush_end`, None if all is synced; then call `release`. Raises `OSError`."""
+        """Begin a clean close. Return a ticket, whose `sync` and then `flush_end` the caller runs before `release`; None if all is synced:
+        then only call `release`. Raises `OSError`."""
         if self.failure is not None or not self.segments.active.is_made:
             return None
         self.segments.active.finish()
@@ -591,7 +593,7 @@ class PartitionLog:
         return None
 
     def release(self) -> None:
-        """Close all descriptors without saving anything."""
+        """Close all file descriptors of the log without saving anything."""
         for segment in self.segments:
             segment.release()
 

@@ -11,12 +11,12 @@ NO_TOPIC_ID: Final = bytes(16)
 
 
 def encode_uuid(raw: bytes) -> str:
-    """Return the id in 22 characters of base64url."""
+    """Return a topic id (16 bytes) as 22 characters of base64url."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> bytes:
-    """Parse an id. Raises `ValueError`."""
+    """Parse a topic id of 22 base64url characters to 16 bytes. Raises `ValueError`."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error as e:
@@ -31,7 +31,7 @@ def encode_metadata(topic_id: bytes) -> bytes:
 
 
 def decode_metadata(data: bytes) -> bytes:
-    """Return the topic id. Raises `ValueError`."""
+    """Return the topic id in the contents of a partition.metadata file. Raises `ValueError`."""
     lines = [line.partition(": ") for line in data.decode().splitlines()]
     fields = {key: value for key, _, value in lines}
     if fields.get("version") != "0" or "topic_id" not in fields:

@@ -24,7 +24,7 @@ class CorruptSnapshot(Exception):
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """Return the bytes of the file."""
+    """Return the bytes of a snapshot file with these producers' states."""
     rows = [
         ENTRY.pack(
             e.producer_id,
@@ -43,7 +43,7 @@ def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """Parse the file. Raises `CorruptSnapshot`."""
+    """Return the producers' states in the bytes of a snapshot file. Raises `CorruptSnapshot`."""
     try:
         return list(_entries(entries_of(data)))
     except ProtocolError as e:
@@ -93,7 +93,7 @@ class ProducerSnapshots:
         return max((o for o in self.offsets if o <= at_most), default=None)
 
     def read(self, offset: int) -> list[ProducerStateEntry]:
-        """Read a snapshot. Raises `CorruptSnapshot`, `OSError`."""
+        """Return the producers' states in the snapshot at `offset`. Raises `CorruptSnapshot`, `OSError`."""
         return decode_snapshot(self._files.read_bytes(self.path(offset)))
 
     def remove(self, offset: int) -> None:
@@ -102,7 +102,7 @@ class ProducerSnapshots:
         self.unsynced.discard(offset)
 
     def forget(self, offset: int) -> Path | None:
-        """Remove the snapshot from the list. Return its file for the caller to remove; None if there is none."""
+        """Remove the snapshot at `offset` from the list. Return its file for the caller to remove; None if there is no such snapshot."""
         if offset not in self.offsets:
             return None
         self.offsets.discard(offset)
@@ -110,7 +110,7 @@ class ProducerSnapshots:
         return self.path(offset)
 
     def remove_above(self, end: int) -> None:
-        """Remove the snapshots above `end`, after a truncation."""
+        """Remove the snapshots at offsets above `end`, after a truncation of the log."""
         for offset in [o for o in self.offsets if o > end]:
             self.remove(offset)
 

@@ -85,7 +85,7 @@ class ProducerStateEntry:
         return self.batches[-1].offset_delta if self.batches else 0
 
     def take_epoch(self, epoch: int) -> None:
-        """Take a new epoch, which starts with an empty deduplication window."""
+        """Replace the producer's epoch by a new one, which starts with an empty deduplication window."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
@@ -110,7 +110,7 @@ class ProducerStateEntry:
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that a marker has ended. `last_offset` is the marker's offset."""
+    """A transaction that a marker has ended, in one partition. `last_offset` is the marker's offset."""
 
     producer_id: int
     first_offset: int
@@ -240,7 +240,7 @@ class ProducerState:
             raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Return whether this producer has an open transaction here in this epoch."""
+        """Return whether this producer has an open transaction in this partition, begun in this epoch."""
         entry = self._entries.get(producer_id)
         return entry is not None and entry.producer_epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
 
@@ -358,7 +358,7 @@ class ProducerState:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def log_started_at(self, offset: int) -> None:
-        """Forget ended transactions whose markers are below the new log start."""
+        """Forget ended transactions whose markers are below the new log start, `offset`."""
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
@@ -377,7 +377,8 @@ class ProducerState:
         return len(gone)
 
     def load(self, entries: Iterable[ProducerStateEntry], end_offset: int) -> None:
-        """Replace the state by a snapshot's. Guards are kept, because they are not part of the log, as in Kafka's ProducerStateManager."""
+        """Replace the state of all producers by that of a snapshot, taken at `end_offset`. Guards are kept, because they are not part of
+        the log, as in Kafka's ProducerStateManager."""
         self._entries = {entry.producer_id: entry for entry in entries}
         open_txns = [(e.current_txn_first_offset, e.producer_id) for e in self._entries.values() if e.current_txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(open_txns))

@@ -90,7 +90,7 @@ class RaftLog:
             self.log.append(records, origin=Origin.REPLICATION, leader_epoch=epoch_max, now_ms=now_ms)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Remove the records from `offset` on. Raises OSError."""
+        """Remove the records of the metadata log from `offset` on. Raises OSError."""
         assert offset >= self.high_watermark, "committed records are never truncated"
         self.log.truncate_to(offset, now_ms)
 
@@ -106,7 +106,8 @@ class RaftLog:
     # --- reading -----------------------------------------------------------------------------------------------------------------
 
     def committed(self, offset: int) -> bytes:
-        """Return complete batches below the high watermark, from `offset` on; empty if there are none. Raises `Rejected`."""
+        """Return complete batches of the metadata log below the high watermark, from `offset` on; empty if there are none. Raises
+        `Rejected`."""
         if offset >= self.high_watermark:
             return b""
         return self.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records

@@ -77,7 +77,8 @@ class _Loading:
 
 
 def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
-    """Open the log of one partition and recover it; create its files if it has none. Raises `OSError`."""
+    """Open the log of one partition and recover it; create its files if it has none. Return the log and the damage that was repaired.
+    Raises `OSError`."""
     load = _Loading(request)
     segments, suspect = _load_segments(load)
     load.epochs = _load_epochs(load)
@@ -300,7 +301,8 @@ def _remove(load: _Loading, segment: Segment) -> None:
 
 
 def _start_over(load: _Loading, segments: SegmentList, log_start: int) -> int:
-    """Replace a log that ends below `log_start`, and so has no visible record, by an empty log at `log_start` (LogLoader.recoverLog)."""
+    """Replace a log that ends below `log_start`, and so has no visible record, by an empty log at `log_start`; return its end offset
+    (LogLoader.recoverLog)."""
     old = list(segments)
     for segment in old:
         load.found(segment.path, f"ends before the log's start {log_start}; removed", 0, segment.size)

@@ -53,8 +53,8 @@ def any_header(data: bytes, at: int = 0) -> BatchHeader:
 
 
 class Segment:
-    """A segment. `created_ms` is the time when the segment was created or loaded. `jitter_ms` is subtracted from segment.ms: a random
-    number below segment.jitter.ms.
+    """One segment of a log: its `.log` file and its indexes. `created_ms` is the time when the segment was created or loaded. `jitter_ms`
+    is subtracted from segment.ms: a random number below segment.jitter.ms.
 
     With `make_directory` the segment is only in memory: its first write calls `make_directory` and creates the files.
     """
@@ -152,7 +152,7 @@ class Segment:
 
     @property
     def _indexes(self) -> Iterator[OffsetIndex | TimeIndex | TxnIndex]:
-        """The indexes that exist in memory: each is created when it is first used."""
+        """The segment's indexes that exist in memory: each is created when it is first used."""
         return (index for index in (self._offset_index, self._time_index, self._txn_index) if index is not None)
 
     # --- files ---------------------------------------------------------------------------------------------------------------
@@ -172,7 +172,8 @@ class Segment:
         return self._make_directory is None
 
     def _make(self) -> None:
-        """Create the directory and the files of a segment in memory. Raises `OSError`; the next call then repeats all steps."""
+        """Create the directory and the files of a segment that is only in memory. Raises `OSError`; the next call then repeats all
+        steps."""
         assert self._make_directory is not None
         self._make_directory()
         fd = self._open()
@@ -257,7 +258,7 @@ class Segment:
         self.size = position + size
 
     def _note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
-        """Update the indexes for a batch at `position`."""
+        """Update the segment's timestamps and its indexes for a batch that was written at byte `position`."""
         if position == 0:
             self._rolling_timestamp = max_timestamp
         newest = self._max_timestamp
@@ -272,7 +273,7 @@ class Segment:
         self._bytes_since_index += size
 
     def cut_back(self) -> None:
-        """Truncate the file after the last complete batch, when a write has failed. Raises `OSError`."""
+        """Truncate the segment's file after the last complete batch, when a write has failed. Raises `OSError`."""
         if self.is_made and self._files.size(self.fd) != self.size:
             self._files.truncate(self._to_write(), self.size)
 
@@ -288,7 +289,7 @@ class Segment:
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """The last offset of the batch with the greatest timestamp."""
+        """The last offset of the batch with the segment's greatest timestamp."""
         _ = self.max_timestamp
         return self._offset_of_max_timestamp
 
@@ -438,7 +439,7 @@ class Segment:
         return 0
 
     def reset_indexes(self) -> None:
-        """Clear the indexes: recovery rebuilds them from the batches with `note_recovered`."""
+        """Remove all entries of the segment's indexes: recovery rebuilds them from the batches with `note_recovered`."""
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()

@@ -45,11 +45,11 @@ class SegmentList:
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """Return the segment with `offset`, and all later ones."""
+        """Return the segment that contains `offset`, and all later ones, oldest first."""
         return self._segments[self.floor_number(offset) :]
 
     def before(self, offset: int) -> list[Segment]:
-        """Return the segments that begin before `offset`, newest first."""
+        """Return the segments whose base offset is below `offset`, newest first."""
         return self._segments[: bisect_left(self._bases, offset)][::-1]
 
     def next_base(self, segment: Segment) -> int | None:
@@ -58,7 +58,7 @@ class SegmentList:
         return self._bases[number] if number < len(self._bases) else None
 
     def replace(self, old: Iterable[Segment], new: Iterable[Segment]) -> None:
-        """Replace `old` by `new` in one step; at least one segment must remain."""
+        """Replace the segments `old` by `new` in the list, in one step; at least one segment must remain."""
         gone = set(map(id, old))
         kept = [s for s in self._segments if id(s) not in gone]
         self._segments = sorted([*kept, *new], key=lambda s: s.base_offset)

@@ -25,7 +25,7 @@ _HEADER_BATCH_MAX: Final = 64 << 10
 
 
 class SnapshotFiles:
-    """The snapshots of a directory. `ids` are the complete ones, oldest first."""
+    """The snapshots in the metadata log's directory. `ids` are those of the complete snapshots, oldest first."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -35,7 +35,7 @@ class SnapshotFiles:
 
     @property
     def newest(self) -> SnapshotId | None:
-        """The snapshot with the greatest end offset."""
+        """The snapshot with the greatest end offset; None if there is none."""
         return self.ids[-1] if self.ids else None
 
     def load(self, log_start_offset: int) -> None:
@@ -48,7 +48,7 @@ class SnapshotFiles:
                 self.add(found)
 
     def add(self, snapshot: SnapshotId) -> None:
-        """Add a snapshot whose file is complete."""
+        """Add a snapshot to the list `ids`, because its file is complete."""
         self.ids = sorted({*self.ids, snapshot})
 
     def path(self, snapshot: SnapshotId) -> Path:
@@ -56,7 +56,7 @@ class SnapshotFiles:
         return self._directory / snapshot.file_name
 
     def read(self, snapshot: SnapshotId) -> Snapshot:
-        """Return the contents of a snapshot. Raises ProtocolError if it is corrupt, OSError."""
+        """Return the decoded contents of a snapshot. Raises ProtocolError if it is corrupt, OSError."""
         return read_snapshot(self._files.read_bytes(self.path(snapshot)))
 
     def append_time_ms(self, snapshot: SnapshotId) -> int:
@@ -84,7 +84,7 @@ class SnapshotFiles:
             self._files.close(fd)
 
     def begin(self, snapshot: SnapshotId) -> PartialSnapshot:
-        """Start a new snapshot file. Raises OSError."""
+        """Start a new snapshot as a `.part` file, and return it. Raises OSError."""
         return PartialSnapshot(self._files, snapshot, self.path(snapshot))
 
     def write(self, snapshot: SnapshotId, batches: Iterable[bytes]) -> None:
@@ -128,7 +128,7 @@ class PartialSnapshot:
         self._size = 0
 
     def write(self, data: Buffer) -> None:
-        """Append bytes. Raises OSError."""
+        """Append bytes to the snapshot's `.part` file. Raises OSError."""
         self._files.pwrite(self._fd, [data], self._size)
         self._size += len(data)
 
@@ -140,6 +140,6 @@ class PartialSnapshot:
         self._files.sync_dir(self._path.parent)
 
     def drop(self) -> None:
-        """Discard the snapshot. Raises OSError."""
+        """Discard the incomplete snapshot, and remove its file. Raises OSError."""
         self._files.close(self._fd)
         self._files.remove(self._partial)

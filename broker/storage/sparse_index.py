@@ -45,7 +45,7 @@ class SparseIndex:
         return self._data
 
     def load(self) -> None:
-        """Load the file, unless its entries are in memory. Raises `OSError`."""
+        """Load the index file, unless its entries are in memory. Raises `OSError`."""
         if self._data is not None:
             return
         size = self.ENTRY.size
@@ -67,7 +67,7 @@ class SparseIndex:
         raise AssertionError("each index has its own key")  # pragma: no cover - abstract
 
     def is_sorted(self) -> bool:
-        """Return whether the keys strictly increase; recovery drops an index for which they do not."""
+        """Return whether the index entries' keys strictly increase; recovery drops an index for which they do not."""
         keys = [self.key(i) for i in range(len(self))]
         return all(a < b for a, b in pairwise(keys))
 
@@ -91,7 +91,7 @@ class SparseIndex:
         return self._data is not None and self._saved != len(self._data)
 
     def save(self) -> bool:
-        """Write unsaved entries to the file. Return whether there were any. Raises `OSError`."""
+        """Write the index entries that are not in the file yet. Return whether there were any. Raises `OSError`."""
         data = self._data
         if data is None or self._saved == len(data):
             return False
@@ -109,10 +109,10 @@ class SparseIndex:
         return True
 
     def create_file(self) -> None:
-        """Create an empty file, because Kafka rebuilds a segment whose index files are missing."""
+        """Create an empty index file, because Kafka rebuilds a segment whose index files are missing."""
         self._files.close(self._files.open(self.path))
 
     def release(self) -> None:
-        """Free the memory; the entries are loaded again when they are used."""
+        """Free the memory of the index; its entries are loaded from the file when they are used again."""
         if not self.dirty:
             self._data = None

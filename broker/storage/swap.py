@@ -37,7 +37,7 @@ def finish_swaps(files: Files, directory: Path) -> list[FileEntry]:
 
 
 def _make_room(files: Files, directory: Path, entries: list[FileEntry], swaps: list[FileEntry]) -> None:
-    """Remove the segments in `entries` that the `.swap` files replace."""
+    """Remove the segments in `entries` whose offsets the `.swap` files cover, and which these files replace."""
     start = min(_base(e.name) for e in swaps)
     end = max(_end_offset(files, directory, e) for e in swaps)
     for entry in entries:

@@ -34,12 +34,13 @@ class TimeIndex(SparseIndex):
         return self.entry(count - 1) if count else None
 
     def lookup(self, timestamp: int) -> int:
-        """Return an offset at or before the first record whose timestamp is at least `timestamp` (ms): a scan for it starts there."""
+        """Return an offset at or before the first record whose timestamp is at least `timestamp` (ms): a scan for that record starts
+        there."""
         number = self._floor(timestamp - 1)
         return self.entry(number)[1] if number >= 0 else self.base_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries from `offset` on."""
+        """Remove the index entries for offsets from `offset` on."""
         count = len(self)
         while count and self.entry(count - 1)[1] >= offset:
             count -= 1

@@ -17,7 +17,7 @@ _ENTRY: Final = struct.Struct(">hqqqq")
 
 
 class AbortedTxn(NamedTuple):
-    """An entry of the index. `last_offset` is the marker's offset."""
+    """An entry of the transaction index: an aborted transaction. `last_offset` is its marker's offset."""
 
     producer_id: int
     first_offset: int
@@ -36,7 +36,7 @@ class TxnIndex:
         self._saved = 0
 
     def entries(self) -> list[AbortedTxn]:
-        """Return all entries. Raises `ValueError` if the file is not a transaction index of this segment."""
+        """Return all entries of the index. Raises `ValueError` if the file is not a transaction index of this segment."""
         if self._entries is None:
             try:
                 raw = self._files.read_bytes(self.path)
@@ -78,7 +78,7 @@ class TxnIndex:
         return self._entries is not None and self._saved != len(self._entries)
 
     def save(self) -> bool:
-        """Write unsaved entries to the file. Return whether there were any. Raises `OSError`."""
+        """Write the entries that are not in the index file yet. Return whether there were any. Raises `OSError`."""
         entries = self._entries
         if entries is None or self._saved == len(entries):
             return False
@@ -100,7 +100,7 @@ class TxnIndex:
             self._files.close(fd)
 
     def release(self) -> None:
-        """Free the memory; the entries are loaded again when they are used."""
+        """Free the memory of the index; its entries are loaded from the file when they are used again."""
         if not self.dirty:
             self._entries = None
 
