@@ -23,7 +23,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """The result of a join: the new generation, or an error (then generation -1, no protocol, no leader)."""
+    """The result of a JoinGroup: the new generation, or an error (then generation -1, no protocol, no leader)."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -37,7 +37,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """The result of a sync: the member's assignment, or an error."""
+    """The result of a SyncGroup: the member's assignment, or an error."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None

@@ -42,7 +42,7 @@ _Mutable = dict[str, dict[bytes, set[int]]]
 
 
 def assign_range(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Assign by Kafka's `range`: static members first, by instance id, then the others by member id."""
+    """Return each member's partitions by Kafka's assignor `range`: static members first, by instance id, then the others by member id."""
     assigned: _Mutable = {member_id: {} for member_id in members}
     order = sorted(members, key=lambda member_id: _range_order(member_id, members[member_id]))
     for topic_id, count in topics.items():
@@ -57,7 +57,7 @@ def assign_range(members: Mapping[str, Subscriber], topics: Mapping[bytes, int])
 
 
 def assign_uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Assign by `uniform`, Kafka's default."""
+    """Return each member's partitions by Kafka's default assignor `uniform`; `topics` has the partition counts by topic id."""
     if not members:
         return {}
     same = len({member.topics for member in members.values()}) == 1
@@ -135,7 +135,8 @@ class _Load:
                         self.count[taker] += 1
 
     def _chain_from(self, start: str) -> list[tuple[str, bytes, str]] | None:
-        """Return the shortest chain of moves (giver, topic, taker) from `start` to a member with at least two partitions less."""
+        """Return the shortest chain of moves (giver, topic, taker) from `start` to a member with at least two partitions less; None if
+        there is none."""
         came_from: dict[str, tuple[str, bytes]] = {}
         seen, seen_topics, queue = {start}, set(), deque([start])
         while queue:

@@ -44,7 +44,8 @@ class ClassicConfig:
 
 @dataclass(slots=True)
 class ClassicOutcome:
-    """An operation's result: `record` is to be appended and applied (None: nothing); `replies` are sent when it is durable."""
+    """An operation's result. `record` is to be appended to the log and applied (None: there is none); `replies` are sent when it is
+    durable."""
 
     replies: list[Reply] = field(default_factory=list)
     record: GroupMetadataValue | None = None
@@ -119,7 +120,7 @@ class ClassicGroup:
         return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id."""
+        """Return NONE if the group has this member, UNKNOWN_MEMBER_ID if not, FENCED_INSTANCE_ID if another member has the instance id."""
         if instance_id is not None:
             holder = self.members.static_member_id(instance_id)
             if holder is None:
@@ -179,8 +180,8 @@ class ClassicGroup:
         return outcome
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """Extend the session and return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin. With any other error the session is not
-        extended."""
+        """Extend the member's session and return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin. Any other returned error leaves
+        the session as it is."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.check_member(member_id, instance_id)
@@ -192,7 +193,8 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], ClassicOutcome]:
-        """Remove members. Return one error code for each, in order. If one was removed, the others rebalance."""
+        """Remove the members that `leaving` names. Return one error code for each, in order, and the outcome. If one was removed, the
+        others rebalance."""
         outcome = ClassicOutcome()
         if self.state is ClassicState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(leaving), outcome
@@ -224,13 +226,13 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def touch_by_commit(self, member_id: str, now: Now) -> None:
-        """Extend the session, because an offset commit counts as a heartbeat."""
+        """Extend the member's session, because an offset commit counts as a heartbeat."""
         member = self.members.get(member_id)
         if member is not None:
             self.reset_session(member, now)
 
     def expire(self, now: Now) -> ClassicOutcome:
-        """Process the deadlines that have come: first sessions and pending members, then the join phase, then the sync phase."""
+        """Process the group's deadlines that have come: first sessions and pending members, then the join phase, then the sync phase."""
         outcome = ClassicOutcome()
         due = [
             (m.session_deadline_ms, m.member_id)
@@ -263,18 +265,19 @@ class ClassicGroup:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def record(self, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
-        """Return the record of the group with its present generation, members and leader, and with `assignments`, by member id."""
+        """Return the group's record for the log: its present generation, members and leader, with `assignments`, by member id."""
         return self._record_of(list(self.members), self.leader_id, assignments, now)
 
     def record_replacing(self, old_member_id: str, member: Member, now: Now) -> GroupMetadataValue:
-        """Return the record of the same generation, in which `member` replaces the member `old_member_id`. `member` already has the old
-        member's assignment."""
+        """Return the group's record for the log, of the same generation, in which `member` replaces the member `old_member_id`. `member`
+        already has the old member's assignment."""
         members = [member if m.member_id == old_member_id else m for m in self.members]
         leader = member.member_id if self.leader_id == old_member_id else self.leader_id
         return self._record_of(members, leader, {m.member_id: m.assignment for m in members}, now)
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Replace the group's state by that of a record, live or while loading. Known members keep their soft state.
+        """Replace the group's state by that of a record, live or while loading. Known members keep their unpersisted state, such as session
+        deadlines.
 
         A record without generation and members, which marks a new group, is ignored if a member has joined before it was applied.
         """
@@ -298,7 +301,7 @@ class ClassicGroup:
         return outcome
 
     def abandon(self, now: Now) -> ClassicOutcome:
-        """Drop the last operation, whose record could not be written. If the group was waiting for assignments, members must rejoin."""
+        """Recover from the failed write of the last operation's record. If the group was waiting for assignments, members must rejoin."""
         outcome = ClassicOutcome()
         self.replacement = None
         if self.state is ClassicState.COMPLETING_REBALANCE:
@@ -313,7 +316,7 @@ class ClassicGroup:
         return outcome
 
     def die(self) -> None:
-        """Mark the group as deleted; later requests to this object get COORDINATOR_NOT_AVAILABLE."""
+        """Mark the group as deleted (state Dead); later requests to this object get COORDINATOR_NOT_AVAILABLE."""
         self.state = ClassicState.DEAD
         self.pending.clear()
 
@@ -515,7 +518,7 @@ class ClassicGroup:
         )
 
     def _install(self, value: GroupMetadataValue) -> None:
-        """Replace the members by those of the record. A known member keeps its session deadline and pending requests."""
+        """Replace the group's members by those of the record. A known member keeps its session deadline and pending requests."""
         before, self.members = self.members, Roster()
         replacement, self.replacement = self.replacement, None
         for written in value.members:

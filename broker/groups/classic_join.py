@@ -51,7 +51,7 @@ def join(group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> Cla
 
 
 class _Join:
-    """One JoinGroup in progress: the group, the request, and the outcome so far."""
+    """One JoinGroup that is being processed: the group, the request, and the outcome so far."""
 
     def __init__(self, group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> None:
         self.group = group
@@ -151,7 +151,7 @@ class _Join:
 
 
 def _refusal(group: ClassicGroup, joining: Joining) -> tuple[ErrorCode, str]:
-    """Return the error that rejects the member (or NONE), and the member id of the response."""
+    """Return the error with which the JoinGroup is rejected (NONE if it is not), and the member id of the response."""
     if not _has_room(group, joining.member_id):
         return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
     if group.state is ClassicState.DEAD:

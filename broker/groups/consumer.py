@@ -48,11 +48,11 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
     # --- queries --------------------------------------------------------------------------------------------------------------
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Return whether no member holds the partition."""
+        """Return whether no member of the group holds the partition: neither assigned, nor yet to be revoked."""
         return (topic_id, partition) not in self._holders
 
     def holder(self, topic_id: bytes, partition: int) -> str | None:
-        """Return the id of the member that holds the partition, or None."""
+        """Return the id of the member that holds the partition (assigned or yet to be revoked), None if no member does."""
         return self._holders.get((topic_id, partition))
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
@@ -90,7 +90,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
         return any(all(name in of for of in offered) for name in names)
 
     def end(self) -> list[GroupRecord]:
-        """Return the tombstones that delete the group; the tombstone of the group's epoch is the last."""
+        """Return the tombstone records that delete the group; the tombstone of the group's epoch is the last."""
         group_id = self.group_id
         keys: list[ConsumerKey] = []
         for member_id in sorted(self.members):
@@ -116,7 +116,7 @@ class ConsumerGroup(SubscriptionGroup[ConsumerMember], OffsetsGroup[ConsumerMemb
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Apply a record, live or while loading. After compaction any record may be missing."""
+        """Apply a record of this group to its state, live or while loading. After compaction any record may be missing."""
         match key:
             case records.ConsumerGroupMetadataKey():
                 if isinstance(value, records.ConsumerGroupMetadataValue):

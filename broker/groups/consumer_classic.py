@@ -31,7 +31,7 @@ from ottla.protocol.errors import ProtocolError
 
 
 def join(draft: Draft, joining: Joining) -> JoinAnswer:
-    """Join or rejoin a member. Raises Rejected."""
+    """Process the JoinGroup of a classic protocol member: join or rejoin it, and return the response. Raises Rejected."""
     member_id = joining.member_id or joining.new_member_id
     _check_may_join(draft, joining, member_id)
     if not joining.member_id and joining.require_known_member_id and joining.instance_id is None:
@@ -85,7 +85,8 @@ def _downgrade(draft: Draft, member_id: str, owned: Assignment | None, *, subscr
 
 
 def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
-    """Return the member's current assignment, set by its last JoinGroup. Raises Rejected (REBALANCE_IN_PROGRESS: it must rejoin)."""
+    """Return the classic member's current assignment, set by its last JoinGroup. Raises Rejected (REBALANCE_IN_PROGRESS: it must
+    rejoin)."""
     member = draft.group.existing_member(syncing.member_id, syncing.instance_id)
     classic = _check_generation(member, syncing.generation)
     if syncing.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or syncing.protocol_name not in {None, classic.protocols[0].name}:
@@ -103,7 +104,8 @@ def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
 
 
 def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Extend the session. Return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin to take its next step. Raises Rejected."""
+    """Extend the classic member's session. Return NONE, or REBALANCE_IN_PROGRESS if the member must rejoin to take its next step. Raises
+    Rejected."""
     member = draft.group.existing_member(member_id, instance_id)
     _check_generation(member, generation)
     draft.keep_session(member)
@@ -120,7 +122,8 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
 
 
 def leave(draft: Draft, leaving: list[Leaving]) -> list[ErrorCode]:
-    """Remove members, also those of the consumer protocol, as an administrator may (Kafka since 4.3). Return one error code for each.
+    """Remove the members that `leaving` names, also those of the consumer protocol, as an administrator may (Kafka since 4.3). Return one
+    error code for each.
 
     If the last consumer protocol member is removed, the group becomes a classic group (if `migration.may_downgrade`).
     """

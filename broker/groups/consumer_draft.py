@@ -48,8 +48,8 @@ class ConsumerConfig:
 
 
 class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
-    """One operation on a consumer group. `downgraded` is None unless the operation converts the group to a classic group; then it tells
-    whether that group must rebalance."""
+    """One operation on a consumer group: the records that it will write. `downgraded` is None unless the operation converts the group to a
+    classic group; then it tells whether that group must rebalance."""
 
     CLASSES = RecordClasses(
         epoch_key=records.ConsumerGroupMetadataKey,
@@ -70,22 +70,23 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Write a member's metadata, if it has changed."""
+        """Add the record of a member's metadata to the operation, if the metadata has changed."""
         before = self.group.members.get(member.member_id)
         if before is None or metadata_of(before) != metadata_of(member):
             self.put(records.ConsumerGroupMemberMetadataKey(self.group_id, member.member_id), metadata_of(member))
 
     def put_assignment(self, member: ConsumerMember) -> None:
-        """Write a member's current assignment."""
+        """Add the record of a member's current assignment to the operation."""
         self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
     def put_unknown_target_epoch(self, epoch: int) -> None:
-        """Write the epoch of a target assignment that a conversion took from the classic group. Its time is written as unknown (0), so the
-        assignment interval does not delay the next computation."""
+        """Add the record of the epoch of a target assignment that a conversion took over from the classic group. Its time is written as
+        unknown (0), so the assignment interval does not delay the next computation."""
         self._put_target_epoch(epoch, 0)
 
     def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """Give a static member that returns under a new id its former target and current assignment."""
+        """Give a static member that returns under the new id `member_id` the target and current assignment of `old`; return the new
+        member."""
         member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         target = self.group.target(old.member_id)
         self.remove_member(old.member_id)
@@ -97,8 +98,8 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
     # --- consequences of a change ---------------------------------------------------------------------------------------------
 
     def change_member(self, before: ConsumerMember, after: ConsumerMember, may_describe: MayDescribe) -> bool:
-        """Write the member, bump the epoch if the member or the topics require it, and plan a resolution of regular expressions if one is
-        due.
+        """Add the record of the member's metadata if it has changed, bump the epoch if the member or the topics require it, and plan a
+        resolution of regular expressions if one is due.
 
         Return whether the member's subscription has changed. Raises Rejected(INVALID_REGULAR_EXPRESSION). Source: Kafka's
         hasMemberSubscriptionChanged, maybeUpdateRegularExpressions, updateSubscriptionMetadata.
@@ -124,7 +125,7 @@ class Draft(SubscriptionDraft[ConsumerGroup, ConsumerConfig]):
         return names_changed or regex is not RegexChange.NO_CHANGE
 
     def put_resolved(self, resolution: Resolution) -> None:
-        """Write the resolved topics of the regular expressions, and bump the epoch if they have changed."""
+        """Add the records of the topics to which the regular expressions resolve, and bump the group epoch if the topics have changed."""
         changed = False
         for regex, topics in sorted(resolution.found.items()):
             if self.group.subscribers_of_regex(regex):

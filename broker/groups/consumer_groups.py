@@ -35,7 +35,8 @@ T = TypeVar("T")
 
 
 class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
-    """Operations on consumer groups."""
+    """Operations on the consumer groups of one partition of `__consumer_offsets`: heartbeats, requests of classic protocol members,
+    deadlines."""
 
     GROUP, DRAFT, EPOCH_KEY = ConsumerGroup, Draft, ConsumerGroupMetadataKey
 
@@ -49,7 +50,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, list[Reply]]]:
-        """Return the response, and replies to pending joins and syncs of a classic group that the heartbeat converts. Raises Rejected."""
+        """Process a ConsumerGroupHeartbeat. Return the response, and replies to pending joins and syncs of a classic group that the
+        heartbeat converts. Raises Rejected."""
         consumer_heartbeat.check(beat, self._config_of(beat.group_id))
         if beat.epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             draft = self._draft(self.existing(beat.group_id), now)
@@ -62,7 +64,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
         return self._effects(draft, (answer, draft.replies))
 
     def join(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Join a classic protocol member to a group that has members."""
+        """Process the JoinGroup of a classic protocol member, in a consumer group that has members. Return the records and the reply."""
         draft = self._draft(group, now)
         try:
             answer = consumer_classic.join(draft, joining)
@@ -71,7 +73,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
         return self._effects(draft, [Reply(ticket, answer)])
 
     def sync(self, group: ConsumerGroup, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Return the assignment of a classic protocol member."""
+        """Process the SyncGroup of a classic protocol member. Return the reply, which has the member's assignment or an error."""
         try:
             answer = consumer_classic.sync(self._draft(group, now), syncing)
         except Rejected as refused:
@@ -79,14 +81,14 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
         return Effects((), [Reply(ticket, answer)])
 
     def heartbeat_of_classic(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """Process the heartbeat of a classic protocol member."""
+        """Process the heartbeat of a classic protocol member, and return its error code."""
         try:
             return consumer_classic.heartbeat(self._draft(group, now), member_id, instance_id, generation)
         except Rejected as refused:
             return refused.code
 
     def leave(self, group: ConsumerGroup, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, list[Reply]]]:
-        """Remove members of either protocol by a LeaveGroup."""
+        """Remove members of either protocol by a LeaveGroup. Return one error code for each, and the records and replies."""
         draft = self._draft(group, now)
         errors = consumer_classic.leave(draft, leaving)
         return errors, self._effects(draft, [])
@@ -100,7 +102,7 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
     # --- time -----------------------------------------------------------------------------------------------------------------
 
     def expire(self, group: ConsumerGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Remove the members whose deadlines have come."""
+        """Remove the members whose deadlines (session, revocation, rejoin) have come. Return the records and replies."""
         draft = self._draft(group, now)
         for due in draft.deadlines.take_due(now.mono_ms):
             member = draft.group.members.get(due.member_id)
@@ -145,7 +147,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
         return resolution if resolution is not None and resolution.start() else None
 
     def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Write the result of a resolution, if it ran to its end and the group is still a consumer group."""
+        """Return the records of the topics that a resolution of regular expressions has found; none if it did not run to its end or the
+        group is no longer a consumer group."""
         del self._resolutions[resolution.group_id]
         group = self._groups.get(resolution.group_id)
         if not isinstance(group, ConsumerGroup) or not resolution.found:
@@ -158,7 +161,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup, ConsumerConfig, Draft]):
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _draft_to_join(self, beat: Heartbeat, now: Now) -> Draft:
-        """Return a draft of the existing group, or of a new one for a joining member. Raises Rejected(GROUP_ID_NOT_FOUND)."""
+        """Return a draft (the changes that an operation decides) of the existing group, or of a new one for a joining member. Raises
+        Rejected(GROUP_ID_NOT_FOUND)."""
         group = self._groups.get(beat.group_id)
         if isinstance(group, ConsumerGroup) or beat.epoch != JOIN_EPOCH:
             return self._draft(self.existing(beat.group_id), now)

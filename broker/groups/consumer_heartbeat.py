@@ -52,14 +52,15 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the request has all fields; the response then has the whole assignment."""
+        """Whether the request has all fields, as after a join or an error; the response then has the whole assignment."""
         said = self.topic_names is not None or self.topic_regex is not None
         return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and said and self.owned is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """The response: the member's id and epoch. `assignment` is None if it has not changed since the last response."""
+    """The response to a ConsumerGroupHeartbeat: the member's id and epoch. `assignment` is None if it has not changed since the last
+    response."""
 
     member_id: str
     epoch: int
@@ -68,7 +69,7 @@ class HeartbeatAnswer:
 
 
 def check(beat: Heartbeat, config: ConsumerConfig) -> None:
-    """Check the fields of the request, without the group's state. Raises Rejected."""
+    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state."""
     invalid = _fault(beat)
     if invalid is not None:
         raise Rejected(ErrorCode.INVALID_REQUEST, invalid)
@@ -80,7 +81,7 @@ def check(beat: Heartbeat, config: ConsumerConfig) -> None:
 
 
 def is_empty(value: str | None) -> bool:
-    """Return whether the value is not None, and empty after Java's String.trim."""
+    """Return whether the field's value is given (not None) and empty after Java's String.trim."""
     return value is not None and not value.strip(_TRIMMED)
 
 
@@ -109,7 +110,7 @@ def _fault(beat: Heartbeat) -> str | None:
 
 
 def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
-    """Process a request with an epoch of 0 (join) or above (stay). Raises Rejected."""
+    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected."""
     group = draft.group
     if len(group.members) >= draft.config.max_size and beat.member_id not in group.members:
         raise Rejected(
@@ -131,7 +132,8 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
 
 
 def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
-    """Process a request with epoch -1 (remove the member) or -2 (a static member leaves temporarily). Raises Rejected."""
+    """Process a heartbeat with epoch -1 (remove the member) or -2 (a static member leaves temporarily), and return the response. Raises
+    Rejected."""
     member = draft.group.existing_member(beat.member_id, beat.instance_id)
     if beat.epoch == LEAVE_STATIC_EPOCH:
         draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
@@ -142,7 +144,8 @@ def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
 
 
 def fence(draft: Draft, member_id: str) -> None:
-    """Remove a member. If it was the last consumer protocol member and `migration.may_downgrade`, the others become a classic group."""
+    """Remove a member. If it was the last consumer protocol member and `migration.may_downgrade`, the remaining members become a classic
+    group."""
     spoke_classic = draft.group.members[member_id].classic is not None
     draft.remove_member(member_id)
     if not spoke_classic and migration.may_downgrade(draft):
@@ -152,7 +155,8 @@ def fence(draft: Draft, member_id: str) -> None:
 
 
 def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
-    """Return the member as it was before this heartbeat; one without fields for a new member. Raises Rejected."""
+    """Return the member as it was before this heartbeat; for a new member, one with only an id; for a static member that returns under a
+    new id, with its former assignment. Raises Rejected."""
     group = draft.group
     if beat.epoch != JOIN_EPOCH:
         member = draft.group.existing_member(beat.member_id, beat.instance_id)
@@ -186,7 +190,7 @@ def _check_epoch(member: ConsumerMember, beat: Heartbeat) -> None:
 
 
 def _changed(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
-    """Return the member with the heartbeat's fields, as a member of the consumer protocol."""
+    """Return `member` with the fields that the heartbeat changes, as a member of the consumer protocol."""
     return replace(
         member,
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,

@@ -61,7 +61,7 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """One member. `rebalance_timeout_ms` limits the time for revoking partitions."""
+    """One member of a consumer group. `rebalance_timeout_ms` limits the time for revoking partitions."""
 
     member_id: str
     instance_id: str | None = None
@@ -130,7 +130,7 @@ def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, obj
 
 
 def metadata_of(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
-    """Return the value of the member's metadata record (type 5)."""
+    """Return the value of the record (type 5) that stores the member's metadata."""
     classic = member.classic
     return ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -161,7 +161,7 @@ def fields_of_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> di
 
 
 def current_assignment_of(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignmentValue:
-    """Return the value of the member's current assignment record (type 8)."""
+    """Return the value of the record (type 8) that stores the member's current assignment."""
     return ConsumerGroupCurrentMemberAssignmentValue(
         member.epoch,
         member.previous_epoch,
@@ -172,7 +172,7 @@ def current_assignment_of(member: ConsumerMember) -> ConsumerGroupCurrentMemberA
 
 
 def epochs_of(assignment: Assignment, epoch: int) -> Epochs:
-    """Return the same epoch for every partition."""
+    """Return a mapping that has `epoch` as the epoch of every partition of the assignment."""
     return {(topic_id, partition): epoch for topic_id, partitions in assignment.items() for partition in partitions}
 
 
@@ -187,7 +187,7 @@ def assignment_from(topics: Iterable[AssignedTopic | OwnedTopic]) -> Assignment:
 
 
 def topics_of(assignment: Assignment) -> list[AssignedTopic]:
-    """Return the assignment as a record lists it, sorted."""
+    """Return the assignment as records list it: topics with their partitions, sorted."""
     return [AssignedTopic(topic_id, sorted(partitions)) for topic_id, partitions in sorted(assignment.items())]
 
 

@@ -74,7 +74,7 @@ class GroupsConfig:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """An offset to commit for one partition."""
+    """An offset that a commit request has for one partition."""
 
     topic: str
     partition: int
@@ -102,7 +102,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """The committed offset of one partition; `offset` is -1 if there is none."""
+    """The committed offset of one partition, as OffsetFetch returns it; `offset` is -1 if there is none."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -127,7 +127,7 @@ class GroupCoordinator:
         share_config: Callable[[str], ShareConfig] | None = None,
         streams_config: Callable[[str], StreamsConfig] | None = None,
     ) -> None:
-        """Make the state machine.
+        """Make the state machine of one partition's groups, without any group.
 
         `consumer_config`, `share_config` and `streams_config` return one group's settings by its id; without them `config` applies to all.
         """
@@ -147,7 +147,8 @@ class GroupCoordinator:
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
-        """Process a JoinGroup. The first join creates the group. A join with a member id for an unknown group gets UNKNOWN_MEMBER_ID."""
+        """Process a JoinGroup; return the records and replies. The first join creates the group. A join with a member id for an unknown
+        group gets UNKNOWN_MEMBER_ID."""
         error = self._join_refusal(group_id, joining)
         if error is not ErrorCode.NONE:
             return Effects((), [Reply(ticket, JoinAnswer(error=error, member_id=joining.member_id))])
@@ -171,7 +172,7 @@ class GroupCoordinator:
     def _replace_empty_group(
         self, group: ConsumerGroup | StreamsGroup, joining: Joining, ticket: Ticket, now: Now
     ) -> Effects[GroupRecord, Replies]:
-        """Join the first member of a new classic group that replaces a consumer or streams group without members."""
+        """Process the JoinGroup of the first member of a new classic group, which replaces a consumer or streams group without members."""
         if joining.member_id:
             return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=joining.member_id))])
         end = group.end()
@@ -197,11 +198,13 @@ class GroupCoordinator:
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Replies]]:
-        """Return the response, and replies to pending joins and syncs of a classic group that the heartbeat converts. Raises Rejected."""
+        """Process a ConsumerGroupHeartbeat. Return the response, and replies to pending joins and syncs of a classic group that the
+        heartbeat converts. Raises Rejected."""
         return self.consumers.heartbeat(beat, now)
 
     def leave(self, group_id: str, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
-        """Remove members. Return one error code for each, and the effects. Raises Rejected(INVALID_GROUP_ID) for an empty group id."""
+        """Remove the members that `leaving` names. Return one error code for each, and the records and replies. Raises
+        Rejected(INVALID_GROUP_ID) for an empty group id."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
@@ -213,14 +216,14 @@ class GroupCoordinator:
         return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), Effects((), [])
 
     def expire_members(self, group_id: str, now: Now) -> Effects[GroupRecord, Replies]:
-        """Process the group's deadlines that have come."""
+        """Process the group's deadlines that have come, such as expired sessions. Return the records and replies."""
         group = self.groups.get(group_id)
         if isinstance(group, ModernGroup):
             return self._kinds[type(group)].expire(group, now)
         return Effects((), []) if group is None else _effects(group, group.expire(now))
 
     def next_deadline(self, group_id: str) -> int | None:
-        """Return the monotonic time at which `expire_members` may have work, or None."""
+        """Return the monotonic time in ms at which `expire_members` may have work for the group; None without deadlines."""
         group = self.groups.get(group_id)
         if isinstance(group, ModernGroup):
             return self._kinds[type(group)].next_deadline(group_id)
@@ -237,7 +240,8 @@ class GroupCoordinator:
         return self.consumers.next_resolution(group_id)
 
     def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, Replies]:
-        """Write the result of a resolution, if it ran to its end and the group is still a consumer group."""
+        """Return the records of the topics that a resolution of regular expressions has found; none if it did not run to its end or the
+        group is no longer a consumer group."""
         return self.consumers.end_resolution(resolution, now)
 
     def abandon(self, group_id: str, now: Now) -> Replies:
@@ -256,14 +260,14 @@ class GroupCoordinator:
         return replies
 
     def release_waiting(self, error: ErrorCode) -> Replies:
-        """Complete every waiting request with this error; the broker is shutting down."""
+        """Complete every pending JoinGroup and SyncGroup with this error, because the broker shuts down. Return the replies."""
         return [r for group in self.groups.values() if isinstance(group, ClassicGroup) for r in group.release_waiting(error).replies]
 
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit, now: Now) -> Effects[GroupRecord, list[ErrorCode]]:
-        """Commit offsets. Return one error code for each, in order. Raises Rejected if the group rejects the member id, instance id or
-        generation."""
+        """Commit the offsets of a request. Return one error code for each, in order. Raises Rejected if the group rejects the member id,
+        instance id or generation."""
         self._check_commit(commit)
         group = self.groups.get(commit.group_id)
         if group is not None and not commit.transactional:
@@ -343,7 +347,8 @@ class GroupCoordinator:
         return Effects(records, errors)
 
     def forget_topic(self, topic: str, topic_id: bytes) -> Effects[GroupRecord, None]:
-        """Delete the offsets of a deleted topic, so that a later one with the same name does not inherit them."""
+        """Return the records for a deleted topic: tombstones of its offsets, so that a later topic with the same name does not inherit
+        them, and its removal from share groups."""
         offsets = [_no_offset(group_id, topic, partition) for group_id, partition in self.offsets.keys_of_topic(topic)]
         return Effects([*offsets, *self.shares.forget_topic(topic_id)], None)
 
@@ -395,7 +400,7 @@ class GroupCoordinator:
             gone.die()
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply a transaction marker of the log."""
+        """Apply a transaction marker of the log: the producer's pending offsets become committed, or are dropped."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def on_loaded(self, now: Now) -> None:
@@ -409,7 +414,7 @@ class GroupCoordinator:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _group(self, group_id: str) -> Group:
-        """Return the group. If it does not exist, create a simple group, which only stores offsets."""
+        """Return the group. If it does not exist, create a simple group: one that only stores offsets and has no members."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
@@ -502,7 +507,7 @@ def _effects(group: ClassicGroup, outcome: ClassicOutcome) -> Effects[GroupRecor
 
 
 def _end_of(group: Group) -> list[GroupRecord]:
-    """Return the records that delete a group without members."""
+    """Return the records that delete a group without members, which depend on the kind of the group."""
     return group.end() if isinstance(group, ModernGroup) else [GroupRecord(GroupMetadataKey(group.group_id), None)]
 
 

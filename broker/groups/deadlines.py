@@ -30,7 +30,8 @@ class DeadlineKind(IntEnum):
 
 
 class GroupDeadline(NamedTuple):
-    """A deadline, in monotonic ms. `epoch` is the member epoch that the member has to leave (REBALANCE), otherwise -1."""
+    """A deadline of a group or a member, in monotonic ms. `epoch` is the member epoch that the member has to leave (REBALANCE), otherwise
+    -1."""
 
     deadline_ms: int
     kind: DeadlineKind
@@ -39,20 +40,20 @@ class GroupDeadline(NamedTuple):
 
 
 class Deadlines:
-    """The deadlines of one group; times are monotonic ms."""
+    """The deadlines of one group and its members, at most one of each kind for a member; times are monotonic ms."""
 
     def __init__(self) -> None:
         self.next_ms: int | None = None
         self._deadlines: dict[tuple[DeadlineKind, str], GroupDeadline] = {}
 
     def set(self, kind: DeadlineKind, member_id: str, deadline_ms: int, epoch: int = -1) -> None:
-        """Set a member's deadline of this kind, replacing an earlier one."""
+        """Set a member's deadline of this kind in place of an earlier one. `epoch` is that of `GroupDeadline`."""
         self._deadlines[kind, member_id] = GroupDeadline(deadline_ms, kind, member_id, epoch)
         if self.next_ms is None or deadline_ms < self.next_ms:
             self.next_ms = deadline_ms
 
     def set_if_absent(self, kind: DeadlineKind, member_id: str, deadline_ms: int) -> None:
-        """Set the deadline unless one of this kind is set."""
+        """Set a member's deadline of this kind, unless the member has one of this kind."""
         if (kind, member_id) not in self._deadlines:
             self.set(kind, member_id, deadline_ms)
 

@@ -40,7 +40,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 @wire_struct
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """A classic consumer's assignment."""
+    """A classic consumer's assignment as the group's leader encodes it."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: Buffer | None = bytes_(nullable="0+", default=None)
@@ -50,7 +50,7 @@ M = TypeVar("M", bound=Message)
 
 
 def read_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Decode a subscription. Raises ProtocolError."""
+    """Decode a classic consumer's subscription. Raises ProtocolError."""
     return _read(ConsumerProtocolSubscription, data)
 
 
@@ -74,7 +74,7 @@ def assigned_places(data: Buffer) -> list[tuple[str, int]]:
 
 
 def carries_user_data(data: Buffer) -> bool:
-    """Return whether an assignment has user data, which only its assignor understands. Raises ProtocolError."""
+    """Return whether an encoded assignment has user data, which only its assignor understands. Raises ProtocolError."""
     return bool(len(data)) and bool(_read(ConsumerProtocolAssignment, data).user_data)
 
 

@@ -26,14 +26,14 @@ GROUP_METADATA = 2
 
 @wire_struct
 class GroupMetadataKey(Message, versions="2"):
-    """The key of a classic group."""
+    """The key of the record that stores a classic group."""
 
     group: str = string()
 
 
 @wire_struct
 class MemberMetadata:
-    """One member of the generation. Timeouts are in ms."""
+    """One member in the record of a classic group's generation. Timeouts are in ms."""
 
     member_id: str = string()
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
@@ -47,7 +47,7 @@ class MemberMetadata:
 
 @wire_struct
 class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
-    """One generation of a classic group. An empty group has no members and no protocol."""
+    """The value of the record that stores one generation of a classic group. An empty group has no members and no protocol."""
 
     protocol_type: str = string()
     generation: int = int32()
@@ -74,14 +74,14 @@ _KEY_TYPES: dict[type[Key], int] = {key_class: key_type for key_type, (key_class
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """One key with its value; None deletes the key."""
+    """A record of `__consumer_offsets`: a key with its value; the value None is a tombstone, which deletes the key."""
 
     key: Key
     value: Value | None
 
 
 def version_written(value: Value) -> int:
-    """Return the version in which Kafka 4.1 writes this value."""
+    """Return the version of its schema in which Kafka 4.1 writes this value."""
     if isinstance(value, GroupMetadataValue):
         return 3
     if not isinstance(value, OffsetCommitValue):
@@ -90,7 +90,7 @@ def version_written(value: Value) -> int:
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return the bytes of key and value, None for a tombstone."""
+    """Return the bytes of the record's key and value; the value is None for a tombstone."""
     key = encode_prefixed(record.key, _KEY_TYPES[type(record.key)])
     return key, None if record.value is None else encode_prefixed(record.value, version_written(record.value))
 

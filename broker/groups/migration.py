@@ -32,7 +32,7 @@ from ottla.protocol.errors import ProtocolError
 
 
 def may_upgrade(group: ClassicGroup, draft: Draft) -> bool:
-    """Return whether a consumer protocol member may join this classic group that has members."""
+    """Return whether a consumer protocol member may join this classic group that has members, and so convert it to a consumer group."""
     return draft.config.allows_upgrade and group.protocol_type == CONSUMER_PROTOCOL_TYPE and len(group.members) <= draft.config.max_size
 
 
@@ -113,7 +113,7 @@ def _without(assignment: Assignment, taken: set[tuple[bytes, int]]) -> Assignmen
 
 
 def _classic_group(draft: Draft) -> GroupMetadataValue:
-    """Return the classic group's record with all assignments. Raises ProtocolError."""
+    """Return the record of the classic group that the draft's group becomes, with all assignments. Raises ProtocolError."""
     roster = Roster()
     for member in draft.group.members.values():
         assert member.classic is not None, "only members of the classic protocol form a classic group"

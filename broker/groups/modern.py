@@ -53,7 +53,7 @@ class SubscribedMember(ModernMember, Protocol):
 
 
 class ReconciledMember(ModernMember, Protocol):
-    """A member that moves to its target assignment step by step. A static member has an instance id."""
+    """A member of a consumer or streams group, which moves to its target assignment step by step. A static member has an instance id."""
 
     @property
     def instance_id(self) -> str | None: ...
@@ -63,7 +63,7 @@ class ReconciledMember(ModernMember, Protocol):
 
 
 class CommitPartition(NamedTuple):
-    """A partition in an offset commit."""
+    """A partition, by topic name, id and number, for which an offset is committed."""
 
     topic: str
     topic_id: bytes
@@ -77,7 +77,7 @@ TargetT = TypeVar("TargetT")
 
 
 class ModernGroup(ABC, Generic[MemberT, TargetT]):
-    """One group whose members the coordinator assigns partitions or tasks to."""
+    """A consumer, share or streams group, to whose members the coordinator assigns partitions or tasks."""
 
     PROTOCOL_TYPE: ClassVar[str]
 
@@ -106,7 +106,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return not self.members
 
     def existing_member(self, member_id: str) -> MemberT:
-        """Return the member. Raises Rejected(UNKNOWN_MEMBER_ID)."""
+        """Return the member with this id. Raises Rejected(UNKNOWN_MEMBER_ID)."""
         member = self.members.get(member_id)
         if member is None:
             raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}.")
@@ -120,7 +120,7 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
         return topic in self.subscribed_topics()
 
     def copy(self) -> Self:
-        """Return a copy to which a draft applies its records. Both share the members, which are immutable."""
+        """Return a copy of the group, to which a draft applies its records. Both share the members, which are immutable."""
         group = type(self)(self.group_id)
         for name, value in vars(self).items():
             setattr(group, name, value.copy() if isinstance(value, dict) else value)
@@ -128,13 +128,13 @@ class ModernGroup(ABC, Generic[MemberT, TargetT]):
 
     @abstractmethod
     def end(self) -> list[GroupRecord]:
-        """Return the records that delete the group."""
+        """Return the tombstone records that delete the group."""
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def apply(self, key: Any, value: Any) -> None:
-        """Apply a record of the group's kind, live or while loading. After compaction any record may be missing."""
+        """Apply a record of this group to its state, live or while loading. After compaction any record may be missing."""
 
     def _apply_target_epoch(self, epoch: int = NO_EPOCH, timestamp_ms: int = 0) -> None:
         self.assignment_epoch, self.assignment_timestamp_ms = epoch, timestamp_ms
@@ -157,7 +157,7 @@ class SubscriptionGroup(ModernGroup[SubscribedT, Assignment]):
         return member.topic_names
 
     def subscribed_topics(self) -> frozenset[str]:
-        """Return the union of all members' topics."""
+        """Return the names of all topics that a member subscribes to, existing or not."""
         return frozenset().union(*(self.topics_of(member) for member in self.members.values()))
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -197,7 +197,7 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         return None if member_id is None else self.members.get(member_id)
 
     def existing_member(self, member_id: str, instance_id: str | None = None) -> ReconciledT:
-        """Return the member. Raises Rejected if it does not exist, or if another member has its instance id."""
+        """Return the member with this id. Raises Rejected if it does not exist, or if another member has its instance id."""
         if instance_id is None:
             return super().existing_member(member_id)
         member = self.static_member(instance_id)
@@ -271,5 +271,5 @@ class OffsetsGroup(ModernGroup[ReconciledT, TargetT]):
         return True
 
     def _stale(self, member: ReconciledT) -> ErrorCode:
-        """Return the error for a member's request with a wrong epoch."""
+        """Return the error code for a member's request with a wrong member epoch, which depends on the member's protocol."""
         return ErrorCode.STALE_MEMBER_EPOCH

@@ -66,7 +66,8 @@ ConfigT = TypeVar("ConfigT", bound=ModernConfig)
 
 
 class ModernDraft(ABC, Generic[GroupT, ConfigT]):
-    """One operation on a group: `records` and `replies` so far, and in `group` the group after these records."""
+    """One operation on a group, which decides changes without applying them to it: `records` to write and `replies` so far, and in `group`
+    the group as it is after these records."""
 
     CLASSES: ClassVar[RecordClasses]
 
@@ -87,22 +88,22 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def put(self, key: Key, value: Value | None) -> None:
-        """Add a record to the operation, and apply it to the draft's copy of the group."""
+        """Add a record to those that the operation writes (None: a tombstone), and apply it to the draft's copy of the group."""
         if self.group is self._original:
             self.group = self._original.copy()
         self.records.append(GroupRecord(key, value))
         self.group.apply(key, value)
 
     def end_classic_group(self) -> None:
-        """Write the tombstone of the classic group with the same id."""
+        """Add the tombstone of the classic group with the same id to the operation."""
         self.records.append(GroupRecord(GroupMetadataKey(self.group_id), None))
 
     def put_target(self, member_id: str, target: Any) -> None:
-        """Write a member's target assignment."""
+        """Add the record of a member's target assignment to the operation."""
         self.put(self.CLASSES.target_key(self.group_id, member_id), self.CLASSES.target(target))
 
     def put_target_epoch(self, epoch: int) -> None:
-        """Write the group epoch for which the target assignment was just computed, with the present time."""
+        """Add the record of the group epoch for which the target assignment was just computed, with the present time."""
         self._put_target_epoch(epoch, self.now.wall_ms)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
@@ -110,10 +111,10 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
 
     @abstractmethod
     def epoch_value(self, epoch: int, metadata_hash: int) -> Value:
-        """Return the value of the record with the group's epoch."""
+        """Return the value of the record that stores the group's epoch and metadata hash."""
 
     def remove_member(self, member_id: str) -> None:
-        """Write a member's tombstones; its partitions or tasks become free."""
+        """Add a member's tombstones to the operation; the partitions or tasks of the member become free."""
         self.put(self.CLASSES.assignment_key(self.group_id, member_id), None)
         self.put(self.CLASSES.target_key(self.group_id, member_id), None)
         self.put(self.CLASSES.member_key(self.group_id, member_id), None)
@@ -140,8 +141,8 @@ class ModernDraft(ABC, Generic[GroupT, ConfigT]):
         return group.assignment_epoch if waits else max(group.epoch, group.assignment_epoch)
 
     def update_target(self) -> None:
-        """Compute the target assignment for the group epoch, if it is for an older epoch and the assignment interval has passed. Only
-        changed targets are written."""
+        """Compute the target assignment for the group epoch, if it is for an older epoch and the assignment interval has passed. Only the
+        targets of members for which they have changed are written."""
         if self.next_epoch == self.group.assignment_epoch:
             return
         epoch = self.group.epoch
@@ -171,7 +172,7 @@ class SubscriptionDraft(ModernDraft[SubscriptionT, ConfigT]):
     """An operation on a consumer group or a share group, whose members subscribe to topics."""
 
     def refresh(self, *, subscriptions_changed: bool) -> None:
-        """Bump the epoch if the subscriptions or the metadata of the subscribed topics have changed."""
+        """Bump the group epoch if the subscriptions or the metadata of the subscribed topics have changed."""
         if not subscriptions_changed and self.group.topics_version == self.topics.version:
             return
         metadata_hash = self.metadata_hash()

@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 
 class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
-    """Operations on groups of one kind. `groups` is the coordinator's table of all groups; `config_of` returns a group's current settings
-    by id."""
+    """Operations on groups of one kind (consumer, share or streams). `groups` is the coordinator's table of groups of all kinds;
+    `config_of` returns a group's current settings by id."""
 
     GROUP: ClassVar[type[ModernGroup[Any, Any]]]
     DRAFT: ClassVar[Callable[..., ModernDraft[Any, Any]]]
@@ -49,17 +49,17 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
     # --- time -----------------------------------------------------------------------------------------------------------------
 
     def next_deadline(self, group_id: str) -> int | None:
-        """Return the monotonic time at which `expire` may have work, or None."""
+        """Return the monotonic time in ms at which `expire` may have work for the group; None without deadlines."""
         deadlines = self.deadlines.get(group_id)
         return None if deadlines is None else deadlines.next_ms
 
     @abstractmethod
     def expire(self, group: GroupT, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Process the deadlines that have come."""
+        """Process the group's deadlines that have come, such as expired sessions. Return the records and replies."""
 
     @abstractmethod
     def on_loaded(self, group: GroupT, now: Now) -> None:
-        """Start the members' sessions after loading."""
+        """Start all members' sessions anew after the group was loaded."""
 
     @abstractmethod
     def abandon(self, group: GroupT, now: Now) -> None:
@@ -88,7 +88,7 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
     # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def existing(self, group_id: str) -> GroupT:
-        """Return the group. Raises Rejected(GROUP_ID_NOT_FOUND)."""
+        """Return the group with this id, of this kind. Raises Rejected(GROUP_ID_NOT_FOUND)."""
         group = self._groups.get(group_id)
         if isinstance(group, self.GROUP):
             return group  # type: ignore[return-value] # GROUP is the class of GroupT
@@ -99,8 +99,8 @@ class ModernGroups(ABC, Generic[GroupT, ConfigT, DraftT]):
         return self.GROUP(group_id, FIRST_EPOCH if self._config_of(group_id).delays_assignments else 0)  # type: ignore[return-value] # as above
 
     def _draft(self, group: GroupT, now: Now) -> DraftT:
-        """Return a draft of the group. The deadlines of an existing group are stored now, those of a new group only by `_effects`, because
-        the draft may still be rejected."""
+        """Return a draft (the changes that an operation decides) of the group. The deadlines of an existing group are stored now, those of
+        a new group only by `_effects`, because the draft may still be rejected."""
         deadlines = self.deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
             self.deadlines[group.group_id] = deadlines

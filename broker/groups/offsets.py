@@ -30,7 +30,7 @@ ByPartition = dict[str, dict[int, Committed]]
 
 
 class OffsetTable:
-    """Offsets by group, topic and partition. Empty inner tables are removed."""
+    """Committed or pending offsets, by group, topic and partition. A group or topic without offsets has no entry."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ByPartition] = {}
@@ -45,7 +45,7 @@ class OffsetTable:
         return self._groups.get(group, {}).get(topic, {}).get(partition)
 
     def of_group(self, group: str) -> ByPartition:
-        """Return the group's offsets. The caller must not change them."""
+        """Return the group's offsets, by topic and partition. The caller must not change the result."""
         return self._groups.get(group, {})
 
     def put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
@@ -77,7 +77,7 @@ class Offsets:
     def put(
         self, group: str, topic: str, partition: int, value: OffsetCommitValue, *, record_offset: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """Store an offset; with a producer id it is pending in that producer's transaction."""
+        """Store a committed offset; with a producer id, the offset is pending in that producer's transaction."""
         table = self.committed if producer_id == NO_PRODUCER_ID else self._pending.setdefault(producer_id, OffsetTable())
         table.put(group, topic, partition, Committed(value, record_offset))
 

@@ -37,8 +37,8 @@ class Target:
 
 
 def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
-    """Return the member after the step; the same object if nothing changes. `owned` are the partitions that the request lists as owned;
-    None if it has no list.
+    """Return the member after one step towards its target; the same object if nothing changes. `owned` are the partitions that the request
+    lists as owned; None if it has no list.
 
     Raises Rejected(FENCED_MEMBER_EPOCH) for a member with partitions in a state that a newer coordinator wrote.
     """

@@ -75,7 +75,7 @@ class Resolution:
         self._started = False
 
     def start(self) -> bool:
-        """Mark the resolution as started. Return False if it was started before."""
+        """Mark the resolution as started. Return False if it was started before, so that it must not run again."""
         started, self._started = self._started, True
         return not started
 

@@ -43,11 +43,11 @@ class Member:
     awaiting_sync: Ticket | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return the member's subscription under `protocol`; empty if it does not support it."""
+        """Return the member's subscription under `protocol`; empty if the member does not support the protocol."""
         return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
 
     def written(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
-        """Return the member as in its group's record, with its subscription under the chosen protocol."""
+        """Return the member as it is stored in the group's record, with its subscription under the chosen protocol."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -66,13 +66,13 @@ class Member:
         return next(offered.name for offered in self.protocols if offered.name in candidates)
 
     def may_stay_silent(self) -> bool:
-        """Return whether the session must not expire: a member with a pending JoinGroup or SyncGroup cannot send heartbeats. A new member
-        in its first join is an exception, because its client may be gone without knowing the member id."""
+        """Return whether the member's session must not expire now: its JoinGroup or SyncGroup is pending, so its client cannot send
+        heartbeats. False in the first join of a new member: its client may be gone without knowing the member id."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
 class Roster:
-    """The members by id and by instance id, with the leader and the number of members that support each protocol."""
+    """The members of a classic group, by id and by instance id, with the leader and the number of members that support each protocol."""
 
     def __init__(self) -> None:
         self.leader_id: str | None = None
@@ -99,7 +99,7 @@ class Roster:
         return self._static.get(instance_id)
 
     def add(self, member: Member) -> None:
-        """Add a member; the first one becomes the leader."""
+        """Add a member to the group; the first one becomes the leader."""
         assert member.member_id not in self._members, "a member id is in the roster once"
         if member.instance_id is not None:
             assert member.instance_id not in self._static, "an instance id names one member"
@@ -110,7 +110,7 @@ class Roster:
             self.leader_id = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member; the longest-standing remaining one becomes the leader."""
+        """Remove a member and return it, None if the id is unknown. If it led, the longest-standing remaining member becomes the leader."""
         member = self._members.pop(member_id, None)
         if member is None:
             return None
@@ -127,7 +127,7 @@ class Roster:
         self._support.update(member.protocol_names())
 
     def replace(self, old_member_id: str, member: Member) -> None:
-        """Replace the member with `old_member_id`, including its leadership."""
+        """Put `member` in the place of the member `old_member_id`, which leaves; if that one led the group, `member` does."""
         was_leader = self.leader_id == old_member_id
         self.remove(old_member_id)
         self.add(member)
@@ -146,7 +146,7 @@ class Roster:
         return True
 
     def supports(self, protocol_names: set[str]) -> bool:
-        """Return whether every member supports one of these protocols."""
+        """Return whether every member supports at least one of these protocols."""
         return any(self._support[name] == len(self._members) for name in protocol_names)
 
     def select_protocol(self) -> str:

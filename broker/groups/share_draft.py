@@ -40,7 +40,7 @@ class ShareConfig:
 
 
 class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
-    """One operation on a share group."""
+    """One operation on a share group, which decides the records to write."""
 
     CLASSES = RecordClasses(
         epoch_key=records.ShareGroupMetadataKey,
@@ -53,11 +53,12 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
     )
 
     def put_partitions(self, partitions: StatePartitions) -> None:
-        """Write the record of the group's share partitions: which are initialized, being initialized or being deleted."""
+        """Add the record of the group's share partitions to the operation: which are initialized, being initialized or being deleted."""
         self.put(records.ShareGroupStatePartitionMetadataKey(self.group_id), record_of(partitions))
 
     def change_member(self, before: ShareMember, after: ShareMember) -> bool:
-        """Write the member if it has changed, and bump the epoch if the member, the topics or the initialized partitions require it.
+        """Add the record of the member's metadata if it has changed, and bump the epoch if the member, the topics or the initialized
+        partitions require it.
 
         Return whether the epoch was bumped.
         """
@@ -83,7 +84,7 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return assign_simple(subscribers, {key: topic.partitions for key, topic in group.partitions.initialized.items() if key in ids})
 
     def reconcile(self, member_id: str, *, epoch_bumped: bool) -> ShareMember:
-        """Move a member to its target assignment and return it."""
+        """Move a member to its target assignment, and return the member as it is afterwards."""
         member, epoch = self.group.members[member_id], self.group.assignment_epoch
         if member.epoch == epoch and not epoch_bumped:
             return member
@@ -98,7 +99,7 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return after
 
     def initialize(self, begun: SharedTopics) -> SharedTopics:
-        """Write that the subscribed partitions without state are being initialized, and return them.
+        """Add the record that the subscribed partitions without share state are being initialized, and return these partitions.
 
         `begun` has the partitions whose initialization may still be in progress; they are not included.
         """
@@ -116,7 +117,7 @@ class ShareDraft(SubscriptionDraft[ShareGroup, ShareConfig]):
         return missing
 
     def put_initializing(self, topics: SharedTopics) -> None:
-        """Write that the state of these partitions is being initialized, and is no longer to be deleted."""
+        """Add the record that the state of these share partitions is being initialized, and is no longer to be deleted."""
         if not topics:
             return
         partitions = self.group.partitions

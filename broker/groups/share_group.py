@@ -59,12 +59,12 @@ class StatePartitions:
     deleting: Mapping[bytes, str] = field(default_factory=dict)
 
     def without(self, topic_id: bytes) -> StatePartitions:
-        """Return the partitions of all other topics."""
+        """Return these share partitions without those of the topic `topic_id`."""
         return StatePartitions(*(_without(topics, topic_id) for topics in (self.initializing, self.initialized, self.deleting)))
 
 
 class ShareGroup(SubscriptionGroup[ShareMember]):
-    """One share group."""
+    """One share group: its members, their assignments, and the share partitions whose state exists."""
 
     PROTOCOL_TYPE = SHARE_PROTOCOL_TYPE
 
@@ -91,7 +91,7 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
         )
 
     def end(self) -> list[GroupRecord]:
-        """Return the records that delete the group, which has no members."""
+        """Return the tombstone records that delete the group, which has no members."""
         keys = (
             records.ShareGroupTargetAssignmentMetadataKey(self.group_id),
             records.ShareGroupStatePartitionMetadataKey(self.group_id),
@@ -102,7 +102,7 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, key: ShareKey, value: ShareValue | None) -> None:
-        """Apply a record, live or while loading. After compaction any record may be missing."""
+        """Apply a record of this group to its state, live or while loading. After compaction any record may be missing."""
         match key:
             case records.ShareGroupMetadataKey():
                 if isinstance(value, records.ShareGroupMetadataValue):
@@ -153,19 +153,19 @@ class ShareGroup(SubscriptionGroup[ShareMember]):
 
 
 def metadata_of(member: ShareMember) -> records.ShareGroupMemberMetadataValue:
-    """Return the value of the member's metadata record (type 10)."""
+    """Return the value of the record (type 10) that stores the member's metadata."""
     return records.ShareGroupMemberMetadataValue(member.rack_id, member.client_id, member.client_host, sorted(member.topic_names))
 
 
 def current_assignment_of(member: ShareMember) -> records.ShareGroupCurrentMemberAssignmentValue:
-    """Return the value of the member's current assignment record (type 14)."""
+    """Return the value of the record (type 14) that stores the member's current assignment."""
     return records.ShareGroupCurrentMemberAssignmentValue(
         member.epoch, member.previous_epoch, MemberState.STABLE, topics_of(member.assigned)
     )
 
 
 def record_of(partitions: StatePartitions) -> records.ShareGroupStatePartitionMetadataValue:
-    """Return the value of a group's record of its share partitions (type 15)."""
+    """Return the value of the record (type 15) that stores which of the group's share partitions have state."""
     return records.ShareGroupStatePartitionMetadataValue(
         _infos(partitions.initializing),
         _infos(partitions.initialized),

@@ -48,14 +48,15 @@ class Initialization(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """Topics and partitions whose share state is to be deleted; `unknown` has the names of requested topics without share state."""
+    """The answer to a request to delete share state: topics and partitions whose state is to be deleted; `unknown` has the names of
+    requested topics without state."""
 
     topics: SharedTopics
     unknown: Sequence[str] = ()
 
 
 class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
-    """Operations on share groups."""
+    """Operations on the share groups of one partition of `__consumer_offsets`."""
 
     GROUP, DRAFT, EPOCH_KEY = ShareGroup, ShareDraft, records.ShareGroupMetadataKey
 
@@ -67,7 +68,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: ShareHeartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Initialization]]:
-        """Return the response, and the share partitions to initialize afterwards. Raises Rejected."""
+        """Return the heartbeat's response, and the share partitions to initialize afterwards. Raises Rejected."""
         share_heartbeat.check(beat)
         if beat.epoch == LEAVE_EPOCH:
             draft = self._draft(self.existing(beat.group_id), now)
@@ -81,7 +82,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, (answer, Initialization(draft.group.epoch, offsets)))
 
     def expire(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Remove the members whose sessions have expired."""
+        """Remove the members whose sessions have expired. Return the records and replies."""
         draft = self._draft(group, now)
         for due in draft.deadlines.take_due(now.mono_ms):
             if due.member_id in draft.group.members:
@@ -89,7 +90,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, draft.replies)
 
     def on_loaded(self, group: ShareGroup, now: Now) -> None:
-        """Start every member's session after loading."""
+        """Start every member's session anew after the group was loaded."""
         draft = self._draft(group, now)
         for member_id in group.members:
             draft.start_session(member_id, draft.config.session_timeout_ms)
@@ -102,7 +103,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
     # --- share partitions -----------------------------------------------------------------------------------------------------
 
     def initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
-        """Write that the share coordinator has initialized these partitions."""
+        """Return the record that these share partitions are initialized, as the share coordinator has confirmed."""
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return Effects((), None)
@@ -113,7 +114,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, None)
 
     def not_initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
-        """Write that these partitions could not be initialized; a later heartbeat begins again."""
+        """Return the record that these share partitions could not be initialized; a later heartbeat begins again."""
         group = self._groups.get(group_id)
         self._begun.pop(group_id, None)
         if not isinstance(group, ShareGroup) or not group.partitions.initializing:
@@ -123,7 +124,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, None)
 
     def alter_offsets(self, group_id: str, offsets: Mapping[tuple[bytes, int], int], now: Now) -> Effects[GroupRecord, Initialization]:
-        """Write that partitions are being initialized at new start offsets, by (topic id, partition).
+        """Return the record that share partitions are being initialized at the new start offsets `offsets`, by (topic id, partition).
 
         Raises Rejected: NON_EMPTY_GROUP, or GROUP_ID_NOT_FOUND if the group is of another type.
         """
@@ -141,7 +142,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, Initialization(draft.group.epoch, offsets))
 
     def delete_offsets(self, group_id: str, topics: Sequence[str], now: Now) -> Effects[GroupRecord, Deletion]:
-        """Write that the share state of these topics (names) is being deleted. Raises Rejected(GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP).
+        """Return the record that the share state of these topics (names) is being deleted, and what to delete. Raises
+        Rejected(GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP).
 
         A topic whose deletion has begun and not ended is deleted again.
         """
@@ -166,7 +168,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, Deletion(found, unknown))
 
     def deleted(self, group_id: str, topic_ids: Sequence[bytes], now: Now) -> Effects[GroupRecord, None]:
-        """Write that the state of these topics is deleted."""
+        """Return the record that the share state of these topics is deleted."""
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup) or not group.has_partitions_record:
             return Effects((), None)
@@ -176,7 +178,8 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, None)
 
     def begin_deletion(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, SharedTopics]:
-        """Begin to delete all state of a group that is to be deleted. Raises Rejected."""
+        """Begin to delete the share state of a group that is to be deleted. Return the record, and the topics whose state is to be deleted.
+        Raises Rejected."""
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
         if not group.has_partitions_record:
@@ -190,7 +193,7 @@ class ShareGroups(ModernGroups[ShareGroup, ShareConfig, ShareDraft]):
         return self._effects(draft, topics)
 
     def forget_topic(self, topic_id: bytes) -> list[GroupRecord]:
-        """Return the records that remove a deleted topic; the share coordinator deletes its state by itself."""
+        """Return the records that remove a deleted topic from all share groups; the share coordinator deletes its state by itself."""
         found = []
         for group in self._groups.values():
             if isinstance(group, ShareGroup) and (left := group.partitions.without(topic_id)) != group.partitions:

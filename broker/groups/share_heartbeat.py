@@ -25,7 +25,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeat:
-    """A ShareGroupHeartbeat request. None means unchanged."""
+    """A ShareGroupHeartbeat request, independent of its version. A field that is None has not changed."""
 
     group_id: str
     member_id: str
@@ -37,7 +37,7 @@ class ShareHeartbeat:
 
 
 def check(beat: ShareHeartbeat) -> None:
-    """Check the fields of the request, without the group's state. Raises Rejected."""
+    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state."""
     for name, value in (("MemberId", beat.member_id), ("GroupId", beat.group_id), ("RackId", beat.rack_id)):
         if is_empty(value):
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
@@ -50,7 +50,7 @@ def check(beat: ShareHeartbeat) -> None:
 
 
 def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
-    """Process a request with an epoch of 0 (join) or above (stay). Raises Rejected."""
+    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. Raises Rejected."""
     members = draft.group.members
     if len(members) >= draft.config.max_size and beat.member_id not in members:
         raise Rejected(
@@ -81,13 +81,13 @@ def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
 
 
 def leave(draft: ShareDraft, member_id: str) -> HeartbeatAnswer:
-    """Leave the group. Raises Rejected."""
+    """Remove the member from the share group, and return the response. Raises Rejected."""
     fence(draft, draft.group.existing_member(member_id).member_id)
     return HeartbeatAnswer(member_id=member_id, epoch=LEAVE_EPOCH)
 
 
 def fence(draft: ShareDraft, member_id: str) -> None:
-    """Remove a member."""
+    """Remove a member from the share group, because its session has expired or it left."""
     draft.remove_member(member_id)
     draft.bump_after_leave()
     draft.deadlines.cancel(DeadlineKind.SESSION, member_id)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 
 class ClassicState(StrEnum):
-    """The state of a classic group between two generations."""
+    """The state of a classic group, with Kafka's name. PreparingRebalance: members must join; CompletingRebalance: the leader must
+    assign."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

@@ -50,7 +50,7 @@ class StreamsConfig:
 
     @property
     def task_offset_interval_ms(self) -> int:
-        """The interval in ms at which members report the offsets of their tasks; 0: never."""
+        """The interval in ms at which members report the changelog offsets of their tasks; 0: never."""
         return _TASK_OFFSET_INTERVAL_MS if self.is_extended else 0
 
     @property
@@ -100,11 +100,11 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
 
     @property
     def is_delayed(self) -> bool:
-        """Whether a new group still waits for more members."""
+        """Whether the group is new and delays its first target assignment, so that more members can join."""
         return self.deadlines.get(DeadlineKind.INITIAL_REBALANCE, "") is not None
 
     def partitions_of(self, topic: str) -> int | None:
-        """Return the number of partitions of a topic; None if it does not exist."""
+        """Return the number of partitions of a topic; None if the topic does not exist."""
         info = self.topics.by_name(topic)
         return None if info is None else info.partitions
 
@@ -122,18 +122,19 @@ class StreamsDraft(ModernDraft[StreamsGroup, StreamsConfig]):
     # --- consequences of a heartbeat ------------------------------------------------------------------------------------------
 
     def put_member(self, before: StreamsMember, after: StreamsMember) -> bool:
-        """Write a member's metadata if it has changed, and return whether it has."""
+        """Add the record of a member's metadata to the operation if it has changed, and return whether it has."""
         if before.member_id in self.group.members and before == after:
             return False
         self.put(records.StreamsGroupMemberMetadataKey(self.group_id, after.member_id), metadata_of(after))
         return True
 
     def put_assignment(self, member: StreamsMember) -> None:
-        """Write a member's current assignment."""
+        """Add the record of a member's current assignment of tasks to the operation."""
         self.put(records.StreamsGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
     def replace_member(self, old: StreamsMember, member_id: str) -> StreamsMember:
-        """Give a static member that returns under a new id its former target and current assignment."""
+        """Give a static member that returns under the new id `member_id` the target and current assignment of `old`; return the new
+        member."""
         member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         target = self.group.target(old.member_id)
         self.remove_member(old.member_id)

@@ -45,7 +45,7 @@ class OffsetReport(NamedTuple):
 
 
 class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
-    """One streams group."""
+    """One streams group: its topology, its members, and their target and current tasks."""
 
     PROTOCOL_TYPE = STREAMS_PROTOCOL_TYPE
 
@@ -87,7 +87,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         return bool(self.members) and self.topology is not None and topic in self.topology.source_topics
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
-        """Return the id of the process that holds the active task, or None."""
+        """Return the id of the process that holds the task as an active task, None if no process does."""
         return self._active.get((subtopology_id, partition))
 
     def has_replica(self, process_id: str, subtopology_id: str, partition: int) -> bool:
@@ -96,7 +96,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
         return process_id in self._standby.get(task, ()) or process_id in self._warmup.get(task, ())
 
     def end(self) -> list[GroupRecord]:
-        """Return the records that delete the group, which has no members."""
+        """Return the tombstone records that delete the group, which has no members."""
         keys = (
             records.StreamsGroupTargetAssignmentMetadataKey(self.group_id),
             records.StreamsGroupMetadataKey(self.group_id),
@@ -112,7 +112,7 @@ class StreamsGroup(OffsetsGroup[StreamsMember, TaskSet]):
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, key: StreamsKey, value: StreamsValue | None) -> None:
-        """Apply a record, live or while loading. After compaction any record may be missing."""
+        """Apply a record of this group to its state, live or while loading. After compaction any record may be missing."""
         match key:
             case records.StreamsGroupMetadataKey():
                 if isinstance(value, records.StreamsGroupMetadataValue):

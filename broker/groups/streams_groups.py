@@ -31,14 +31,15 @@ from ottla.protocol.streams_group_log import StreamsGroupMetadataKey
 
 
 class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
-    """Operations on streams groups."""
+    """Operations on the streams groups of one partition of `__consumer_offsets`."""
 
     GROUP, DRAFT, EPOCH_KEY = StreamsGroup, StreamsDraft, StreamsGroupMetadataKey
 
     def heartbeat(
         self, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, now: Now
     ) -> Effects[GroupRecord, StreamsHeartbeatAnswer]:
-        """Join, stay in or leave a group. Raises Rejected."""
+        """Process a heartbeat, with which a member joins, stays in or leaves a group. Return the records and the response. Raises
+        Rejected."""
         streams_heartbeat.check(beat, is_extended=self._config_of(beat.group_id).is_extended)
         if beat.member_epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             draft = self._draft(self.existing(beat.group_id), now)
@@ -72,7 +73,8 @@ class StreamsGroups(ModernGroups[StreamsGroup, StreamsConfig, StreamsDraft]):
         self.on_loaded(group, now)
 
     def _draft_to_join(self, beat: StreamsGroupHeartbeatRequest, now: Now) -> StreamsDraft:
-        """Return a draft of the existing group, or of a new one for a joining member. Raises Rejected(GROUP_ID_NOT_FOUND)."""
+        """Return a draft (the changes that an operation decides) of the existing group, or of a new one for a joining member. Raises
+        Rejected(GROUP_ID_NOT_FOUND)."""
         group = self._groups.get(beat.group_id)
         if group is None and beat.member_epoch != JOIN_EPOCH:
             raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {beat.group_id} not found.")

@@ -40,8 +40,8 @@ from ottla.protocol.messages.streams_group import Endpoint, TaskIds, TaskOffset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsHeartbeatAnswer:
-    """The response: the member's id and epoch. `tasks` and `endpoints` are None if they have not changed since the last response;
-    `topics_to_create` are the missing internal topics."""
+    """The response to a StreamsGroupHeartbeat: the member's id and epoch. `tasks` and `endpoints` are None if they have not changed since
+    the last response; `topics_to_create` are the missing internal topics."""
 
     member_id: str
     epoch: int
@@ -56,7 +56,8 @@ class StreamsHeartbeatAnswer:
 
 
 def check(beat: StreamsGroupHeartbeatRequest, *, is_extended: bool = False) -> None:
-    """Check the fields of the request, without the group's state. `is_extended`: the rules of Kafka 4.4 apply. Raises Rejected."""
+    """Raise Rejected if a field of the heartbeat is invalid, judged without the group's state. `is_extended`: the rules of Kafka 4.4
+    apply."""
     _reject(None if is_extended else _unsupported_before_4_4(beat))
     if beat.topology is not None and any(subtopology.source_topic_regex for subtopology in beat.topology.subtopologies):
         _reject("Regular expressions for source topics are not supported yet.")
@@ -128,7 +129,8 @@ def _check_changelogs(beat: StreamsGroupHeartbeatRequest) -> None:
 def heartbeat(
     draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str, *, exists: bool
 ) -> StreamsHeartbeatAnswer:
-    """Process a request with an epoch of 0 (join) or above (stay). `exists`: the group was in the coordinator's table. Raises Rejected."""
+    """Process a heartbeat with an epoch of 0 (join) or above (stay), and return the response. `exists`: the group was in the coordinator's
+    table. Raises Rejected."""
     before = _member(draft, beat)
     status: list[tuple[int, str]] = []
     member_changed = draft.put_member(before, _changed(before, beat, client_id, client_host))
@@ -189,7 +191,7 @@ def _note_problems(draft: StreamsDraft, member: StreamsMember, status: list[tupl
 
 
 def leave(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsHeartbeatAnswer:
-    """Leave the group for good or, as a static member, temporarily. Raises Rejected."""
+    """Remove the member for good or, if it is a static member that will return, temporarily; return the response. Raises Rejected."""
     if beat.shutdown_application:
         request_shutdown(draft, beat.member_id)
     member = draft.group.existing_member(beat.member_id, beat.instance_id)
@@ -208,7 +210,7 @@ def request_shutdown(draft: StreamsDraft, member_id: str) -> None:
 
 
 def fence(draft: StreamsDraft, member_id: str) -> None:
-    """Remove a member."""
+    """Remove a member from the streams group, because a deadline has come or it left."""
     draft.remove_member(member_id)
     draft.bump_after_leave()
     draft.deadlines.cancel(DeadlineKind.SESSION, member_id)
@@ -216,7 +218,8 @@ def fence(draft: StreamsDraft, member_id: str) -> None:
 
 
 def _member(draft: StreamsDraft, beat: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """Return the member as it was before this heartbeat; one without fields for a new member. Raises Rejected."""
+    """Return the member as it was before this heartbeat; for a new member, one with only an id; for a static member that returns under a
+    new id, with its former assignment. Raises Rejected."""
     if beat.member_epoch != JOIN_EPOCH:
         member = draft.group.existing_member(beat.member_id, beat.instance_id)
         _check_epoch(member, beat)
@@ -253,7 +256,7 @@ def _check_epoch(member: StreamsMember, beat: StreamsGroupHeartbeatRequest) -> N
 
 
 def _changed(member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_id: str, client_host: str) -> StreamsMember:
-    """Return the member with the heartbeat's fields."""
+    """Return `member` with the fields that the heartbeat changes."""
     return replace(
         member,
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,
@@ -269,7 +272,7 @@ def _changed(member: StreamsMember, beat: StreamsGroupHeartbeatRequest, client_i
 
 
 def _owned(beat: StreamsGroupHeartbeatRequest) -> TaskSet | None:
-    """Return the tasks that the member owns; None if the request lacks one of the three lists."""
+    """Return the tasks that the request lists as owned; None if the request lacks one of the three lists."""
     if beat.active_tasks is None or beat.standby_tasks is None or beat.warmup_tasks is None:
         return None
     return TaskSet(tasks_from(beat.active_tasks), tasks_from(beat.standby_tasks), tasks_from(beat.warmup_tasks))

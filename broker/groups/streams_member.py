@@ -67,7 +67,7 @@ class StreamsMember:
         return self.state is StreamsMemberState.STABLE and self.epoch == target_epoch
 
     def owned(self) -> TaskSet:
-        """Return all tasks that the member has, including those that it must revoke."""
+        """Return all tasks that the member holds: those assigned to it, and those that it must still revoke."""
         return self.assigned.united(self.pending_revocation)
 
 
@@ -88,7 +88,7 @@ def fields_of_metadata(value: StreamsGroupMemberMetadataValue) -> dict[str, obje
 
 
 def metadata_of(member: StreamsMember) -> StreamsGroupMemberMetadataValue:
-    """Return the value of the member's metadata record (type 19)."""
+    """Return the value of the record (type 19) that stores the member's metadata."""
     return StreamsGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -121,7 +121,7 @@ def fields_of_assignment(value: StreamsGroupCurrentMemberAssignmentValue) -> dic
 
 
 def current_assignment_of(member: StreamsMember) -> StreamsGroupCurrentMemberAssignmentValue:
-    """Return the value of the member's current assignment record (type 22)."""
+    """Return the value of the record (type 22) that stores the member's current assignment of tasks."""
     assigned, revoked = member.assigned, member.pending_revocation
     return StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -137,12 +137,12 @@ def current_assignment_of(member: StreamsMember) -> StreamsGroupCurrentMemberAss
 
 
 def target_from(value: StreamsGroupTargetAssignmentMemberValue) -> TaskSet:
-    """Return the target assignment that a record of type 21 contains."""
+    """Return the target tasks of a member in the value of a target assignment record (type 21)."""
     return TaskSet(*map(tasks_from, (value.active_tasks, value.standby_tasks, value.warmup_tasks)))
 
 
 def target_of(target: TaskSet) -> StreamsGroupTargetAssignmentMemberValue:
-    """Return the value of the record (type 21) of a target assignment."""
+    """Return the value of the record (type 21) that stores a member's target tasks."""
     active, standby, warmup = ([TaskIds(*one) for one in sorted_tasks(tasks)] for tasks in target.kinds())
     return StreamsGroupTargetAssignmentMemberValue(active, standby, warmup)
 

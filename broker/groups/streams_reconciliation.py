@@ -29,10 +29,10 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class TaskHolders(Protocol):
-    """Which processes hold which tasks."""
+    """The processes that hold active, standby and warm-up tasks of a streams group."""
 
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
-        """Return the id of the process that holds the active task, or None."""
+        """Return the id of the process that holds the task as an active task, None if no process does."""
         ...
 
     def has_replica(self, process_id: str, subtopology_id: str, partition: int) -> bool:
@@ -68,8 +68,8 @@ class _Difference:
 
 
 def reconcile(member: StreamsMember, target: TaskTarget, owned: TaskSet | None) -> StreamsMember:
-    """Return the member after the step; the same object if nothing changes. `owned` are the tasks that the request lists as owned; None if
-    it has no lists.
+    """Return the member after one step towards its target; the same object if nothing changes. `owned` are the tasks that the request lists
+    as owned; None if it has no lists.
 
     Raises Rejected(FENCED_MEMBER_EPOCH) for a member with tasks in a state that a newer coordinator wrote.
     """

@@ -14,7 +14,7 @@ _STRING_LENGTH = Struct(">h")
 
 
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return the topics of all subscriptions together, or None if one cannot be decoded."""
+    """Return the topics of all subscriptions together, or None if one of the subscriptions cannot be decoded."""
     topics: set[str] = set()
     for subscription in subscriptions:
         read = topics_of(subscription)

@@ -32,7 +32,7 @@ _HASH = Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """One topic."""
+    """One existing topic: its name, id, number of partitions, and the racks of its replicas."""
 
     name: str
     topic_id: bytes
@@ -42,7 +42,7 @@ class TopicInfo:
 
 
 class TopicsView(Protocol):
-    """The current topics."""
+    """The interface through which groups see the existing topics."""
 
     @property
     def version(self) -> int:
@@ -55,15 +55,15 @@ class TopicsView(Protocol):
         ...
 
     def by_name(self, name: str) -> TopicInfo | None:
-        """Return the topic with that name, or None."""
+        """Return the topic with that name, None if there is none."""
         ...
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """Return the topic with that id, or None."""
+        """Return the topic with that id, or None if there is none."""
         ...
 
     def names(self) -> Iterable[str]:
-        """Return all topic names."""
+        """Return the names of all existing topics."""
         ...
 
 
@@ -72,7 +72,7 @@ MayDescribe = Callable[[str], bool]
 
 
 def every_topic(name: str) -> bool:
-    """Allow every topic, without authorization."""
+    """Return True: a function that lets a member see every topic, without authorization."""
     return True
 
 
@@ -104,7 +104,7 @@ def matcher_of(regex: str) -> Callable[[str], object]:
 
 
 def hash_of(topics: Iterable[TopicInfo]) -> int:
-    """Return a signed 64-bit hash that changes with the topics and their partitions; 0 without topics.
+    """Return a signed 64-bit hash of the topics' ids, names, partitions and racks; 0 without topics.
 
     It equals Kafka's (the group coordinator's Utils.computeGroupHash, over XXH3 as hash4j streams it), so that a group does not rebalance
     when its coordinator changes between Kafka and Ottla.
@@ -129,7 +129,7 @@ def _rack(rack: str) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """Return a string as hash4j puts it: its UTF-16 units, then their count."""
+    """Return the bytes that hash4j hashes for a string: its UTF-16 units, then their count."""
     return text.encode("utf-16-le") + _INT.pack(_units(text))
 
 
@@ -145,7 +145,7 @@ def _xxh3(data: bytes) -> int:
 
 @lru_cache(maxsize=PATTERNS_KEPT)
 def _compile(regex: str) -> Any:
-    """Return a compiled pattern; Any, because the library has no types."""
+    """Return the compiled RE2 pattern; its type is Any, because the library has no types."""
     import re2  # noqa: PLC0415 # costs a start 5 ms, and few groups subscribe by expression
 
     options = re2.Options()
