@@ -68,7 +68,7 @@ def acknowledge(partition: SharePartition, member_id: str, batches: Sequence[Ack
 
 
 class _Acknowledging:
-    """One member's acknowledgements for one share partition."""
+    """The processing of one member's acknowledgements for one share partition."""
 
     def __init__(self, partition: SharePartition, member_id: str, now_ms: int) -> None:
         self.partition = partition

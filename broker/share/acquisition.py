@@ -21,7 +21,7 @@ from ottla.broker.share.share_partition import AcquiredRecords, SharePartition
 
 
 class Fetched(NamedTuple):
-    """The offsets of a batch of the log."""
+    """The first and last offset of a fetched batch of the log."""
 
     base_offset: int
     last_offset: int
@@ -74,7 +74,7 @@ def without_aborted(acquired: Sequence[AcquiredRecords], aborted: Sequence[Fetch
 
 
 class _Acquiring:
-    """One acquisition, with the records acquired so far."""
+    """One acquisition in progress: the share partition, the request, and the records acquired so far."""
 
     def __init__(self, partition: SharePartition, request: Acquisition, batches: Sequence[Fetched]) -> None:
         self.partition = partition
@@ -182,7 +182,7 @@ class _Acquiring:
         )
 
     def _acquire_part(self, batch: InFlightBatch, first: int, last: int) -> int:
-        """Acquire available records in the range. Return their number."""
+        """Acquire the available records of the batch in flight in the range of offsets. Return the number of acquired records."""
         settings = self.partition.settings()
         limit, throttle_from = settings.delivery_count_limit, settings.throttle_from
         acquired: list[AcquiredRecords] = []

@@ -27,7 +27,7 @@ Content = tuple[bytes | None, bytes | None]
 
 
 class DeadLetters(NamedTuple):
-    """A range of records that were given up for the same cause, with the same delivery count."""
+    """A range of offsets whose records were given up for the same cause, with the same delivery count."""
 
     first_offset: int
     last_offset: int

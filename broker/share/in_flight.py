@@ -20,7 +20,7 @@ NO_LOCK: Final = -1
 
 
 class RecordState(IntEnum):
-    """The state of a record, with its number in `__share_group_state`."""
+    """The delivery state of a record, with its number in `__share_group_state`."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -31,7 +31,7 @@ class RecordState(IntEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the state is final. ARCHIVING is not: such a record is never delivered again, but still becomes ARCHIVED."""
+        """Whether the delivery state is final. ARCHIVING is not: such a record is never delivered again, but still becomes ARCHIVED."""
         return self is RecordState.ACKNOWLEDGED or self is RecordState.ARCHIVED
 
 
@@ -49,7 +49,7 @@ record in any state."""
 
 
 class InFlightState:
-    """State, delivery count, owner and acquisition lock of a run of records."""
+    """The delivery state, delivery count, owner and acquisition lock that a run of records has in common."""
 
     __slots__ = ("_archived", "_before", "change", "delivery_count", "lock_deadline_ms", "member_id", "state")
 
@@ -70,11 +70,11 @@ class InFlightState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the state is final and no write of it is pending."""
+        """Whether the records' delivery state is final and no write of it is pending."""
         return self.state.is_terminal and self.change is None
 
     def copy(self) -> InFlightState:
-        """Return a copy, for a run that is split in two. Both then belong to the same pending transition, if there is one."""
+        """Return a copy of the state, for a run that is split in two. Both then belong to the same pending transition, if there is one."""
         copy = InFlightState(self.state, self.delivery_count, self.member_id, self.lock_deadline_ms)
         copy.change, copy._before, copy._archived = self.change, self._before, self._archived
         return copy
@@ -103,8 +103,8 @@ class InFlightState:
         return True
 
     def begin(self, change: object, state: RecordState, delivery_count_limit: int, given_up: RecordState = RecordState.ARCHIVED) -> bool:
-        """Move the records like `move`, but as a transition of the update `change`, which `commit` or `roll_back` ends. Return False if
-        `MOVES` forbids it or another transition is pending.
+        """Move the records like `move`, but as a transition of the update `change`, which `commit` or `roll_back` ends. Return False, and
+        change nothing, if `MOVES` forbids it or another transition is pending.
         """
         before = self.state, self.member_id, delivery_count_limit
         moved = self.move(state, delivery_count_limit, given_up)
@@ -113,12 +113,12 @@ class InFlightState:
         return moved
 
     def commit(self) -> None:
-        """End the transition after its write succeeded."""
+        """End the pending transition after its write succeeded: the new state stays."""
         self._before = self.change = None
         self.lock_deadline_ms = NO_LOCK
 
     def roll_back(self, now_ms: int) -> None:
-        """End the transition after its write failed: restore state and owner.
+        """End the transition after its write failed: restore the records' former state and owner.
 
         Records whose acquisition lock has expired by now become available instead, or archived at the delivery count limit. They are not
         ARCHIVING, so they get no dead letter even if the group has a queue (KAFKA InFlightState.completeStateTransition). Records that
@@ -160,7 +160,8 @@ class Run:
 
 
 class InFlightBatch:
-    """Offsets that were acquired together. `runs` cover them in order. `is_split` says whether the records may differ in state."""
+    """A batch in flight: the offsets that were acquired together. `runs` cover them in order. `is_split` says whether the records may
+    differ in state."""
 
     __slots__ = ("first_offset", "is_split", "last_offset", "runs")
 
@@ -175,12 +176,12 @@ class InFlightBatch:
 
     @property
     def whole(self) -> InFlightState:
-        """The state that all records of the batch share. The batch must not be split."""
+        """The delivery state that all records of the batch share. The batch must not be split."""
         assert not self.is_split, "the records may differ"
         return self.runs[0].state
 
     def cut(self, offset: int) -> None:
-        """Split the run that contains the offset, so that a run begins there."""
+        """Split the run of records that contains the offset, so that a run begins at the offset."""
         self.is_split = True
         at = bisect_right(self.runs, offset, key=_first) - 1
         if at >= 0 and (run := self.runs[at]).first_offset < offset <= run.last_offset:
@@ -231,21 +232,21 @@ class InFlight:
         return self.batches[-1]
 
     def add(self, batch: InFlightBatch) -> None:
-        """Add a batch. It must not overlap with another."""
+        """Add a batch in flight. It must not overlap with another."""
         insort(self.batches, batch, key=_first)
 
     def floor(self, offset: int) -> InFlightBatch | None:
-        """Return the last batch that begins at or before the offset."""
+        """Return the last batch in flight that begins at or before the offset, or None."""
         at = bisect_right(self.batches, offset, key=_first)
         return self.batches[at - 1] if at else None
 
     def higher(self, offset: int) -> InFlightBatch | None:
-        """Return the first batch that begins after the offset."""
+        """Return the first batch in flight that begins after the offset, or None."""
         at = bisect_right(self.batches, offset, key=_first)
         return self.batches[at] if at < len(self.batches) else None
 
     def beginning_in(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
-        """Return the batches that begin in the range."""
+        """Return the batches in flight that begin in the range, both ends included."""
         return self.batches[bisect_left(self.batches, first_offset, key=_first) : bisect_right(self.batches, last_offset, key=_first)]
 
     def touching(self, first_offset: int, last_offset: int) -> list[InFlightBatch]:
@@ -254,9 +255,9 @@ class InFlight:
         return self.beginning_in(first_offset if floor is None else floor.first_offset, last_offset)
 
     def remove_before(self, offset: int) -> None:
-        """Remove all batches that begin before the offset."""
+        """Remove all batches in flight that begin before the offset."""
         del self.batches[: bisect_left(self.batches, offset, key=_first)]
 
     def clear(self) -> None:
-        """Remove all batches."""
+        """Remove all batches in flight."""
         self.batches.clear()

@@ -86,16 +86,18 @@ class Persister(Protocol):
     """
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
-        """Return the state. From then on, writes in an older leader epoch than `leader_epoch` are rejected with FENCED_LEADER_EPOCH."""
+        """Return the share partition's state. From then on, writes in an older leader epoch than `leader_epoch` are rejected with
+        FENCED_LEADER_EPOCH."""
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
-        """Write changes of the state. Return None if they are already durable, otherwise a future that ends when they are."""
+        """Write changes of the share partition's state. Return None if they are already durable, otherwise a future that ends when they
+        are."""
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
-        """Begin a state epoch at a start offset, with no delivery state."""
+        """Begin a state epoch of the share partition, at a start offset and with no delivery state."""
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
-        """Delete the state, if there is any."""
+        """Delete the share partition's state, if it has any."""
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
-        """Return the state without its delivery states: the start offset, the state epoch and the leader epoch."""
+        """Return the share partition's state without its delivery states: the start offset, the state epoch and the leader epoch."""

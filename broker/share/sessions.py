@@ -34,7 +34,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(slots=True)
 class CachedPartition:
-    """A partition of a session. `topic` is its name when it was added, None if the id was unknown."""
+    """A partition of a share session. `topic` is its name when it was added, None if the topic id was unknown."""
 
     topic: str | None
     must_be_sent: bool
@@ -51,7 +51,7 @@ class ShareSession:
 
     @property
     def weight_bytes(self) -> int:
-        """The estimated memory of the session, in bytes."""
+        """The estimated memory of the share session, in bytes."""
         named = limits.SHARE_SESSION_BYTES + len(self.group_id.encode())
         return named + limits.SHARE_SESSION_PARTITION_BYTES * len(self.partitions)
 
@@ -70,7 +70,7 @@ class ShareSession:
         return sent
 
     def next_epoch(self) -> None:
-        """Advance the epoch, because a request has used the session."""
+        """Advance the session epoch, because a request has used the session."""
         self.epoch = 1 if self.epoch == _INT32_MAX else self.epoch + 1
 
 
@@ -93,7 +93,7 @@ class ShareSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
-        """Return the member's session, or None."""
+        """Return the member's share session, None if it has none."""
         return self._sessions.get((group_id, member_id))
 
     def has_members(self, group_id: str) -> bool:
@@ -148,7 +148,7 @@ class ShareSessions:
         return session
 
     def remove(self, group_id: str, member_id: str) -> ShareSession | None:
-        """End the member's session. Return it, or None."""
+        """End the member's share session. Return the session, None if there was none."""
         session = self._sessions.pop((group_id, member_id), None)
         if session is not None:
             self.weight_bytes -= session.weight_bytes

@@ -39,7 +39,7 @@ class AcquiredRecords(NamedTuple):
 
     @property
     def record_count(self) -> int:
-        """The number of offsets."""
+        """The number of offsets in the range of acquired records, both ends included."""
         return self.last_offset - self.first_offset + 1
 
 
@@ -81,7 +81,8 @@ class SharePartition:
     # --- persisted state ---------------------------------------------------------------------------------------------------------
 
     def load(self, read: ReadState, start_offset: int) -> None:
-        """Take the persisted state. `start_offset` is the persisted start offset, or the offset to start at if that is uninitialized.
+        """Initialize this share partition from its persisted state. `start_offset` is the persisted start offset or, if that is
+        uninitialized, the offset at which the group starts.
 
         Raises Rejected(UNKNOWN_SERVER_ERROR) if a state batch begins below `start_offset` or ends before it begins.
         """
@@ -162,7 +163,8 @@ class SharePartition:
         return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
 
     def fetched_to(self, offset: int) -> None:
-        """Let the gap begin at `offset`, because all offsets below were fetched again; close it if `offset` is past the end offset."""
+        """Let the open gap (offsets that must be fetched again) begin at `offset`, because all below were; close it if `offset` is past the
+        end offset."""
         still_open = self.open_gap is not None and offset <= self.end_offset
         self._gap = (offset, self.end_offset) if still_open else None
 
@@ -190,11 +192,12 @@ class SharePartition:
 
     @property
     def next_lock_deadline_ms(self) -> int | None:
-        """The time at which `expire_locks` has to be called, or None. There may be nothing to expire then."""
+        """The time (ms) at which `expire_locks` has to be called, None if no lock is watched. There may be nothing to expire then."""
         return self._locks[0][0] if self._locks else None
 
     def expire_locks(self, now_ms: int) -> list[StateBatch]:
-        """Make records available whose locks have expired, or give them up at the delivery count limit. Return the changes to persist."""
+        """Make records available whose locks have expired, or give them up at the delivery count limit. Return the state changes to
+        persist."""
         expired: list[StateBatch] = []
         while self._locks and self._locks[0][0] <= now_ms:
             _, first, last = heapq.heappop(self._locks)
@@ -323,7 +326,7 @@ class SharePartition:
             self._gap = max(self._gap[0], log_start_offset), self._gap[1]
 
     def archive(self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state: RecordState) -> int:
-        """Archive the records in the range that are in `state`. Return their number."""
+        """Archive the records in the range of offsets whose delivery state is `state`. Return the number of archived records."""
         archived = 0
         for batch in batches:
             if not batch.is_split and batch.whole.state is not state:
@@ -335,7 +338,8 @@ class SharePartition:
         return archived
 
     def trim(self) -> bool:
-        """Remove settled records from the front, and move the start offset behind them. Return whether anything has changed."""
+        """Remove settled records from the front of the records in flight, and move the start offset behind them. Return whether anything
+        has changed."""
         if not self._can_move_start():
             return False
         settled_to, terminal = self._settled_front()
@@ -392,7 +396,7 @@ class SharePartition:
     # --- helpers -----------------------------------------------------------------------------------------------------------------
 
     def runs(self, first_offset: int, last_offset: int) -> Iterator[Run]:
-        """Yield the runs with offsets in the range."""
+        """Yield the runs (consecutive records with the same delivery state) that have offsets in the range."""
         for batch in self.in_flight.touching(first_offset, last_offset):
             for run in batch.runs:
                 if run.last_offset >= first_offset and run.first_offset <= last_offset:

@@ -54,7 +54,8 @@ class ShareState(NamedTuple):
 
 
 class ShareStateCoordinator:
-    """The share partitions and their state. A `Machine` of `ottla.broker.runtime.coordination.shard`.
+    """The state machine of the share partitions in one partition of `__share_group_state` (a `Machine` of
+    `ottla.broker.runtime.coordination.shard`).
 
     `has_partition` tells whether a topic with this id and partition exists. With `is_strict` (Kafka 4.4), every request names its epochs, a
     batch is not empty, a write lowers neither the start offset nor, at the same start offset, the count of completed deliveries, and
@@ -82,7 +83,8 @@ class ShareStateCoordinator:
     # --- decisions ------------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Effects[ShareRecord, None]:
-        """Begin a state epoch at a start offset, with no delivery state. Raises Rejected."""
+        """Return the record that begins a state epoch of the share partition, at a start offset and with no delivery state. Raises
+        Rejected."""
         self._check_epochs(key, state_epoch=state_epoch)
         found = self.states.get(key)
         if found is not None and state_epoch != _UNCHANGED and found.fencing_state_epoch > state_epoch:
@@ -99,7 +101,7 @@ class ShareStateCoordinator:
         return Effects([ShareRecord(key, value)], None)
 
     def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Effects[ShareRecord, ReadState]:
-        """Return the state, with a record of the leader epoch if it is a newer one. Raises Rejected."""
+        """Return the share partition's state, with a record of the leader epoch if it is a newer one. Raises Rejected."""
         self._check_epochs(key, leader_epoch=leader_epoch)
         found = self._initialized(key, "Read")
         _check_leader(found, leader_epoch, may_be_unknown=self._reads_unfenced)
@@ -111,7 +113,7 @@ class ShareStateCoordinator:
         return Effects([self._next_record(key, found, unchanged, leader_epoch, now_ms)], response)
 
     def write(self, key: SharePartitionKey, state: WrittenState, now_ms: int) -> Effects[ShareRecord, None]:
-        """Return the record of a write: an update, or the snapshot that is due. Raises Rejected."""
+        """Return the record that a write of state produces: an update, or the snapshot that is due. Raises Rejected."""
         self._check_epochs(key, leader_epoch=state.leader_epoch, state_epoch=state.state_epoch)
         found = self._initialized(key, "Write")
         _check_leader(found, state.leader_epoch)
@@ -127,7 +129,8 @@ class ShareStateCoordinator:
         return Effects([self._next_record(key, found, state, found.leader_epoch, now_ms)], None)
 
     def summary(self, key: SharePartitionKey) -> StateSummary:
-        """Return the state without its delivery states: the start offset, the state epoch and the leader epoch. Raises Rejected."""
+        """Return the share partition's state without its delivery states: the start offset, the state epoch and the leader epoch. Raises
+        Rejected."""
         self._check_exists(key)
         found = self.states.get(key)
         if found is None:
@@ -135,7 +138,7 @@ class ShareStateCoordinator:
         return StateSummary(found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count)
 
     def delete(self, key: SharePartitionKey) -> Effects[ShareRecord, None]:
-        """Delete the state, if there is any. Raises Rejected."""
+        """Return the record that deletes the share partition's state, no record if there is no state. Raises Rejected."""
         self._check_exists(key)
         return Effects([ShareRecord(key, None)] if key in self.states else (), None)
 
@@ -158,13 +161,14 @@ class ShareStateCoordinator:
         ]
 
     def redundant_before(self) -> int | None:
-        """Return the offset below which all records are redundant, so that they can be deleted; None if that offset is unknown or 0."""
+        """Return the offset below which all records of the log are redundant, so that they can be deleted; None if that offset is unknown
+        or 0."""
         return self._redundant_before or None
 
     # --- state ----------------------------------------------------------------------------------------------------------------
 
     def apply(self, record: ShareRecord, record_offset: int, producer_id: int = -1) -> None:
-        """Apply a record of the log."""
+        """Apply a record of the log to the share partition's state."""
         key, value = record.key, record.value
         if isinstance(value, ShareUpdateValue):
             self.states[key] = _updated(self.states.get(key), value, joins=self._is_strict)
@@ -222,7 +226,8 @@ class ShareStateCoordinator:
             raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
     def _next_record(self, key: SharePartitionKey, found: ShareState, state: WrittenState, leader_epoch: int, now_ms: int) -> ShareRecord:
-        """Return an update with the changes `state`, or a whole snapshot with them if there were enough updates since the last one."""
+        """Return the record that a write of `state` to `found` produces: an update with the changes, or a whole snapshot with them if there
+        were enough updates since the last one."""
         if found.updates < self._updates_per_snapshot:
             update = ShareUpdateValue(
                 snapshot_epoch=found.snapshot_epoch,

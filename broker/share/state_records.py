@@ -23,14 +23,14 @@ from ottla.protocol.share_log import (
 
 @dataclass(frozen=True, slots=True)
 class ShareRecord:
-    """A snapshot or an update of one share partition's state. The value None deletes the state."""
+    """A record of `__share_group_state`: a snapshot or an update of one share partition's state. The value None deletes the state."""
 
     key: SharePartitionKey
     value: ShareSnapshotValue | ShareUpdateValue | None
 
 
 def encode_record(record: ShareRecord) -> tuple[bytes, bytes | None]:
-    """Return the bytes of key and value, None for a tombstone."""
+    """Return the bytes of the record's key and value; the value is None for a tombstone."""
     if isinstance(record.value, ShareUpdateValue):
         return encode_prefixed(ShareUpdateKey(*record.key), SHARE_UPDATE), encode_prefixed(record.value, 0)
     key = encode_prefixed(ShareSnapshotKey(*record.key), SHARE_SNAPSHOT)
